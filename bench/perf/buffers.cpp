@@ -112,7 +112,7 @@ Outcome Arena::count_changed_guards(size_t bytes, uint64_t &changed) const {
 ArenaSizes arena_sizes(const Options &options, int ranks) {
   ArenaSizes sizes;
   const size_t block_bytes = options.max_bytes / static_cast<size_t>(ranks);
-  const Collective &traits = traits_of(options.collective);
+  const Collective &traits = traits_of(like(options.collective));
   const bool gathers = traits.source == BufferLayout::own_block, scatters = traits.target == BufferLayout::own_block;
   if (options.out_of_place || scatters) sizes.send_bytes = gathers ? block_bytes : options.max_bytes;
   if (options.out_of_place || !scatters) sizes.recv_bytes = scatters ? block_bytes : options.max_bytes;

@@ -20,9 +20,17 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// A pattern of nccl-tests for which there is no function: in one group, each rank sends to the next rank and receives
-/// from the previous one. It has this number among the collectives.
+/// Two patterns of nccl-tests for which there are no functions. They have these numbers among the collectives.
+/// - sendrecv: in one group, each rank sends to the next rank and receives from the previous one.
+/// - hypercube: an all-gather among 2^k ranks in k groups. In each group, a rank exchanges all blocks that it has with
+///   the rank whose number differs in one bit.
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;
+inline constexpr rondo_collective_t hypercube = RONDO_RECV;
+
+/// Returns the collective with the same buffers, results and bandwidth.
+[[nodiscard]] constexpr rondo_collective_t like(rondo_collective_t collective) {
+  return collective == hypercube ? RONDO_ALL_GATHER : collective;
+}
 
 /// Returns the name of the collective or pattern.
 [[nodiscard]] const char *name_of(rondo_collective_t collective);
@@ -63,11 +71,17 @@ struct Shape {
   size_t count = 0;  ///< the argument of the call
   size_t bytes = 0;  ///< bytes of the whole logical vector
   Part send, recv;
-  int next = 0, previous = 0;  ///< sendrecv: the ranks to which this rank sends and from which it receives
+  int rank = 0;
 };
 
 /// Says whether the collective runs by a plan. Messages do not.
 [[nodiscard]] bool has_plan(rondo_collective_t collective);
+
+/// Says whether the send and recv buffers may coincide.
+[[nodiscard]] bool has_in_place(rondo_collective_t collective);
+
+/// Returns whether the pattern exists for this number of ranks.
+[[nodiscard]] bool takes_ranks(rondo_collective_t collective, int ranks);
 
 /// Says whether the rank's send buffer is read. In broadcast and scatter only the root's is.
 [[nodiscard]] bool reads_send(const Case &what, int rank);

@@ -203,7 +203,7 @@ Data make_data(const Case &what, int rank, uint64_t seed) {
     const auto sent_by = [&](int sender) { return Sequence(element_bytes, mix(seed) + static_cast<uint64_t>(sender)); };
     return {sent_by(rank), sent_by((rank + what.ranks - 1) % what.ranks)};
   }
-  if (only_moves(what.collective)) {
+  if (only_moves(like(what.collective))) {
     const Sequence copied(element_bytes, seed);
     // In a broadcast or scatter the send buffer of a rank other than root must not matter, so it has other content.
     return {reads_send(what, rank) ? copied : copied.inverted(), copied};

@@ -17,7 +17,7 @@ uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement pla
   const bool in_place = placement == Placement::in_place;
   if (what.ranks == 1 && in_place) return 0;
   const Shape shape = shape_of(what, rank, bytes);
-  const Collective &traits = traits_of(what.collective);
+  const Collective &traits = traits_of(like(what.collective));
   const bool reads = reads_send(what, rank), writes = writes_recv(what, rank);
   const uint64_t read = reads ? shape.send.count : 0;
   uint64_t written = writes ? shape.recv.count : 0;

@@ -64,7 +64,7 @@ constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
 
 constexpr console::Manual manual{
     "rondo perf",
-    "Times and verifies a collective, or an exchange of messages (sendrecv), over a range of sizes. It runs under\n"
+    "Times and verifies a collective, or messages (sendrecv, hypercube), over a range of sizes. It runs under\n"
     "rondo run, torchrun, Open MPI, MPICH or Slurm, also on several hosts; or with --ranks as threads of this\n"
     "process. On a device each result comes with its floor, what moving the bytes alone takes\n"
     "(share/doc/rondo/docs/benchmark.md).",
@@ -224,7 +224,7 @@ Outcome take_names(const Words &words, Options &options) {
   } else {
     return unknown("operation", words.op, names_of(rondo_op_string) + ", mulsum, all");
   }
-  if (only_moves(*collective)) options.ops = {RONDO_SUM};  // not used
+  if (only_moves(like(*collective))) options.ops = {RONDO_SUM};  // not used
   const auto algorithm = find_name(words.plan.algorithm, rondo_algorithm_string);
   if (!algorithm) return unknown("algorithm", words.plan.algorithm, names_of(rondo_algorithm_string));
   options.config.algorithm = *algorithm;
@@ -275,8 +275,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && options.config.channels > host_channel_count_max)
     return Failure{Exit::usage, "--channels takes 0 to 8 on host memory; for more, add --device cuda"};
   if (words.device == "host") return std::nullopt;
-  if (exchanges_blocks(options.collective))
-    return Failure{Exit::usage, "rondo perf times " + words.collective + " on host memory only; leave --device out"};
+  if (!options.against_path.empty() && (exchanges_blocks(options.collective) || !has_plan(options.collective)))
+    return Failure{Exit::usage, "--against has no " + words.collective + "; leave --against out"};
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
   const auto ordinals = console::parse_cuda_devices(words.device);
@@ -292,12 +292,11 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   return std::nullopt;
 }
 
-/// Returns a failure if the options request what messages do not support.
-Outcome check_messages(const Words &words) {
-  if (words.device != "host")
-    return Failure{Exit::usage, "rondo perf times " + words.collective + " on host memory only; leave --device out"};
-  if (words.only_in_place)
+/// Returns a failure if the options request what the pattern does not support.
+Outcome check_pattern(const Words &words, const Options &options) {
+  if (words.only_in_place && !has_in_place(options.collective))
     return Failure{Exit::usage, words.collective + " has no in-place form; leave out --in-place-only"};
+  if (options.ranks != 0 && !takes_ranks(options.collective, options.ranks)) return wrong_ranks(options.collective);
   return std::nullopt;
 }
 
@@ -315,8 +314,7 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--product-library is for --beside-product; add that"};
   if (auto failure = take_device(app, words, options)) return failure;
   if (auto failure = take_threads(words, options)) return failure;
-  if (!has_plan(options.collective))
-    if (auto failure = check_messages(words)) return failure;
+  if (auto failure = check_pattern(words, options)) return failure;
   if (auto failure = check_plan_options(app, options)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
@@ -325,7 +323,7 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
                                 "--ranks N)"};
   if (auto failure = take_files(options)) return failure;
   options.out_of_place = !words.only_in_place;
-  options.in_place = !words.only_out_of_place && has_plan(options.collective);
+  options.in_place = !words.only_out_of_place && has_in_place(options.collective);
   options.rewrite = !words.no_rewrite;
   options.use_stream = words.stream == 1;
   options.config.timeout_ms = words.timeout_s * 1'000;
@@ -335,6 +333,10 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
 }
 
 }  // namespace
+
+Failure wrong_ranks(rondo_collective_t collective) {
+  return {Exit::usage, std::string(name_of(collective)) + " takes a number of ranks that is a power of two"};
+}
 
 uint64_t timeout_ns(const Options &options) {
   constexpr uint64_t default_ns = 300'000'000'000u;

@@ -65,6 +65,9 @@ inline constexpr uint32_t device_aggregate_count = 20;
 /// Returns the options, or text to print (--help, status Exit::ok), or the error in them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
+/// Returns the failure for a number of ranks for which the pattern does not exist.
+[[nodiscard]] Failure wrong_ranks(rondo_collective_t collective);
+
 /// Returns the timeout of an operation.
 [[nodiscard]] uint64_t timeout_ns(const Options &options);
 

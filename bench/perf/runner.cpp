@@ -333,6 +333,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
     return Failure{Exit::usage,
                    "-r " + std::to_string(options.root) + " names no rank of this job, which has " +
                        counted(static_cast<uint64_t>(ranks), "rank") + " (ranks as threads are --ranks N)"};
+  if (!takes_ranks(options.collective, ranks)) return wrong_ranks(options.collective);
   if (parts.device == nullptr)  // a device reports a lack of memory itself
     if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
   Arenas arenas;  // ends before the communicator, which may have its memory registered

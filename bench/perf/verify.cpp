@@ -22,7 +22,7 @@ Workspace::Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas)
 
 void Workspace::select(const Shape &shape, Placement placement) {
   regions_.clear();
-  const Collective &traits = traits_of(case_.collective);
+  const Collective &traits = traits_of(like(case_.collective));
   if (traits.source == BufferLayout::blocks && traits.target == BufferLayout::blocks) {
     add_all_to_all(shape, placement);
   } else if (placement == Placement::out_of_place) {
@@ -44,7 +44,7 @@ void Workspace::add_out_of_place(const Shape &shape) {
 }
 
 void Workspace::add_in_place(const Shape &shape) {
-  const Collective &traits = traits_of(case_.collective);
+  const Collective &traits = traits_of(like(case_.collective));
   const bool gathers = traits.source == BufferLayout::own_block, scatters = traits.target == BufferLayout::own_block;
   const bool sends = reads_send(case_, rank_), receives = writes_recv(case_, rank_);
   send_used_ = scatters;  // `send` is the larger buffer then

@@ -238,7 +238,7 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. If two ranks
  * both send before they receive, they wait for each other as soon as a message does not fit into the buffers between
- * them. Such a circle ends with RONDO_ERROR_MISMATCH, or between hosts with RONDO_ERROR_TIMEOUT. To avoid it, put the
+ * them. Such a circle ends with RONDO_ERROR_MISMATCH, or on a device with RONDO_ERROR_TIMEOUT. To avoid it, put the
  * messages into a group.
  *
  * The caller owns the buffers, whether a call succeeds or fails. Keep them alive, and do not write to a send buffer,

@@ -8,6 +8,7 @@
 
 #include "src/base/names.h"
 #include "src/base/spelling.h"
+#include "src/cli/collective_option.h"
 #include "src/cli/commands.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
@@ -34,7 +35,8 @@ constexpr console::Manual manual{
     "rondo schedule --algorithm NAME [OPTIONS]",
     "  rondo schedule --algorithm tree --ranks 8                          as text\n"
     "  rondo schedule --algorithm ring --ranks 5 --plot ring.svg          a drawing: ranks across, time downwards\n"
-    "  rondo schedule --algorithm two_shot --ranks 4 --dot | dot -Tpdf    by Graphviz\n"};
+    "  rondo schedule --algorithm two_shot --ranks 4 --dot | dot -Tpdf    by Graphviz\n"
+    "  rondo schedule --algorithm one_shot --collective all_to_all        which block goes when\n"};
 
 Result<Parsed> parse_options(Arguments args) {
   ScheduleOptions options;
@@ -48,10 +50,8 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_option("--ranks", options.args.rank_count, "number of ranks, 1 to 4096; drawings have at most 64 [4]")
       ->check(console::InRange(1u, rank_count_max))
       ->type_name("N");
-  app.add_option("--collective", options.collective,
-                 known_names(scheduled_collective_string) + " [all_reduce]")
-      ->type_name("NAME");
-  app.add_option("--root", options.args.root, "root of a broadcast or reduce [0]")->type_name("RANK");
+  app.add_option("--collective", options.collective, known_collectives() + " [all_reduce]")->type_name("NAME");
+  app.add_option("--root", options.args.root, "root of a broadcast, reduce, gather or scatter [0]")->type_name("RANK");
   app.add_option("--channel", options.args.channel, "odd channels have the tree's second form [0]")->type_name("N");
   app.add_flag("--in-place", options.args.in_place, "send and receive buffers coincide");
   app.begin_group("Output");
@@ -94,7 +94,7 @@ std::string algorithms_with(rondo_collective_t collective) {
 /// Returns each output with its destination. The text goes to standard output, unless another output does. If a drawing
 /// goes to a file, the text is only a line with the file's name.
 Result<std::vector<Text>> print(ScheduleOptions options) {
-  RONDO_TRY_ASSIGN(options.args.collective, parse_collective(options.collective));
+  RONDO_TRY_ASSIGN(options.args.collective, read_collective(options.collective));
   const std::string known = algorithms_with(options.args.collective);
   const auto algorithm = parse_name(options.algorithm, rondo_algorithm_string, "algorithm");
   const Algorithm *const found = algorithm.ok() ? find_algorithm(algorithm.value()) : nullptr;

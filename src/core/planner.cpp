@@ -6,6 +6,7 @@
 #include "src/base/clock.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/block_lanes.h"
 #include "src/plan/integer_mean.h"
 #include "src/plan/premul.h"
 
@@ -14,9 +15,6 @@ namespace {
 
 constexpr uint64_t room_patience_ns = 1'000'000'000;
 constexpr uint64_t room_look_ns = 50'000;
-
-/// The largest block, in bytes, that goes by the protocol ll if all blocks have the same size.
-constexpr uint64_t ll_block_bytes_max = 1024;
 
 /// Returns each rank's block of the collective's logical vector (src/plan/partition.h). Each has `count` elements,
 /// unless the call gives counts. Without displacements, blocks follow one another. An empty block begins at 0.
@@ -62,11 +60,8 @@ Result<PlanChoice> Planner::choose(rondo_collective_t collective, uint64_t vecto
   const ConnectionGeometry &geometry = can.geometry;
   if (exchanges_blocks(collective)) {
     const uint64_t block_bytes = vector_elements / parts_.rank_count * rondo_type_size(type);
-    const bool by_ll = can.exchanges_by_ll && geometry.ll_slot_bytes != 0 &&
-                       block_bytes <= ll_block_bytes_max && !uneven_blocks &&
-                       settings.protocol != RONDO_PROTOCOL_SIMPLE;
-    return PlanChoice{RONDO_ALGORITHM_ONE_SHOT, by_ll ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, 1,
-                      by_ll ? geometry.ll_slot_bytes : geometry.slot_bytes, RONDO_KERNEL_INTERPRETER};
+    const bool may_use_ll = can.exchanges_by_ll && !uneven_blocks && settings.protocol != RONDO_PROTOCOL_SIMPLE;
+    return choose_for_blocks(block_bytes, geometry.slot_bytes, may_use_ll ? geometry.ll_slot_bytes : 0);
   }
   TunerInput input;
   input.collective = collective;

@@ -14,10 +14,6 @@ namespace {
 
 constexpr uint32_t visit_slices_max = 4;
 
-constexpr Step send_step{0, step_src | step_send, 0, {no_link, no_link}, {0, no_link}};
-constexpr Step receive_step{0, step_recv | step_dst, 0, {0, no_link}, {no_link, no_link}};
-constexpr Step exchange_steps[] = {send_step, receive_step};
-
 HostReducer copier() {
   HostReducer copier;
   copier.function = reduce_function(RONDO_UINT8, RONDO_SUM);
@@ -52,26 +48,24 @@ LaneState whole_block(const LaneProgram &program, uint64_t bytes) {
 
 BlockExchange::BlockExchange(const Parts &parts) : parts_(parts), copier_(copier()) {}
 
-BlockExchange::Lane &BlockExchange::add_lane(const WorkItem &work, uint32_t peer, bool sends, Block block) {
+void BlockExchange::add_lane(const WorkItem &work, const BlockLane &what, Block block) {
   Lane &lane = lanes_.emplace_back();
-  lane.ends = &parts_.ends[peer];
+  lane.ends = &parts_.ends[what.peer];
   lane.block = block;
-  lane.sends = sends;
+  lane.sends = what.sends;
   // A send buffer is only read. In place, it is also recv, which a lane writes.
   lane.data = block.bytes == 0 ? nullptr
-                               : (sends ? const_cast<std::byte *>(work.send) : work.recv) + block.begin_bytes;
-  lane.program.steps = sends ? &send_step : &receive_step;
-  lane.program.step_count = 1;
+                               : (what.sends ? const_cast<std::byte *>(work.send) : work.recv) + block.begin_bytes;
+  const std::span<const Step> steps = steps_of(what);
+  lane.program.steps = steps.data();
+  lane.program.step_count = static_cast<uint32_t>(steps.size());
   lane.program.reference_safe = true;
   lane.program.slot_elements = work.plan->choice.chunk_bytes;
   lane.buffers.signature = work.history;
-  return lane;
 }
 
 /// Makes the lane send the bytes of a slot, then receive the same number of bytes into their place.
 void BlockExchange::begin_exchange(Lane &lane) const {
-  lane.program.steps = exchange_steps;
-  lane.program.step_count = 2;
   lane.program.reference_safe = false;
   lane.program.partition.whole = {0, lane.block.bytes};
   lane.program.partition.chunk_elements = lane.program.slot_elements;
@@ -96,14 +90,13 @@ void BlockExchange::add_lanes(const WorkItem &work) {
   const auto rank_count = static_cast<uint32_t>(parts_.ends.size());
   lanes_.clear();
   lanes_.reserve(2 * size_t{rank_count});  // lanes hold pointers into themselves, so they must not move
-  for (uint32_t distance = 1; distance < rank_count; ++distance) {
-    const uint32_t next = (parts_.rank + distance) % rank_count;
-    const uint32_t previous = (parts_.rank + rank_count - distance) % rank_count;
-    const Block to = blocks.to(next), from = blocks.from(previous);
-    if (blocks.sends_to(next) && (counts || to.bytes != 0)) add_lane(work, next, true, to);
-    if (work.plan->key.in_place && blocks.exchanges_in_place()) continue;
-    if (blocks.receives_from(previous) && (counts || from.bytes != 0)) add_lane(work, previous, false, from);
-  }
+  const Signature &call = work.plan->key.signature;
+  const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.collective));
+  const bool trades = work.plan->key.in_place && blocks.exchanges_in_place();
+  each_block_lane(traits, parts_.rank, rank_count, call.root, trades, [&](const BlockLane &lane) {
+    const Block block = lane.sends ? blocks.to(lane.peer) : blocks.from(lane.peer);
+    if (counts || block.bytes != 0) add_lane(work, lane, block);
+  });
 }
 
 /// Compares the size that the sender announced with this rank's. If they differ, raises that and returns false.

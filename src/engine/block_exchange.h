@@ -3,7 +3,7 @@
 // multiplexes them. Each block is a lane that the interpreter runs over the FIFO of its pair and direction. Other
 // collectives use the same FIFOs, but messages do not. The signature in a slot shows to which collective it belongs.
 //
-// Order     Sends start with the next rank and go on by distance. Receives start with the previous rank.
+// Order     src/plan/block_lanes.h lists the lanes. A round visits them in that order.
 // Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
 // In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of a slot before it receives
 //           the same number into their place. No block is sent by reference then.
@@ -21,6 +21,7 @@
 #include "src/engine/operations.h"
 #include "src/engine/run_plan.h"
 #include "src/engine/waiter.h"
+#include "src/plan/block_lanes.h"
 
 namespace rondo {
 
@@ -58,7 +59,7 @@ class BlockExchange {
   };
 
   void add_lanes(const WorkItem &work);
-  Lane &add_lane(const WorkItem &work, uint32_t peer, bool sends, Block block);
+  void add_lane(const WorkItem &work, const BlockLane &what, Block block);
   void begin_exchange(Lane &lane) const;
   void begin_data(Lane &lane, const WorkItem &work, Operations &operations) const;
   [[nodiscard]] bool check_size(const Lane &lane, const WorkItem &work, Operations &operations) const;

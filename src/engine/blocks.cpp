@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/engine/watch.h"
+#include "src/plan/block_lanes.h"
 
 namespace rondo {
 
@@ -15,11 +16,11 @@ Blocks::Blocks(const Signature &call, const BlockLists *lists, uint32_t rank)
       block_bytes_(call.count * rondo_type_size(static_cast<rondo_type_t>(call.type))) {}
 
 bool Blocks::sends_to(uint32_t peer) const {
-  return has_source(traits_, rank_, root_) && has_target(traits_, peer, root_);
+  return moves_block(traits_, rank_, peer, root_);
 }
 
 bool Blocks::receives_from(uint32_t peer) const {
-  return has_source(traits_, peer, root_) && has_target(traits_, rank_, root_);
+  return moves_block(traits_, peer, rank_, root_);
 }
 
 Block Blocks::to(uint32_t peer) const {

@@ -15,6 +15,7 @@
 #include "src/engine/device_monitor.h"
 #include "src/engine/launches.h"
 #include "src/engine/watch.h"
+#include "src/plan/block_lanes.h"
 
 namespace rondo {
 namespace {
@@ -44,11 +45,15 @@ std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uin
   };
   const bool moves_own = !in_place && blocks.sends_to(rank) && blocks.receives_from(rank) &&
                          !is_own_in_place(work, blocks, rank);
-  for (uint32_t distance = moves_own ? 0 : 1; distance < rank_count; ++distance) {
-    const uint32_t next = (rank + distance) % rank_count, previous = (rank + rank_count - distance) % rank_count;
-    if (blocks.sends_to(next)) add(next, true, blocks.to(next));
-    if (!in_place && blocks.receives_from(previous)) add(previous, false, blocks.from(previous));
+  if (moves_own) {
+    add(rank, true, blocks.to(rank));
+    add(rank, false, blocks.from(rank));
   }
+  const Signature &call = work.plan->key.signature;
+  const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.collective));
+  each_block_lane(traits, rank, rank_count, call.root, in_place, [&](const BlockLane &lane) {
+    add(lane.peer, lane.sends, lane.sends ? blocks.to(lane.peer) : blocks.from(lane.peer));
+  });
   return transfers;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/ceil_div.h"
 #include "src/base/cpu.h"
 
 namespace rondo {
@@ -102,6 +103,16 @@ size_t TransferQueues::late_head() {
   const auto all = active();
   const auto blocked = std::find_if(all.begin(), all.end(), [](const auto *each) { return each->is_blocked(); });
   return blocked != all.end() ? static_cast<size_t>(blocked - all.begin()) : 0;
+}
+
+SlotUse TransferQueues::posted_slots(size_t index) const {
+  const TransferQueue &queue = *active_[index];
+  const ConnectionGeometry &geometry = queue.links.outgoing.geometry;
+  const uint64_t slot_bytes = programs_[1].slot_elements;
+  const uint64_t posted_bytes = queue.head().bytes - queue.state.rest.count;
+  const bool all = !queue.state.loaded;  // a message of 0 bytes has a slot, too
+  return {all ? std::max<uint64_t>(1, ceil_div(posted_bytes, slot_bytes)) : posted_bytes / slot_bytes, slot_bytes,
+          geometry.slot_count};
 }
 
 Progress TransferQueues::visit(size_t index) {

@@ -140,6 +140,7 @@ class TransferQueues final : public TransferHeads {
   [[nodiscard]] const Transfer &head(size_t index) const override { return active_[index]->head(); }
   [[nodiscard]] bool is_blocked(size_t index) override { return active_[index]->is_blocked(); }
   [[nodiscard]] size_t late_head() override;
+  [[nodiscard]] SlotUse posted_slots(size_t index) const override;
 
   /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
   void start(TransferObserver &observer);

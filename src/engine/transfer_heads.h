@@ -9,6 +9,13 @@
 
 namespace rondo {
 
+/// Slots in the FIFO of a pair and direction.
+struct SlotUse {
+  uint64_t posted = 0;      ///< slots of the head that were posted
+  uint64_t slot_bytes = 0;  ///< payload of a slot
+  uint64_t slot_count = 0;  ///< slots of the FIFO
+};
+
 class TransferHeads {
  public:
   virtual ~TransferHeads() = default;
@@ -22,6 +29,8 @@ class TransferHeads {
   [[nodiscard]] virtual size_t late_head() = 0;
   /// Returns whether is_blocked() reads the slots themselves, without delay.
   [[nodiscard]] virtual bool reads_slots() const { return true; }
+  /// Returns the slots of the head that this rank has posted. The head is a send. Only if reads_slots().
+  [[nodiscard]] virtual SlotUse posted_slots(size_t) const { return {}; }
 };
 
 }  // namespace rondo

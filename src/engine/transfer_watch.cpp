@@ -3,15 +3,19 @@
 
 #include <algorithm>
 
+#include "src/base/ceil_div.h"
 #include "src/base/clock.h"
 #include "src/base/parse.h"
 #include "src/engine/watch.h"
+#include "src/links/wait_report.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t cycle_check_interval_ns = 100'000'000;
+constexpr uint64_t far_check_interval_ns = 300'000'000;
+constexpr uint64_t report_look_interval_ns = 2'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // a peer is asked this long before the deadline
 constexpr uint64_t report_age_max_ns = 250'000'000;
@@ -37,10 +41,13 @@ bool TransferWatch::look(uint64_t now_ns) {
   if (start_ns_ == 0) {
     start_ns_ = now_ns;
     next_cycle_check_ns_ = now_ns + cycle_check_interval_ns;
+    bool near = true;
+    for (uint32_t rank = 0; rank < rank_count_; ++rank) near = near && boards_.knows(rank);
+    next_far_check_ns_ = near ? UINT64_MAX : next_cycle_check_ns_;
   }
   if (ranks_.failed()) return true;
   publish_blocked();
-  if (check_ended_peers(now_ns) || check_cycle(now_ns)) return true;
+  if (check_ended_peers(now_ns) || check_cycle(now_ns) || check_far_cycle(now_ns)) return true;
   ask_late_peer(now_ns);
   if (now_ns - start_ns_ < timeout_ns_) return false;
   time_out(now_ns);
@@ -114,11 +121,63 @@ bool TransferWatch::check_cycle(uint64_t now_ns) {
   std::vector<WaitEdge> cycle = find_wait_cycle(ranks_, boards_, rank_, rank_count_);
   const bool stays = !cycle.empty() && cycle == cycle_;
   cycle_ = std::move(cycle);
-  if (!stays) return false;
-  raise(RONDO_ERROR_MISMATCH, cycle_.front().peer,
-        "ranks wait for each other: " + describe(cycle_, ranks_) +
+  return stays && raise_cycle(cycle_);
+}
+
+bool TransferWatch::check_far_cycle(uint64_t now_ns) {
+  if (now_ns < next_far_check_ns_) return false;
+  // A host that does not answer must not keep the search at old reports of other hosts.
+  if (far_since_ns_ == 0 || now_ns - far_since_ns_ > far_check_interval_ns) far_since_ns_ = now_ns;
+  const bool published = publish_far_blocked(far_since_ns_);
+  FarSearch found = find_far_wait_cycle(ranks_, boards_, rank_, rank_count_, far_since_ns_);
+  if (found.cycle.empty() && !(published && found.complete)) {
+    next_far_check_ns_ = now_ns + report_look_interval_ns;
+    return false;
+  }
+  const bool stays = !found.cycle.empty() && found.cycle == far_cycle_;
+  far_cycle_ = std::move(found.cycle);
+  far_since_ns_ = 0;  // the next search asks for new reports
+  next_far_check_ns_ = now_ns + (far_cycle_.empty() ? far_check_interval_ns : cycle_check_interval_ns);
+  return stays && raise_cycle(far_cycle_);
+}
+
+bool TransferWatch::raise_cycle(const std::vector<WaitEdge> &cycle) {
+  raise(RONDO_ERROR_MISMATCH, cycle.front().peer,
+        "ranks wait for each other: " + describe(cycle, ranks_) +
             "; put messages that cross into one group (rondo_group_begin)");
   return true;
+}
+
+bool TransferWatch::publish_far_blocked(uint64_t since_ns) {
+  WaitReport report;
+  bool complete = true;
+  for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
+    const Transfer &head = heads_.head(index);
+    if (!head.sends || boards_.knows(head.peer) || !heads_.is_blocked(index)) continue;
+    if (!boards_.read_waits(head.peer, since_ns, report)) {
+      complete = false;
+      continue;
+    }
+    const PairCounts &received = report.pairs[rank_].receives;
+    const bool idle = received.completed == received.entered && received.entered < head.message;
+    if (idle && fills_slots(index, received.completed))
+      boards_.block(head.peer, {head.message, received.completed + 1});
+  }
+  return complete;
+}
+
+/// Adds the slots of all messages that the receiver had not received. At that time it had emptied all earlier slots and
+/// no others. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
+bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
+  const Transfer &head = heads_.head(index);
+  const SlotUse use = heads_.posted_slots(index);
+  uint64_t filled = use.posted;
+  for (uint64_t message = received + 1; message < head.message && filled <= use.slot_count; ++message) {
+    const auto sent = boards_.find(rank_, head.peer, true, message);
+    if (!sent) return false;  // its record is overwritten
+    filled += std::max<uint64_t>(1, ceil_div(sent->bytes, use.slot_bytes));
+  }
+  return filled == use.slot_count;
 }
 
 std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) const {

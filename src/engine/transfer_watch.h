@@ -55,6 +55,14 @@ class TransferWatch final : public Watch {
   /// Returns whether data that the ended rank sent may still arrive. After a while it returns false.
   [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
+  /// Checks for a circle over several hosts. Each search takes several calls, because reports arrive late.
+  bool check_far_cycle(uint64_t now_ns);
+  /// Publishes which sends to ranks of other hosts are blocked. Returns false if a report has not arrived.
+  bool publish_far_blocked(uint64_t since_ns);
+  /// Returns whether a send to a rank of another host cannot go on before its receiver enters another receive.
+  /// @param received  messages that the receiver had entered and completed at one time
+  [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
+  [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
   /// Asks the peer that this batch waits for which messages it has called. It begins before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
@@ -82,6 +90,9 @@ class TransferWatch final : public Watch {
   std::optional<MessageReport> report_;  ///< latest answer of the rank `reporter_`
   uint32_t reporter_ = 0;
   std::vector<WaitEdge> cycle_;  ///< circle that the latest check found
+  uint64_t far_since_ns_ = 0;    ///< begin of the search over several hosts that runs now, or 0
+  uint64_t next_far_check_ns_ = 0;  ///< UINT64_MAX if all ranks are on this host
+  std::vector<WaitEdge> far_cycle_;  ///< circle that the latest search over several hosts found
 };
 
 }  // namespace rondo

@@ -2,8 +2,11 @@
 #include "src/engine/wait_cycle.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "src/links/wait_report.h"
 #include "src/plan/collective.h"
 
 namespace rondo {
@@ -32,10 +35,91 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   return call.count != 0 && call.counts_hash == 0;  // uneven blocks may be empty, so they prove nothing
 }
 
+/// This view reads what ranks publish. Of ranks on other hosts it knows only collectives, with some delay.
+class NearView {
+ public:
+  NearView(const Ranks &ranks, const MessageBoards &boards) : ranks_(ranks), boards_(boards) {}
+
+  [[nodiscard]] bool knows(uint32_t rank) const { return boards_.knows(rank); }
+  [[nodiscard]] Place place_of(uint32_t rank) const {
+    Place place;
+    place.completed = ranks_.completed_operation(rank);  // read before `entered`, so it is not ahead of it
+    place.entered = ranks_.latest_operation(rank);
+    place.batches = boards_.batches(rank);
+    return place;
+  }
+  [[nodiscard]] uint64_t latest_operation(uint32_t rank) const { return ranks_.latest_operation(rank); }
+  [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const { return boards_.pair(of, with, sends); }
+  [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const { return boards_.blocked(of, to); }
+  [[nodiscard]] std::optional<OperationInfo> entered(uint32_t rank, uint64_t operation) const {
+    return ranks_.entered(rank, operation);
+  }
+
+ private:
+  const Ranks &ranks_;
+  const MessageBoards &boards_;
+};
+
+/// This view also reads the reports of ranks on other hosts. A rank whose report is missing waits for nobody.
+class FarView {
+ public:
+  FarView(const Ranks &ranks, MessageBoards &boards, uint32_t rank_count, uint64_t since_ns)
+      : near_(ranks, boards), boards_(boards), since_ns_(since_ns), reports_(rank_count) {}
+
+  /// Returns whether no report was missing.
+  [[nodiscard]] bool complete() const { return complete_; }
+  [[nodiscard]] bool knows(uint32_t rank) { return near_.knows(rank) || report_of(rank) != nullptr; }
+  [[nodiscard]] Place place_of(uint32_t rank) {
+    if (near_.knows(rank)) return near_.place_of(rank);
+    const WaitReport *const report = report_of(rank);
+    return report == nullptr ? Place{} : Place{report->batches, report->entered, report->completed};
+  }
+  /// Without a report, returns the latest number that is possible.
+  [[nodiscard]] uint64_t latest_operation(uint32_t rank) {
+    if (near_.knows(rank)) return near_.latest_operation(rank);
+    const WaitReport *const report = report_of(rank);
+    return report == nullptr ? UINT64_MAX : report->entered;
+  }
+  [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) {
+    if (near_.knows(of)) return near_.pair(of, with, sends);
+    const WaitReport::Pair pair = pair_of(of, with);
+    return sends ? pair.sends : pair.receives;
+  }
+  [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) {
+    return near_.knows(of) ? near_.blocked(of, to) : pair_of(of, to).blocked;
+  }
+  [[nodiscard]] std::optional<OperationInfo> entered(uint32_t rank, uint64_t operation) {
+    auto call = near_.entered(rank, operation);
+    complete_ = complete_ && call.has_value();
+    return call;
+  }
+
+ private:
+  /// Returns the report of a rank on another host, or null if it is missing. Each report is read once.
+  [[nodiscard]] const WaitReport *report_of(uint32_t rank) {
+    if (reports_[rank] != nullptr) return reports_[rank].get();
+    auto report = std::make_unique<WaitReport>();
+    if (boards_.read_waits(rank, since_ns_, *report)) reports_[rank] = std::move(report);
+    complete_ = complete_ && reports_[rank] != nullptr;
+    return reports_[rank].get();
+  }
+  [[nodiscard]] WaitReport::Pair pair_of(uint32_t of, uint32_t with) {
+    const WaitReport *const report = report_of(of);
+    return report == nullptr || with >= report->pairs.size() ? WaitReport::Pair{} : report->pairs[with];
+  }
+
+  const NearView near_;
+  MessageBoards &boards_;
+  const uint64_t since_ns_;
+  std::vector<std::unique_ptr<const WaitReport>> reports_;  ///< by rank
+  bool complete_ = true;
+};
+
+template <class View>
 class Search {
  public:
-  Search(const Ranks &ranks, const MessageBoards &boards, uint32_t rank, uint32_t rank_count)
-      : ranks_(ranks), boards_(boards), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
+  Search(View &view, uint32_t rank, uint32_t rank_count)
+      : view_(view), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
 
   /// Searches depth first and visits each rank once.
   std::vector<WaitEdge> run() {
@@ -63,52 +147,43 @@ class Search {
     WaitEdge edge;
   };
 
-  [[nodiscard]] Place place_of(uint32_t rank) const {
-    Place place;
-    place.completed = ranks_.completed_operation(rank);  // read before `entered`, so it is not ahead of it
-    place.entered = ranks_.latest_operation(rank);
-    place.batches = boards_.batches(rank);
-    return place;
-  }
-
   void enter(uint32_t rank) {
     seen_[rank] = true;
     Visit visit;
-    visit.place = place_of(rank);
+    visit.place = view_.place_of(rank);
     visit.edge.rank = rank;
     path_.push_back(visit);
   }
 
   /// Returns whether the rank of `visit` waits for `peer`. If so, visit.edge describes the operation in which it waits.
-  [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) const {
+  [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) {
     const uint32_t rank = visit.edge.rank;
     if (visit.place.in_batch()) {
-      if (!boards_.knows(peer)) return false;  // only collectives are known of a rank on another host
       visit.edge.batch = visit.place.batches.entered;
-      const PairCounts receives = boards_.pair(rank, peer, false);
-      if (receives.entered > receives.completed && boards_.pair(peer, rank, true).entered <= receives.completed) {
+      const PairCounts receives = view_.pair(rank, peer, false), sends = view_.pair(rank, peer, true);
+      const BlockedSend blocked = view_.blocked(rank, peer);
+      const bool receiving = receives.entered > receives.completed;
+      const bool sending = sends.entered > sends.completed && blocked.message == sends.completed + 1;
+      if ((!receiving && !sending) || !view_.knows(peer)) return false;
+      if (receiving && view_.pair(peer, rank, true).entered <= receives.completed) {
         visit.edge.kind = WaitEdge::Kind::receive;
         visit.edge.number = receives.completed + 1;
         return true;
       }
-      const PairCounts sends = boards_.pair(rank, peer, true);
-      const BlockedSend blocked = boards_.blocked(rank, peer);
-      if (sends.entered <= sends.completed || blocked.message != sends.completed + 1 ||
-          boards_.pair(peer, rank, false).entered >= blocked.needed)
-        return false;
+      if (!sending || view_.pair(peer, rank, false).entered >= blocked.needed) return false;
       visit.edge.kind = WaitEdge::Kind::send;
       visit.edge.number = blocked.message;
       return true;
     }
-    if (!visit.place.in_collective() || ranks_.latest_operation(peer) >= visit.place.entered) return false;
-    const auto call = ranks_.entered(rank, visit.place.entered);
+    if (!visit.place.in_collective() || view_.latest_operation(peer) >= visit.place.entered) return false;
+    const auto call = view_.entered(rank, visit.place.entered);
     visit.edge.kind = WaitEdge::Kind::collective;
     visit.edge.number = visit.place.entered;
     visit.edge.batch = 0;
     return call && needs(call->signature, rank, peer);
   }
 
-  [[nodiscard]] std::vector<WaitEdge> confirmed() const {
+  [[nodiscard]] std::vector<WaitEdge> confirmed() {
     std::vector<WaitEdge> cycle;
     for (const Visit &visit : path_) {  // once more, because each edge was read before its peer's operation
       Visit again = visit;
@@ -116,15 +191,14 @@ class Search {
       cycle.push_back(again.edge);
     }
     for (const Visit &visit : path_)
-      if (place_of(visit.edge.rank) != visit.place) return {};
+      if (view_.place_of(visit.edge.rank) != visit.place) return {};
     std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end(), by_rank), cycle.end());
     return cycle;
   }
 
   static bool by_rank(const WaitEdge &a, const WaitEdge &b) { return a.rank < b.rank; }
 
-  const Ranks &ranks_;
-  const MessageBoards &boards_;
+  View &view_;
   const uint32_t rank_;
   const uint32_t rank_count_;
   std::vector<bool> seen_;
@@ -143,7 +217,15 @@ std::string name_of(const WaitEdge &edge, const Ranks &ranks) {
 
 std::vector<WaitEdge> find_wait_cycle(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
                                       uint32_t rank_count) {
-  return Search(ranks, boards, rank, rank_count).run();
+  NearView view(ranks, boards);
+  return Search(view, rank, rank_count).run();
+}
+
+FarSearch find_far_wait_cycle(const Ranks &ranks, MessageBoards &boards, uint32_t rank, uint32_t rank_count,
+                              uint64_t since_ns) {
+  FarView view(ranks, boards, rank_count, since_ns);
+  std::vector<WaitEdge> cycle = Search(view, rank, rank_count).run();
+  return {std::move(cycle), view.complete()};
 }
 
 std::string describe(const std::vector<WaitEdge> &cycle, const Ranks &ranks) {

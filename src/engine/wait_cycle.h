@@ -9,6 +9,9 @@
 // - A collective waits for the ranks whose data it needs and that have not entered it.
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
 // operations before and after their edges were read, all edges were true at one time.
+//
+// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for.
+// So one search over several hosts proves nothing, and a second one is needed (find_far_wait_cycle()).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +37,18 @@ struct WaitEdge {
 /// Returns the edges of a circle through `rank`, beginning at the circle's lowest rank. Empty if there is no circle.
 [[nodiscard]] std::vector<WaitEdge> find_wait_cycle(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
                                                     uint32_t rank_count);
+
+/// The result of a search over several hosts.
+struct FarSearch {
+  std::vector<WaitEdge> cycle;
+  bool complete = true;  ///< false if a report that the search needed has not arrived
+};
+
+/// Finds a circle through `rank` over all hosts, in reports that were asked for at `since_ns` or later. Suppose that
+/// two searches find the same circle, and that `since_ns` of the second search is after the end of the first. Then each
+/// rank of the circle was in the same operation before and after the first search ended. So all edges were true then.
+[[nodiscard]] FarSearch find_far_wait_cycle(const Ranks &ranks, MessageBoards &boards, uint32_t rank,
+                                            uint32_t rank_count, uint64_t since_ns);
 
 /// Describes a circle: "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0"
 [[nodiscard]] std::string describe(const std::vector<WaitEdge> &cycle, const Ranks &ranks);

@@ -60,6 +60,8 @@ struct MessageReport {
   std::optional<MessageInfo> message;  ///< none if the rank has not begun the message, or its record is overwritten
 };
 
+struct WaitReport;  // src/links/wait_report.h
+
 class MessageBoards {
  public:
   virtual ~MessageBoards() = default;
@@ -97,6 +99,9 @@ class MessageBoards {
                                                             uint64_t) {
     return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};
   }
+  /// Reads what `of`, a rank of another host, waits for. Returns true if a report has arrived that was asked for at
+  /// `since_ns` or later, by now_ns(). Otherwise the function asks for one.
+  [[nodiscard]] virtual bool read_waits(uint32_t, uint64_t, WaitReport &) { return false; }
 };
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "src/plan/block_lanes.h"
 #include "src/plan/build.h"
 
 namespace rondo {
@@ -13,10 +14,11 @@ namespace {
 bool always_safe(const ScheduleArgs &) { return true; }
 
 /// Returns whether payloads of a one-shot may be read by reference. In an all-reduce in place, a rank overwrites its
-/// operand as soon as it has the other ranks' operands, even if they have not read its own. With all other algorithms,
-/// the result cannot arrive before the operand was read.
+/// operand as soon as it has the other ranks' operands, even if they have not read its own. The same holds for an
+/// all-to-all in place. With all other algorithms, the result cannot arrive before the operand was read.
 bool one_shot_safe(const ScheduleArgs &args) {
-  return !args.in_place || args.rank_count == 1 || !is_all_reduce(args.collective);
+  const bool overwrites = is_all_reduce(args.collective) || trades_blocks(traits_of(args.collective));
+  return !args.in_place || args.rank_count == 1 || !overwrites;
 }
 
 constexpr uint32_t tree_rank_count_max = 1u << 24;
@@ -52,7 +54,7 @@ Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args) 
   const Algorithm *algorithm = find_algorithm(id);
   const std::string name = algorithm_name(id);
   if (algorithm == nullptr) return invalid_argument("no algorithm '" + name + "' to build a schedule with");
-  if (!has_schedule(args.collective))
+  if (!is_collective(args.collective))
     return invalid_argument("unknown collective " + std::to_string(static_cast<int>(args.collective)));
   if (!algorithm->supports(args.collective))
     return invalid_argument("algorithm " + name + " has no " + rondo_collective_string(args.collective) +

@@ -101,6 +101,8 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] bool halving_doubling_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_one_shot(const ScheduleArgs &args);
 [[nodiscard]] bool one_shot_has(rondo_collective_t collective);
+/// Builds the lanes of a collective that exchanges blocks (src/plan/block_lanes.h). A chunk is a block.
+[[nodiscard]] Schedule build_blocks(const ScheduleArgs &args);
 [[nodiscard]] Schedule build_two_shot(const ScheduleArgs &args);
 [[nodiscard]] bool two_shot_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_hierarchical(const ScheduleArgs &args);

@@ -10,6 +10,7 @@
 #include <cassert>
 
 #include "src/plan/build.h"
+#include "src/plan/collective.h"
 
 namespace rondo {
 namespace {
@@ -65,10 +66,13 @@ Schedule reduce(const ScheduleArgs &args) {
 
 }  // namespace
 
-bool one_shot_has(rondo_collective_t collective) { return is_of_blocks_or_whole(collective); }
+bool one_shot_has(rondo_collective_t collective) {
+  return is_of_blocks_or_whole(collective) || exchanges_blocks(collective);
+}
 
 Schedule build_one_shot(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= all_links_rank_count_max);
+  if (exchanges_blocks(args.collective)) return build_blocks(args);
   if (args.rank_count == 1) return lone_schedule(args);
   switch (args.collective) {
     case RONDO_REDUCE_SCATTER: return reduce_scatter(args);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "src/base/size.h"
+#include "src/plan/block_lanes.h"
 
 namespace rondo::sim {
 namespace {
@@ -22,6 +23,24 @@ constexpr uint64_t times_longer_max = 16;
 Error too_many_steps() {
   return {RONDO_ERROR_UNSUPPORTED,
           "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
+}
+
+/// Returns the choice for blocks. It is as in the library, where they go by ll only among ranks of one host.
+Result<PlanChoice> plan_of_blocks(const SimCase &what) {
+  const Network &network = what.network;
+  const PlanChoice &wanted = what.overrides;
+  const bool by_ll = network.nodes.size() == 1 && wanted.protocol != RONDO_PROTOCOL_SIMPLE;
+  const PlanChoice own = choose_for_blocks(what.bytes / network.rank_count(), network.slot_bytes,
+                                           by_ll ? network.ll_slot_bytes : 0);
+  const auto differs = [](auto asked, auto chosen) { return asked != decltype(asked){} && asked != chosen; };
+  if (!differs(wanted.algorithm, own.algorithm) && !differs(wanted.protocol, own.protocol) &&
+      !differs(wanted.kernel, own.kernel) && !differs(wanted.channels, own.channels) &&
+      !differs(wanted.chunk_bytes, own.chunk_bytes))
+    return own;
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               std::string("in ") + rondo_collective_string(what.collective) +
+                   ", each block goes directly from rank to rank, so there is nothing to choose except the protocol "
+                   "simple for small blocks; leave the other options of the plan out"};
 }
 
 bool same_but_shifted(const Lane &steps, const Lane &known, uint32_t chunk_count, uint32_t *shift) {
@@ -247,6 +266,7 @@ bool ChannelSizes::even() const {
 }
 
 Result<PlanChoice> plan_of(const SimCase &what) {
+  if (exchanges_blocks(what.collective)) return plan_of_blocks(what);
   TunerInput input;
   input.collective = what.collective;
   input.rank_count = static_cast<uint32_t>(what.network.rank_count());
@@ -270,7 +290,7 @@ Result<PlanChoice> plan_of(const SimCase &what) {
 std::vector<ChannelSizes> channel_sizes(const SimCase &what, const PlanChoice &plan, uint32_t chunk_count) {
   std::vector<Range> blocks;
   const auto rank_count = static_cast<uint32_t>(what.network.rank_count());
-  for (uint32_t rank = 0; rank < rank_count && uses_blocks(what.collective); ++rank)
+  for (uint32_t rank = 0; rank < rank_count && in_blocks(what.collective); ++rank)
     blocks.push_back({what.bytes / rank_count * rank, what.bytes / rank_count});  // equal blocks, as the API makes them
   std::vector<ChannelSizes> all;
   for (uint32_t channel = 0; channel < plan.channels; ++channel) {

@@ -24,7 +24,7 @@ struct SimCase {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t root = 0;
   bool in_place = false;
-  uint64_t bytes = 0;    ///< size of the whole logical vector
+  uint64_t bytes = 0;    ///< size of the whole logical vector; in an all_to_all, of a rank's send buffer
   PlanChoice overrides;  ///< AUTO and 0 leave the choice to the tuner
   bool use_symmetry = true;  ///< false to simulate every rank, for comparison
   bool use_period = true;    ///< false to simulate every tile, for comparison

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
-from perf_support import COLLECTIVES, PerfCase, call  # noqa: E402
+from perf_support import COLLECTIVES, EXCHANGES, PerfCase, call  # noqa: E402
 
 RONDO, OTHER, DEVICE_COSTS, TEST_KERNELS = [os.path.abspath(path) for path in sys.argv[1:5]]
 del sys.argv[1:5]
@@ -40,6 +40,23 @@ class DevicePerf(PerfCase):
             with self.subTest(collective=collective):
                 self.perf(collective, "--ranks", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1,
                           *FEW_RUNS, "--graph", RONDO_DEVICE_EXECUTOR="copy")
+
+    def test_threads_each_exchange_by_either_executor_is_right_plain_and_as_a_graph(self):
+        for collective in EXCHANGES:
+            for executor in ("kernel", "copy"):
+                for more in ((), ("--graph",)):
+                    with self.subTest(collective=collective, executor=executor, more=more):
+                        report, _ = self.perf(collective, "--ranks", 4, "--device", "cuda", "-b", 32, "-e", "128K",
+                                              "-f", 64, "--root", 1, *FEW_RUNS, *more, RONDO_DEVICE_EXECUTOR=executor)
+                        algorithm = "none" if collective in ("sendrecv", "hypercube") else "one_shot"
+                        self.assertEqual({row["algorithm"] for row in report["results"]}, {algorithm})
+
+    def test_processes_each_exchange_by_either_executor_is_right(self):
+        for collective in EXCHANGES:
+            for executor in ("kernel", "copy"):
+                with self.subTest(collective=collective, executor=executor):
+                    self.perf(collective, "--device", "cuda", "-b", 32, "-e", "128K", "-f", 4096, "--root", 1,
+                              *FEW_RUNS, launcher=(RONDO, "run", "-n", 2, "--"), RONDO_DEVICE_EXECUTOR=executor)
 
     def test_threads_types_operations_and_protocols_are_right(self):
         for more in (("-d", "bfloat16", "-o", "avg"), ("-d", "int8", "-o", "max"), ("--protocol", "ll"),

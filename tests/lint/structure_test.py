@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links and report to ranks what they do, whatever transport these are of.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
-                   "src/links/message_boards.h"},
+                   "src/links/message_boards.h", "src/links/wait_report.h"},
     # The interfaces of a transport, and what the ranks know of each other beforehand.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},

@@ -94,6 +94,58 @@ TEST_CASE("control plane: an answer about messages serves no other question", "[
   CHECK(report->pair.entered == 40);
 }
 
+namespace {
+
+/// The boards of a host whose ranks have messages with all ranks except rank 7.
+class FullBoards final : public MessageBoards {
+ public:
+  void announce(uint32_t, bool, uint64_t) override {}
+  void enter_batch() override {}
+  uint64_t begin(const MessageInfo &) override { return 0; }
+  void complete(uint64_t, const MessageInfo &, bool) override {}
+  void fail(uint64_t) override {}
+  void complete_batch() override {}
+  void block(uint32_t, const BlockedSend &) override {}
+  BatchCounts batches(uint32_t of) const override { return {entered + of, entered - 1}; }
+  PairCounts pair(uint32_t of, uint32_t with, bool sends) const override {
+    if (with == 7) return {};
+    return {1000 * of + 10 * with + (sends ? 1 : 0), with};
+  }
+  BlockedSend blocked(uint32_t, uint32_t to) const override { return {to, to + 1}; }
+  std::optional<MessageInfo> find(uint32_t, uint32_t, bool, uint64_t) const override { return std::nullopt; }
+
+  uint64_t entered = 1;
+};
+
+}  // namespace
+
+TEST_CASE("control plane: a report on what a rank waits for comes in several cells, and answers older questions alone",
+          "[net]") {
+  TwoHosts world(32);
+  FullBoards boards;
+  world.host[1].boards = &boards;
+  world.host[1].latest[3] = 40;
+  WaitReport report;
+  const auto ask = [&](uint64_t since_ns) {
+    return world.run({0, 32}, second_ns, [&] { return world.controls[5]->waits(35, since_ns, report); });
+  };
+  REQUIRE(ask(0));
+  CHECK((report.batches == BatchCounts{4, 0} && report.entered == 40 && report.completed == 40));
+  for (uint32_t with = 0; with < 64; ++with) {
+    const WaitReport::Pair &pair = report.pairs[with];
+    const uint64_t entered = with == 7 ? 0 : 3000 + 10 * with;
+    CHECK((pair.receives.entered == entered && pair.sends.entered == (with == 7 ? 0 : entered + 1)));
+    CHECK((with == 7 || (pair.receives.completed == with && pair.blocked.needed == with + 1)));
+  }
+  boards.entered = 9;
+  CHECK(world.controls[6]->waits(35, 0, report));  // the answer is there for all ranks of the host
+  CHECK(report.batches == BatchCounts{4, 0});
+  const uint64_t since_ns = now_ns();
+  CHECK_FALSE(world.controls[5]->waits(35, since_ns, report));
+  REQUIRE(ask(since_ns));
+  CHECK(report.batches == BatchCounts{12, 8});
+}
+
 TEST_CASE("control plane: when the rank that serves leaves, the next one does", "[net]") {
   TwoHosts world(2);
   REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));

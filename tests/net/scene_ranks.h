@@ -30,6 +30,7 @@ class SceneRanks : public Ranks {
   uint64_t completed_operation(uint32_t peer) const override { return latest[peer]; }
   bool is_near(uint32_t peer) const override { return !far.contains(peer); }
   RankState state(uint32_t peer) const override { return states[peer]; }
+  MessageBoards *messages() override { return boards; }
   void raise(const Error &error) override {
     if (!error_) error_ = error;
   }
@@ -42,6 +43,7 @@ class SceneRanks : public Ranks {
   std::vector<uint64_t> latest;
   std::set<uint32_t> dead;
   std::set<uint32_t> far;
+  MessageBoards *boards = nullptr;
   mutable uint64_t looks = 0;  ///< how often somebody checked for a failure
 
  private:

@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from job import run_job
-from perf_support import COLLECTIVES, PATTERNS, PerfCase, call
+from perf_support import COLLECTIVES, EXCHANGES, PerfCase, call
 from terminal import watched
 
 RONDO, WORD_COUNT, ALL_REDUCE = [os.path.abspath(path) for path in sys.argv[1:4]]
@@ -30,8 +30,8 @@ class Perf(PerfCase):
     rondo = RONDO
 
     def test_threads_each_collective_is_right(self):
-        for collective in COLLECTIVES + PATTERNS:
-            for ranks in (1, 3, 4):
+        for collective in COLLECTIVES + EXCHANGES:
+            for ranks in (1, 2, 4) if collective == "hypercube" else (1, 3, 4):
                 with self.subTest(collective=collective, ranks=ranks):
                     report, _ = self.perf(collective, "-t", ranks, "-b", 4, "-e", "256K", "-f", 16, "--root", ranks - 1,
                                           *FEW_RUNS)
@@ -52,6 +52,16 @@ class Perf(PerfCase):
             self.assertEqual(rates["busbw_GBps"], rates["algbw_GBps"])
         self.assertIn("sendrecv, 2 ranks", "".join(ElementTree.parse(plot).getroot().itertext()))
 
+    def test_hypercube_wants_a_power_of_two_and_has_the_bandwidth_of_an_all_gather(self):
+        report, _ = self.perf("hypercube", "-t", 4, "-b", "64K", "-e", "64K", *FEW_RUNS)
+        for placement in ("out_of_place", "in_place"):
+            rates = report["results"][0][placement]
+            self.assertAlmostEqual(rates["busbw_GBps"] / rates["algbw_GBps"], 3 / 4, places=3)
+        for launcher, threads in (((), ("-t", 3)), ((RONDO, "run", "-n", 3, "--"), ())):
+            status, out, err = call(*launcher, RONDO, "perf", "hypercube", *threads, "-b", 8, "-e", 8)
+            self.assertEqual(status, 2, out + err)
+            self.assertIn("hypercube takes a number of ranks that is a power of two", err)
+
     def test_threads_all_types_and_operations_are_right(self):
         report, _ = self.perf("all_reduce", "-t", 3, "-b", 2056, "-e", 2056, "-d", "all", "-o", "all", "-n", 1, "-w", 0)
         self.assertEqual(len(report), 12 * 5)
@@ -63,11 +73,12 @@ class Perf(PerfCase):
                 self.perf("all_reduce", "--ranks", 2, "-b", 40, "-e", "200K", "-f", 64, *options, *FEW_RUNS)
 
     def test_rondo_run_each_collective_is_right(self):
-        for collective in COLLECTIVES + PATTERNS:
+        for collective in COLLECTIVES + EXCHANGES:
+            ranks = 4 if collective == "hypercube" else 3
             with self.subTest(collective=collective):
                 report, out = self.perf(collective, "-b", 4, "-e", "64K", "-f", 16, *FEW_RUNS,
-                                        launcher=(RONDO, "run", "-n", 3, "--"))
-                self.assertEqual(report["ranks"], 3)
+                                        launcher=(RONDO, "run", "-n", ranks, "--"))
+                self.assertEqual(report["ranks"], ranks)
                 self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
 
     def under(self, *launcher):

@@ -93,6 +93,30 @@ class Schedule(unittest.TestCase):
             self.assertEqual(json.loads(self.printed(*RING_5, "--plot", picture, "--json")),
                              json.loads(Path(data).read_text(encoding="utf-8")))
 
+    def test_blocks_go_from_rank_to_rank_in_lanes_of_their_own(self):
+        blocks = ("--algorithm", "one_shot", "--ranks", "4", "--json", "--collective")
+        told = json.loads(self.printed(*blocks, "all_to_all"))["schedules"]
+        lanes = {entry["rank"]: entry["lanes"] for entry in told}
+        for rank in range(4):
+            peers = [(rank + distance) % 4 for distance in (1, -1, 2, -2, 3, -3)]
+            told = [lane[0].get("send", []) + lane[0].get("recv", []) for lane in lanes[rank]]
+            self.assertEqual(told, [[peer] for peer in peers] + [[]])
+            self.assertEqual([lane[0]["chunk"] for lane in lanes[rank]], [1, 1, 2, 2, 3, 3, 0])
+            self.assertEqual({len(lane) for lane in lanes[rank]}, {1})
+        in_place = json.loads(self.printed(*blocks, "alltoall", "--in-place"))["schedules"]
+        self.assertEqual([[step["flags"] for step in lane] for lane in in_place[0]["lanes"]],
+                         3 * [[["src", "send"], ["recv", "dst"]]])
+        for collective, word in (("gather", "recv"), ("scatter", "send")):
+            steps = [[lane[0] for lane in entry["lanes"] if lane] for entry in
+                     json.loads(self.printed(*blocks, collective, "--root", "2"))["schedules"]]
+            self.assertEqual(sorted(step[word][0] for step in steps[2] if word in step), [0, 1, 3])
+            self.assertEqual([len(each) for each in steps], [1, 1, 4, 1])
+        shown = ("--algorithm", "one_shot", "--ranks", "3", "--collective", "all_to_all")
+        drawing = ElementTree.fromstring(self.printed(*shown, "--svg"))
+        words = {it.text for it in drawing.iter(SVG + "text")}
+        self.assertLessEqual({"rank 0 to 1", "rank 0 from 2", "rank 0 own", "rank 2 from 0"}, words)
+        self.assertIn("Chunk D is the block", self.printed(*shown))
+
     def test_every_algorithm_can_be_drawn(self):
         for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot", "hierarchical",
                           "hierarchical_tree"):
@@ -107,6 +131,7 @@ class Schedule(unittest.TestCase):
         for options, part in [
                 (["--algorithm", "rung"], "no algorithm 'rung' to print; known are: ring, tree, halving_doubling, "
                                           "one_shot, two_shot, hierarchical, hierarchical_tree; did you mean ring?"),
+                (["--algorithm", "ring", "--collective", "scatter"], "ring has no scatter; name one of one_shot\n"),
                 (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
                 (["--algorithm", "auto"], "no algorithm 'auto' to print; known are: ring, tree, halving_doubling"),
                 (["--algorithm", "auto", "--collective", "all_gather"], "known are: ring, one_shot, hierarchical\n"),

@@ -130,6 +130,12 @@ class Sim(unittest.TestCase):
             to_the_end = [line for line in lines if line[-1] == labels["131072"]]
             self.assertEqual([(len(line), line[0]) for line in to_the_end], [(17, labels["2"])])
 
+    def test_blocks_are_compared_with_nothing(self):
+        told = self.told("--collective", "alltoall", "--ranks", "64", "--bytes", "64M")
+        self.assertEqual((told["collective"], told["algorithm"], told["channels"]), ("all_to_all", "one_shot", 1))
+        self.assertEqual(sum(told["bytes_per_link"].values()), 63 * 64 << 20)
+        self.assertEqual({it["algorithm"] for it in told["fastest"]}, {"one_shot"})
+
     def test_with_load_store_the_comparison_is_of_load_store(self):
         options = ("--kernel", "load_store", "--nodes", "1", "--gpus", "4", "--bytes", "1M")
         told = self.told(*options)
@@ -160,6 +166,8 @@ class Sim(unittest.TestCase):
                 (["--table", "/nowhere/tuning.json"], "cannot read the table '/nowhere/tuning.json'"),
                 (["--table", "t.json", "--nodes", "2"], "leave --topology, --nodes"),
                 (["--collective", "broadcast", "--root", "99"], "root 99 is not one of 16"),
+                (["--collective", "all_to_all", "--chunk-bytes", "4K"], "in all_to_all, each block goes directly from"),
+                (["--collective", "gather", "--algorithm", "ring"], "in gather, each block goes directly from"),
                 ([*load_store, "--protocol", "ll"], "has no protocol, but 'll' was asked for, too"),
                 ([*load_store, "--channels", "2"], "on one channel"),
                 ([*load_store, "--collective", "all_gather"], "is for all_reduce of"),

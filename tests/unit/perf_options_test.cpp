@@ -63,6 +63,8 @@ TEST_CASE("perf options: nccl-tests' names of types, and all") {
   CHECK(accept({"broadcast", "-o", "all"}).ops.size() == 1);
   CHECK(accept({"sendrecv", "-o", "all"}).ops.size() == 1);
   CHECK_FALSE(accept({"sendrecv"}).in_place);
+  CHECK(accept({"HyperCube", "-o", "all"}).ops.size() == 1);
+  CHECK(accept({"hypercube", "-t", "4"}).in_place);
 }
 
 TEST_CASE("perf options: names are read whatever their case") {
@@ -109,10 +111,14 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all"));
   CHECK(accept({"alltoall"}).collective == RONDO_ALL_TO_ALL);
   CHECK(accept({"Scatter"}).collective == RONDO_SCATTER);
-  CHECK_THAT(refuse({"gather", "--device", "cuda"}), Contains("rondo perf times gather on host memory only"));
+  for (const char *name : {"all_to_all", "gather", "scatter", "sendrecv", "hypercube"}) {
+    CHECK(accept({name, "--device", "cuda"}).on_device);
+    CHECK_THAT(refuse({name, "--device", "cuda", "--against", "libnccl.so.2"}), Contains("leave --against out"));
+  }
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
-  CHECK_THAT(refuse({"send"}), Contains("gather, scatter, sendrecv"));
-  CHECK_THAT(refuse({"sendrecv", "--device", "cuda"}), Contains("host memory"));
+  CHECK_THAT(refuse({"send"}), Contains("gather, scatter, sendrecv, hypercube"));
+  CHECK_THAT(refuse({"hypercube", "--ranks", "6"}), Contains("a power of two"));
+  CHECK_THAT(refuse({"hypercube", "--protocol", "ll"}), Contains("no plan; leave out --protocol"));
   CHECK_THAT(refuse({"sendrecv", "--in-place-only"}), Contains("no in-place form"));
   CHECK_THAT(refuse({"sendrecv", "--algorithm", "ring"}), Contains("no plan; leave out --algorithm"));
   for (const char *name : {"all_to_all", "gather", "scatter"}) {
@@ -203,4 +209,5 @@ TEST_CASE("perf cases: bus bandwidth factors are nccl-tests'") {
   CHECK(bus_factor(RONDO_BROADCAST, 5) == 1);
   CHECK(bus_factor(RONDO_REDUCE, 5) == 1);
   CHECK(bus_factor(sendrecv, 5) == 1);
+  CHECK(bus_factor(hypercube, 8) == Approx(7.0 / 8));
 }

@@ -11,11 +11,10 @@ namespace {
 
 /// Tries every collective that `algorithm` has, at `rank_count`, with sizes, roots and placement by seed.
 void try_by_execution(const Algorithm &algorithm, uint32_t rank_count, Random &random) {
-  for (int value = RONDO_ALL_REDUCE; value <= RONDO_BARRIER; ++value) {
+  for (const rondo_collective_t collective : collectives_of(algorithm)) {
     Choice choice;
     choice.algorithm = algorithm.id;
-    choice.collective = static_cast<rondo_collective_t>(value);
-    if (!algorithm.supports(choice.collective)) continue;
+    choice.collective = collective;
     choice.rank_count = rank_count;
     choice.root = between(random, 0, rank_count - 1);
     choice.channel = between(random, 0, 1);

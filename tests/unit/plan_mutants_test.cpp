@@ -20,8 +20,9 @@ Choice random_choice(Random &random) {
   const Algorithm *algorithm = nullptr;
   do {
     algorithm = &algorithms()[between(random, 0, algorithms().size() - 1)];
-    choice.collective = static_cast<rondo_collective_t>(between(random, RONDO_ALL_REDUCE, RONDO_REDUCE));
-  } while (!algorithm->supports(choice.collective));
+    const auto known = collectives_of(*algorithm);
+    choice.collective = known[between(random, 0, known.size() - 1)];
+  } while (choice.collective == RONDO_BARRIER);
   choice.algorithm = algorithm->id;
   choice.rank_count = between(random, 2, 6);
   choice.root = between(random, 0, choice.rank_count - 1);

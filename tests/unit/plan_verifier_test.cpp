@@ -17,14 +17,6 @@ using namespace rondo::test;
 
 namespace {
 
-std::vector<rondo_collective_t> collectives_of(const Algorithm &algorithm) {
-  std::vector<rondo_collective_t> found;
-  for (int value = RONDO_ALL_REDUCE; value <= RONDO_BARRIER; ++value)
-    if (algorithm.supports(static_cast<rondo_collective_t>(value)))
-      found.push_back(static_cast<rondo_collective_t>(value));
-  return found;
-}
-
 std::string verdict(const Choice &choice) {
   Operation operation;
   make_operation(operation, choice);
@@ -225,4 +217,23 @@ TEST_CASE("verifier: names rank, lane, step and reason of what is wrong") {
     REQUIRE(violation);
     CHECK_THAT(to_string(*violation), Contains(wrong.report));
   }
+}
+
+TEST_CASE("verifier: an all_to_all in place sends a block by copy before it receives into its place") {
+  Choice choice = choice_of(*find_algorithm(RONDO_ALGORITHM_ONE_SHOT), RONDO_ALL_TO_ALL, 4, 2, 1, 2);
+  choice.in_place = 1;
+  Operation operation;
+  make_operation(operation, choice);
+  CHECK_FALSE(verify_operation(operation));
+  CHECK_FALSE(verify_operation(operation, safe_references(choice, operation)));
+  const auto by_reference = verify_operation(operation, {false, false, true, false});
+  REQUIRE(by_reference);
+  CHECK(to_string(*by_reference) ==
+        "rank 2, lane 0, step 1: overwrites a block that its lane has not sent by copy before");
+  Lane &lane = operation.schedules[1].lanes[0];
+  std::swap(lane[0], lane[1]);
+  const auto receives_first = verify_operation(operation);
+  REQUIRE(receives_first);
+  CHECK(to_string(*receives_first) ==
+        "rank 1, lane 0, step 0: overwrites a block that its lane has not sent by copy before");
 }

@@ -50,9 +50,20 @@ struct Operation {
   Operation &operator=(const Operation &) = delete;
 };
 
-[[nodiscard]] inline bool reduces(rondo_collective_t collective) {
-  return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
+/// Returns the collectives that an algorithm has.
+[[nodiscard]] inline std::vector<rondo_collective_t> collectives_of(const Algorithm &algorithm) {
+  std::vector<rondo_collective_t> found;
+  for (const Collective &each : collective_table)
+    if (algorithm.supports(each.id)) found.push_back(each.id);
+  return found;
 }
+
+[[nodiscard]] inline bool reduces(rondo_collective_t collective) {
+  return collective <= RONDO_BARRIER && collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
+}
+
+/// Returns whether the blocks of all ranks have the same size. In an all_to_all they always have.
+[[nodiscard]] inline bool needs_even_blocks(rondo_collective_t collective) { return collective == RONDO_ALL_TO_ALL; }
 
 /// Returns the elements that `rank` has in its send buffer or, with `recv`, in its recv buffer.
 [[nodiscard]] inline Range held_by(const Operation &operation, uint32_t rank, bool recv) {
@@ -62,13 +73,13 @@ struct Operation {
     case RONDO_ALL_GATHER: return recv ? all : operation.blocks[rank];
     case RONDO_BROADCAST: return recv || rank == operation.root ? all : Range{};
     case RONDO_REDUCE: return !recv || rank == operation.root ? all : Range{};
+    case RONDO_GATHER: return !recv ? operation.blocks[rank] : rank == operation.root ? all : Range{};
+    case RONDO_SCATTER: return recv ? operation.blocks[rank] : rank == operation.root ? all : Range{};
     case RONDO_ALL_REDUCE:
     case RONDO_BARRIER:
     case RONDO_SEND:
     case RONDO_RECV:
-    case RONDO_ALL_TO_ALL:
-    case RONDO_GATHER:
-    case RONDO_SCATTER: break;
+    case RONDO_ALL_TO_ALL: break;
   }
   return all;
 }
@@ -197,11 +208,11 @@ class World {
   bool compute(LaneState &lane, const Step &step, Range piece, const std::vector<Link *> &from,
                const std::vector<Link *> &to) {
     std::vector<const T *> operands;
-    if (step.flags & step_acc) operands.push_back(place(lane.rank, piece, true));
-    if (step.flags & step_src) operands.push_back(place(lane.rank, piece, false));
+    if (step.flags & step_acc) operands.push_back(place(lane.rank, step.chunk, piece, true));
+    if (step.flags & step_src) operands.push_back(place(lane.rank, step.chunk, piece, false));
     const bool one = operands.size() + from.size() == 1;
     if (operands.empty() && from.empty()) return fail("a step without operands");
-    T *const target = step.flags & step_dst ? place(lane.rank, piece, true) : nullptr;
+    T *const target = step.flags & step_dst ? place(lane.rank, step.chunk, piece, true) : nullptr;
     if (!fault_.empty()) return false;
     for (const Link *in : from)
       if (in->front().count != piece.count) return fail("a slot of the wrong size");
@@ -227,7 +238,11 @@ class World {
     return true;
   }
 
-  T *place(uint32_t rank, Range piece, bool recv) {
+  T *place(uint32_t rank, uint32_t chunk, Range piece, bool recv) {
+    if (operation_.collective == RONDO_ALL_TO_ALL) {  // chunk d goes d ranks forward; the buffers are by peer
+      const uint32_t peer = (rank + (recv ? operation_.rank_count - chunk : chunk)) % operation_.rank_count;
+      piece.begin += operation_.blocks[peer].begin - operation_.blocks[chunk].begin;
+    }
     const Range held = held_by(operation_, rank, recv);
     if (piece.begin < held.begin || piece.begin + piece.count > held.begin + held.count) {
       fault_ = "an access outside the buffer";
@@ -263,6 +278,13 @@ struct Number {
   }
 };
 
+/// Returns the rank whose block has the element.
+[[nodiscard]] inline uint32_t owner_of(const Operation &operation, uint64_t element) {
+  for (uint32_t owner = 0; owner < operation.rank_count; ++owner)
+    if (element - operation.blocks[owner].begin < operation.blocks[owner].count) return owner;
+  return 0;
+}
+
 /// Runs once with numbers. Returns what is wrong, or an empty text if the result is right everywhere.
 [[nodiscard]] inline std::string run_numbers(const Operation &operation, Random &random) {
   World<Number> world(operation, Number::operand);
@@ -272,10 +294,12 @@ struct Number {
     for (uint64_t i = 0; i < operation.element_count; ++i) {
       if (i >= recv.begin && i < recv.begin + recv.count) {
         Number expected = Number::operand(operation.root, i);
-        if (operation.collective == RONDO_ALL_GATHER)
-          for (uint32_t owner = 0; owner < operation.rank_count; ++owner)
-            if (i >= operation.blocks[owner].begin && i - operation.blocks[owner].begin < operation.blocks[owner].count)
-              expected = Number::operand(owner, i);
+        if (operation.collective == RONDO_ALL_GATHER || operation.collective == RONDO_GATHER)
+          expected = Number::operand(owner_of(operation, i), i);
+        if (operation.collective == RONDO_ALL_TO_ALL) {
+          const uint32_t from = owner_of(operation, i);
+          expected = Number::operand(from, i - operation.blocks[from].begin + operation.blocks[rank].begin);
+        }
         if (reduces(operation.collective)) {
           expected = {0, 1};
           for (uint32_t from = 0; from < operation.rank_count; ++from) expected = expected + Number::operand(from, i);
@@ -325,8 +349,9 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   operation.element_count = choice.element_count;
   operation.slot_count = choice.slot_count;
   operation.slot_elements = choice.slot_elements;
-  if (uses_blocks(choice.collective)) {
-    operation.blocks = make_blocks(choice.rank_count, choice.element_count / choice.rank_count, choice.even_blocks);
+  if (in_blocks(choice.collective)) {
+    const bool even = choice.even_blocks || needs_even_blocks(choice.collective);
+    operation.blocks = make_blocks(choice.rank_count, choice.element_count / choice.rank_count, even);
     operation.element_count = operation.blocks.back().begin + operation.blocks.back().count;
   }
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank) {
@@ -336,7 +361,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
     operation.schedules.push_back(build_schedule(choice.algorithm, args).value());
   }
   Partition &partition = operation.partition;
-  if (uses_blocks(choice.collective)) partition.blocks = operation.blocks.data();
+  if (in_blocks(choice.collective)) partition.blocks = operation.blocks.data();
   partition.whole = {0, operation.element_count};
   partition.chunk_count = operation.schedules[0].chunk_count;
   partition.chunk_elements = choice.chunk_elements;

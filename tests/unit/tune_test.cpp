@@ -351,8 +351,9 @@ TEST_CASE("tune: options are lists and ranges, and what cannot be is answered") 
   CHECK(std::get<std::string>(parse({"--help"}).value()).find("--quick") != std::string::npos);
   CHECK(contains(refusal({"--ranks", "1"}), "--ranks: '1' is not a number from 2 to 64"));
   CHECK(contains(refusal({"--ranks", "2,,4"}), "--ranks: ''"));
-  CHECK(contains(refusal({"--collectives", "all_to_all"}), "--collectives: unknown collective 'all_to_all'"));
-  CHECK_FALSE(contains(refusal({"--collectives", "all_to_all"}), "barrier"));
+  CHECK(contains(refusal({"--collectives", "alltoall"}), "--collectives: there is nothing to choose for all_to_all"));
+  CHECK(contains(refusal({"--collectives", "all_to_some"}), "--collectives: unknown collective 'all_to_some'"));
+  CHECK_FALSE(contains(refusal({"--collectives", "all_to_some"}), "barrier"));
   CHECK(contains(refusal({"--collectives", "barrier"}), "a barrier has no plan of its own"));
   CHECK(contains(refusal({"--sizes", "8-4"}), "--sizes: the first size is above the last"));
   CHECK(contains(refusal({"--sizes", "8-64/1"}), "--sizes: '1' is not a number from 2 to 1024"));

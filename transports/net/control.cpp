@@ -300,6 +300,12 @@ bool Control::take(uint32_t neighbour, ByteReader cell) {
     case CellKind::note:
       take_note(cell);
       break;
+    case CellKind::ask_waits:
+      take_waits_question(cell);
+      break;
+    case CellKind::waits:
+      take_waits(neighbour, cell);
+      break;
     case CellKind::clock:
       take_clock(neighbour, cell);
       break;

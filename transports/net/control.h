@@ -78,6 +78,9 @@ class Control {
   /// Returns the report of `peer`, a rank of another host, on its messages with this rank in one direction. The report
   /// is not older than `since_ns`. If there is none yet, returns nothing and asks; call it again later.
   [[nodiscard]] std::optional<MessageReport> pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns);
+  /// Reads what `peer`, a rank of another host, waits for. Returns true if a report has arrived that was asked for at
+  /// `since_ns` or later. Otherwise it asks for one. In a ring of hosts it always returns false.
+  [[nodiscard]] bool waits(uint32_t peer, uint64_t since_ns, WaitReport &report);
   /// Returns the notes of `peer`, a rank of another host, that have arrived. Now and then it asks for newer ones.
   [[nodiscard]] std::vector<Note> notes(uint32_t peer);
   /// Sends a note of this rank to all other hosts. The limits of tell_entered() apply.
@@ -142,6 +145,8 @@ class Control {
   void take_pair_question(ByteReader body);
   void answer(const PairInquiry &asked);
   void take_pair(ByteReader body);
+  void take_waits_question(ByteReader body);
+  void take_waits(uint32_t neighbour, ByteReader body);
   void take_note_question(ByteReader body);
   void take_note(ByteReader body);
   void take_clock(uint32_t neighbour, ByteReader body);

@@ -29,6 +29,13 @@
 //            Asks for the notes of `rank` (src/links/notes.h).
 //   note     rank u32 | number u64 | asker u32 | hops u32 | revision u64 | words
 //            A note of `rank` for the host `asker`, which need not have asked.
+//   ask_waits rank u32 | 0 u64 | asker u32 | 0 u32 | asked u64
+//            Asks what `rank` waits for. Only a mesh of hosts has this question. `asked` is as in ask_pair.
+//   waits    the fields of ask_waits | batches entered u64 | batches completed u64 | entered u64 | completed u64 |
+//            last u32 | count u32 | count x: with u32 | sends entered u64 | sends completed u64 |
+//            receives entered u64 | receives completed u64 | blocked u64 | needed u64
+//            The answer to ask_waits, in as many cells as it needs; `last` is 1 in the last cell. It leaves out ranks
+//            with which no messages were entered.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +61,9 @@ enum class CellKind : uint32_t {
   ask_pair = 7,
   pair = 8,
   ask_notes = 9,
-  note = 10
+  note = 10,
+  ask_waits = 11,
+  waits = 12
 };
 
 /// A rank's state on the wire: RankState, or that its process has ended.

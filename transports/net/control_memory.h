@@ -26,6 +26,7 @@
 #include "src/proto/connection.h"
 #include "src/links/message_boards.h"
 #include "src/links/notes.h"
+#include "src/links/wait_report.h"
 #include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
 #include "src/links/recording.h"
@@ -89,6 +90,14 @@ struct RemotePair {
   uint64_t bytes = 0;
 };
 
+/// The latest report of a rank of another host about what it waits for. It comes in several cells.
+struct RemoteWaits {
+  uint64_t asked_ns = 0;     ///< time of the latest question
+  uint64_t arriving_ns = 0;  ///< time of the question that `arriving` answers, or 0
+  uint64_t arrived_ns = 0;   ///< time of the question that `report` answers, or 0
+  WaitReport arriving, report;
+};
+
 struct RemoteRank {
   static constexpr size_t record_count = 16, pair_count = 8;
   // These are readable without the lock:
@@ -106,6 +115,7 @@ struct RemoteRank {
   uint64_t notes_asked_ns = 0;
   std::array<Note, kept_note_count> notes{};  ///< note n at n % kept_note_count
   std::array<RemotePair, pair_count> pairs{};  ///< index: the asking rank's number on its host, modulo pair_count
+  RemoteWaits waits;
 };
 
 class ControlMemory {

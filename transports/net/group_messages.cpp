@@ -36,4 +36,8 @@ std::optional<MessageReport> GroupMessages::report(uint32_t of, uint32_t with, b
   return parts_.ask(of, sends, message, since_ns);
 }
 
+bool GroupMessages::read_waits(uint32_t of, uint64_t since_ns, WaitReport &report) {
+  return !knows(of) && parts_.waits(of, since_ns, report);
+}
+
 }  // namespace rondo::net

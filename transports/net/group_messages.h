@@ -22,6 +22,8 @@ class GroupMessages final : public MessageBoards {
     std::function<void()> settle;
     /// Asks a rank of another host, as Control::pair().
     std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;
+    /// Reads what a rank of another host waits for, as Control::waits().
+    std::function<bool(uint32_t of, uint64_t since_ns, WaitReport &report)> waits;
   };
   explicit GroupMessages(Parts parts) : parts_(std::move(parts)) {}
 
@@ -49,6 +51,7 @@ class GroupMessages final : public MessageBoards {
                                                 uint64_t message) const override;
   [[nodiscard]] std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                     uint64_t since_ns) override;
+  [[nodiscard]] bool read_waits(uint32_t of, uint64_t since_ns, WaitReport &report) override;
 
  private:
   const Parts parts_;

@@ -155,6 +155,9 @@ class GroupRanks final : public Ranks {
         },
         [&group](uint32_t of, bool sends, uint64_t message, uint64_t since_ns) {
           return group.control->pair(of, sends, message, since_ns);
+        },
+        [&group](uint32_t of, uint64_t since_ns, WaitReport &report) {
+          return group.control->waits(of, since_ns, report);
         }});
   }
 

@@ -12,6 +12,7 @@
 #include "src/base/config.h"
 #include "src/base/names.h"
 #include "src/base/parse.h"
+#include "src/cli/collective_option.h"
 #include "src/cli/commands.h"
 #include "src/cli/sim/sim.h"
 #include "src/console/command_line.h"
@@ -65,11 +66,10 @@ void add_place_options(console::CommandLine &app, SimOptions &options) {
 
 void add_case_options(console::CommandLine &app, SimOptions &options) {
   app.begin_group("The collective");
-  app.add_option("--collective", options.collective,
-                 known_names(scheduled_collective_string) + " [all_reduce]")
-      ->type_name("NAME");
-  app.add_option("--bytes", options.bytes, "size of the whole vector [1G]")->type_name("SIZE");
-  app.add_option("--root", options.root, "root of a broadcast or reduce [0]")->type_name("RANK");
+  app.add_option("--collective", options.collective, known_collectives() + " [all_reduce]")->type_name("NAME");
+  app.add_option("--bytes", options.bytes, "size of the whole vector; in an all_to_all, of a rank's buffer [1G]")
+      ->type_name("SIZE");
+  app.add_option("--root", options.root, "root of a broadcast, reduce, gather or scatter [0]")->type_name("RANK");
   app.add_flag("--in-place", options.in_place, "send and receive buffers coincide");
   app.begin_group("The plan");
   app.add_option("--algorithm", options.algorithm,
@@ -179,7 +179,7 @@ Result<Question> make_question(const SimOptions &options) {
   RONDO_TRY_ASSIGN(what.overrides.algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(what.overrides.protocol, parse_name(options.protocol, rondo_protocol_string, "protocol"));
   RONDO_TRY_ASSIGN(what.overrides.kernel, parse_name(options.kernel, rondo_kernel_string, "kernel"));
-  RONDO_TRY_ASSIGN(what.collective, parse_collective(options.collective));
+  RONDO_TRY_ASSIGN(what.collective, read_collective(options.collective));
   RONDO_TRY_ASSIGN(what.bytes, parse_bytes(options.bytes, 1, uint64_t{1} << 50));
   if (!options.chunk.empty()) {
     RONDO_TRY_ASSIGN(what.overrides.chunk_bytes, parse_bytes(options.chunk, 64, uint64_t{1} << 40));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <set>
 
 #include "src/base/names.h"
@@ -75,6 +76,10 @@ Result<rondo_collective_t> tuned_collective(const std::string &part) {
   const auto planned = parse_collective(part);
   if (planned.ok() && planned.value() == RONDO_BARRIER)
     return invalid_argument("a barrier has no plan of its own; it is planned as an all_reduce");
+  if (const std::string name = collective_spelling(part); std::ranges::any_of(
+          collective_table, [&](const Collective &each) { return exchanges_blocks(each.id) && each.name == name; }))
+    return invalid_argument("there is nothing to choose for " + name +
+                            ", because its blocks go directly from rank to rank");
   return parse_name(collective_spelling(part), tuned_collective_string, "collective");
 }
 

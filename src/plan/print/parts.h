@@ -28,6 +28,9 @@ inline constexpr std::array<PhaseLook, 5> phase_looks{{
 [[nodiscard]] Phase phase_of(const Step &step);
 [[nodiscard]] const PhaseLook &look_of(const Step &step);
 
+/// Returns the heading of a lane's column in a drawing: "rank 0", "rank 0 up" or "rank 0 to 3".
+[[nodiscard]] std::string lane_name(const ScheduleSet &set, uint32_t rank, uint32_t lane);
+
 /// Describes a step, as in "recv(3) src send(0,2) finish". The numbers are ranks, not links.
 [[nodiscard]] std::string words(const Schedule &schedule, const Step &step);
 

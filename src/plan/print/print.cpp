@@ -6,6 +6,7 @@
 
 #include "src/base/size.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/block_lanes.h"
 #include "src/plan/print/parts.h"
 #include "src/plan/verify/parts.h"
 
@@ -52,6 +53,19 @@ void set_times(std::vector<Mark> &marks) {
 }
 
 }  // namespace
+
+std::string lane_name(const ScheduleSet &set, uint32_t rank, uint32_t lane) {
+  const Schedule &schedule = set.schedules[rank];
+  const std::string name = "rank " + std::to_string(rank);
+  if (schedule.lanes.size() == 1) return name;
+  if (!exchanges_blocks(set.args.collective)) return name + (lane == 0 ? " up" : " down");
+  const Step &step = schedule.lanes[lane].front();
+  const bool sends = (step.flags & step_send) != 0;
+  if (!sends && (step.flags & step_recv) == 0) return name + " own";
+  if (schedule.lanes[lane].size() == 2) return name + " with " + std::to_string(schedule.peers[step.send_link[0]]);
+  const LinkIndex link = (sends ? step.send_link : step.recv_link)[0];
+  return name + (sends ? " to " : " from ") + std::to_string(schedule.peers[link]);
+}
 
 std::string words(const Schedule &schedule, const Step &step) {
   std::string text;
@@ -112,6 +126,8 @@ std::string schedule_text(const ScheduleSet &set) {
   std::string text = print_parts::title(set) + "; " + counted(chunk_count, "chunk") + " a tile\n";
   text += "A step reduces what it reads: acc (the receive buffer), src (the send buffer), recv(R) (a slot of R).\n"
           "It writes dst (the receive buffer) and send(R) (a slot to R). finish: the reduction is complete.\n";
+  if (trades_blocks(traits_of(set.args.collective)))
+    text += "Chunk D is the block for the D-th rank after its sender.\n";
   for (size_t rank = 0; rank < set.schedules.size(); ++rank) {
     const Schedule &schedule = set.schedules[rank];
     for (size_t lane = 0; lane < schedule.lanes.size(); ++lane) {

@@ -76,9 +76,8 @@ class Drawing {
     for (uint32_t rank = 0; rank < set_.schedules.size(); ++rank)
       for (uint32_t lane = 0; lane < set_.schedules[rank].lanes.size(); ++lane) {
         const int x = x_of(rank, lane);
-        std::string name = "rank " + std::to_string(rank);
-        if (set_.schedules[rank].lanes.size() > 1) name += lane == 0 ? " up" : " down";
-        add_text(x, y_of(0) - 14, name, "text-anchor=\"middle\" font-weight=\"bold\"");
+        add_text(x, y_of(0) - 14, print_parts::lane_name(set_, rank, lane),
+                 "text-anchor=\"middle\" font-weight=\"bold\"");
         text_ += svg::line(x, y_of(0) - 8, x, height - 8, "stroke=\"#ccc\"");
       }
     for (int row = 0; row < row_count_; ++row)

@@ -13,11 +13,15 @@
 // An access is safe if it is ordered against every conflicting access. A write must follow the last write and all reads
 // after that, and a read must follow the last write. If a payload is read by reference, the receiving step reads the
 // sender's memory.
+//
+// In an all-to-all in place, a block is received into the place of the block that goes to the same peer. These two
+// blocks are different chunks. So a separate rule orders them: one lane sends a slot before it receives into its place.
 #include <algorithm>
 #include <bit>
 #include <string>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/block_lanes.h"
 #include "src/plan/verify/parts.h"
 
 namespace rondo::verify_parts {
@@ -33,15 +37,15 @@ class DataCheck {
  public:
   DataCheck(const VerifyArgs &args, Graph &graph)
       : args_(args), graph_(graph), rank_count_(static_cast<uint32_t>(args.schedules.size())),
-        words_((rank_count_ + 63) / 64), lane_count_(static_cast<uint32_t>(graph.lanes.size())),
-        moves_(only_moves(args.collective)), send_(rank_count_), recv_(rank_count_) {}
+        words_((rank_count_ + 63) / 64), moves_(only_moves(args.collective)),
+        trades_(trades_blocks(traits_of(args.collective))), send_(rank_count_), recv_(rank_count_) {}
 
   std::optional<Violation> run() {
     std::vector<std::vector<uint32_t>> by_chunk(args_.partition.chunk_count);
     for (uint32_t id = 0; id < graph_.nodes.size(); ++id) by_chunk[graph_.nodes[id].chunk].push_back(id);
     for (uint32_t chunk = 0; chunk < by_chunk.size(); ++chunk)
       if (auto violation = check_chunk(chunk, by_chunk[chunk])) return violation;
-    return {};
+    return trades_ ? check_places() : std::nullopt;
   }
 
  private:
@@ -72,7 +76,12 @@ class DataCheck {
   }
 
   void reset(size_t step_count) {
-    for (uint32_t local = 0; local < step_count; ++local) graph_.nodes[(*steps_)[local]].local = local;
+    lane_of_.resize(step_count);
+    lane_count_ = 0;
+    for (uint32_t local = 0; local < step_count; ++local) {
+      graph_.nodes[(*steps_)[local]].local = local;
+      lane_of_[local] = previous(local) == none ? lane_count_++ : lane_of_[local - 1];
+    }
     sets_.assign(step_count * words_, 0);
     clocks_.resize(step_count * lane_count_);
     ordinal_.resize(step_count);
@@ -113,16 +122,34 @@ class DataCheck {
       if (source != none) join(graph_.nodes[source].local);
     if (empty) std::fill(own, own + lane_count_, uint16_t{0});
     ordinal_[local] = static_cast<uint16_t>(before == none ? 1 : ordinal_[before] + 1);
-    own[node(local).lane] = ordinal_[local];
+    own[lane_of_[local]] = ordinal_[local];
   }
 
   [[nodiscard]] bool is_behind(uint32_t later, uint32_t earlier) {
-    return clock(later)[node(earlier).lane] >= ordinal_[earlier];
+    return clock(later)[lane_of_[earlier]] >= ordinal_[earlier];
   }
 
   // Memory.
 
-  [[nodiscard]] Cell &source_cell(uint32_t rank) { return is_set(args_.in_place, rank) ? recv_[rank] : send_[rank]; }
+  [[nodiscard]] Cell &source_cell(uint32_t rank) {
+    return is_set(args_.in_place, rank) && !trades_ ? recv_[rank] : send_[rank];
+  }
+
+  /// Checks the ranks of an all-to-all that are in place. Each write must follow the send from the same place, and the
+  /// payload must have been copied into a slot.
+  std::optional<Violation> check_places() const {
+    for (const LaneInfo &lane : graph_.lanes) {
+      if (!is_set(args_.in_place, lane.rank)) continue;
+      std::vector<bool> sent(rank_count_, false);
+      for (uint32_t step = 0; step < lane.node_count; ++step) {
+        const Node &self = graph_.nodes[lane.first_node + step];
+        if (self.has(step_src) && self.has(step_send)) sent[self.chunk] = !is_set(args_.by_reference, lane.rank);
+        if (self.has(step_dst) && !sent[(rank_count_ - self.chunk) % rank_count_])
+          return at(graph_, self, "overwrites a block that its lane has not sent by copy before");
+      }
+    }
+    return {};
+  }
 
   /// Returns whether the rank's recv buffer, or its send buffer, has this chunk.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
@@ -247,17 +274,22 @@ class DataCheck {
       if (!holds(rank, chunk, true)) continue;
       const uint32_t writer = recv_[rank].writer;
       if (writer == none) {  // in place, the origin of a move already has its data where it belongs
-        if (moves_ && is_set(args_.in_place, rank) && holds(rank, chunk, false)) continue;
+        const bool in_its_place = trades_ ? chunk == 0 : holds(rank, chunk, false);
+        if (moves_ && is_set(args_.in_place, rank) && in_its_place) continue;
         return Violation{rank, 0, 0, "chunk " + std::to_string(chunk) + " is never written"};
       }
-      const bool from_each = traits_of(args_.collective).source == BufferLayout::own_block;
-      const uint32_t origin = from_each ? chunk : args_.root;
-      const bool right = moves_ ? is_just(writer, origin) : is_full(writer) && finished_[writer];
+      const bool right = moves_ ? is_just(writer, origin_of(chunk, rank)) : is_full(writer) && finished_[writer];
       if (!right)
         return at(graph_, node(writer), "leaves chunk " + std::to_string(chunk) +
                                             (moves_ ? " with another rank's data" : " incomplete or unfinished"));
     }
     return {};
+  }
+
+  /// Returns the rank whose data a rank must have in a chunk, if nothing is reduced.
+  [[nodiscard]] uint32_t origin_of(uint32_t chunk, uint32_t rank) const {
+    if (trades_) return (rank + rank_count_ - chunk) % rank_count_;
+    return traits_of(args_.collective).source == BufferLayout::own_block ? chunk : args_.root;
   }
 
   [[nodiscard]] bool is_just(uint32_t local, uint32_t rank) {
@@ -268,13 +300,16 @@ class DataCheck {
 
   const VerifyArgs &args_;
   Graph &graph_;
-  const uint32_t rank_count_, words_, lane_count_;
-  const bool moves_;  ///< true if nothing is reduced
+  const uint32_t rank_count_, words_;
+  const bool moves_;   ///< true if nothing is reduced
+  const bool trades_;  ///< true for an all-to-all, in which chunk d goes from each rank to the d-th rank after it
   std::vector<Cell> send_, recv_;  ///< cells of the current chunk, by rank
 
   // These are indexed by local step of the current chunk.
   const std::vector<uint32_t> *steps_ = nullptr;
   std::vector<uint64_t> sets_;
+  uint32_t lane_count_ = 0;        ///< lanes that have steps of this chunk
+  std::vector<uint32_t> lane_of_;  ///< number of the step's lane among these
   std::vector<uint16_t> clocks_;  ///< lane_count_ entries for each step
   std::vector<uint16_t> ordinal_; ///< position in its lane, from 1
   std::vector<bool> finished_;

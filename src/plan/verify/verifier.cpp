@@ -64,7 +64,7 @@ std::optional<Violation> check_args(const VerifyArgs &args) {
   if (partition.channel >= partition.channel_count || !std::has_single_bit(partition.align_elements) ||
       partition.chunk_elements == 0)
     return whole("the partition's numbers make no sense");
-  if (uses_blocks(args.collective) && args.schedules[0].chunk_count != args.schedules.size())
+  if (in_blocks(args.collective) && args.schedules[0].chunk_count != args.schedules.size())
     return whole("not one chunk a rank, though the collective has one block a rank");
   for (uint32_t rank = 0; rank < args.schedules.size(); ++rank)
     if (args.schedules[rank].chunk_count != partition.chunk_count)
