@@ -112,8 +112,10 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
   HostLinks links{std::span(&lane.ends, 1), parts_.peers, parts_.scratch, parts_.wake};
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max; ++slice) {
+    const bool sends = lane.sends && lane.state.step != 1;  // in place, step 1 receives
+    const HostCopier copier{sends ? &lane.ends->slot_writer : nullptr};
     const Progress progress = advance<SingleThread, Protocol>(SingleThread{}, lane.state, lane.program, lane.buffers,
-                                                              HostCopier{}, links);
+                                                              copier, links);
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "src/engine/reduction/reduction.h"
+#include "src/engine/slot_writer.h"
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
 #include "src/proto/peer_access.h"
@@ -35,6 +36,7 @@ struct LinkEnds {
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
+  SlotWriter slot_writer;  ///< for payloads that are only copied to simple_out
 };
 
 /// One more kind of payload, for messages to a rank of this host: the payload is in the header itself, in place of the
@@ -189,11 +191,14 @@ struct HostReducer {
 
 /// The interpreter's reducer for steps that only copy one operand.
 struct HostCopier {
+  SlotWriter *writer = nullptr;  ///< copies a payload into its slot; null if the step receives
+
   using Args = HostReductionArgs;
   static constexpr uint32_t divisor = 0;
 
   void operator()(SingleThread, const Args &args) const {
     if (args.count <= header_payload_bytes) copy_short(args.outputs[0], args.inputs[0], args.count);
+    else if (writer != nullptr) writer->write(args.outputs[0], args.inputs[0], args.count);
     else std::memcpy(args.outputs[0], args.inputs[0], args.count);
   }
 

@@ -103,11 +103,12 @@ size_t TransferQueues::late_head() {
 Progress TransferQueues::visit(size_t index) {
   TransferQueue &queue = *active_[index];
   const LaneProgram &program = programs_[queue.sends ? 1 : 0];
+  const HostCopier copier{queue.sends ? &queue.links.ends.front()->slot_writer : nullptr};
   if (!queue.begun) begin_head(queue);
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max;) {
     const Progress progress = advance<SingleThread, MessageSimple>(SingleThread{}, queue.state, program, queue.buffers,
-                                                                   HostCopier{}, queue.links);
+                                                                   copier, queue.links);
     if (progress == Progress::failed) return progress;
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     moved = true;
