@@ -15,8 +15,9 @@ namespace {
 constexpr uint64_t room_patience_ns = 1'000'000'000;
 constexpr uint64_t room_look_ns = 50'000;
 
-/// The largest block, in bytes, that goes by the protocol ll if all blocks have the same size.
-constexpr uint64_t ll_block_bytes_max = 1024;
+/// The largest block, in bytes, that goes by the protocol ll if all blocks have the same size. On one host, such a
+/// block and its flags fill one cache line. To pack more of them takes longer than the second line of a slot by simple.
+constexpr uint64_t ll_block_bytes_max = 32, ll_block_bytes_max_between_hosts = 1024;
 
 /// Returns the blocks of the logical vector, by rank. They are even blocks of `count`, or blocks with the given counts
 /// and displacements. An empty block begins at 0, whatever its displacement is.
@@ -61,7 +62,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   if (exchanges_blocks(collective)) {
     const uint64_t block_bytes = vector_elements / rank_count_ * rondo_type_size(type);
     const bool by_ll = capabilities_.exchanges_by_ll && geometry.ll_slot_bytes != 0 &&
-                       block_bytes <= ll_block_bytes_max && !uneven_blocks &&
+                       block_bytes <= (group_.one_node() ? ll_block_bytes_max : ll_block_bytes_max_between_hosts) &&
+                       !uneven_blocks &&
                        settings_.protocol != RONDO_PROTOCOL_SIMPLE;
     return PlanChoice{RONDO_ALGORITHM_ONE_SHOT, by_ll ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, 1,
                       by_ll ? geometry.ll_slot_bytes : geometry.slot_bytes, RONDO_KERNEL_INTERPRETER};
