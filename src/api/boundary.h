@@ -19,7 +19,7 @@ namespace rondo {
 template <class Body>
 [[nodiscard]] rondo_status_t at_boundary(Body &&body) noexcept {
   try {
-    if (auto usable = check_not_forked(); !usable.ok()) return to_status(usable);
+    if (is_forked()) return to_status(check_not_forked());
     return to_status(std::forward<Body>(body)());
     // These messages are so short that std::string needs no allocation.
   } catch (const std::bad_alloc &) {

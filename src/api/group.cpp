@@ -16,7 +16,6 @@
 #include "src/core/host_event.h"
 
 namespace rondo::group {
-namespace {
 
 /// The calls of a group on one communicator.
 struct Part {
@@ -24,20 +23,27 @@ struct Part {
   std::shared_ptr<Communicator> comm;
   std::vector<Call> calls;
   std::vector<Message> messages;
+  bool has_own_messages = false;  ///< true if messages of the rank to itself are among them
   std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null is the call itself
   std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the counts of calls
   // These are set at the end of the group:
   std::vector<std::shared_ptr<HostStream>> held;  ///< the objects of `streams`; null stands for the call itself
   StreamRef lead;                                 ///< the stream on which the part runs
 
+  /// Returns whether everything runs in the call.
+  [[nodiscard]] bool has_no_stream() const { return streams.size() == 1 && streams.front() == nullptr; }
+
   /// Empties the part, but keeps its memory for the next group.
   void clear() {
+    handle = nullptr;
     comm.reset();
     calls.clear();
     messages.clear();
+    has_own_messages = false;
     streams.clear();
     counts.clear();
     held.clear();
+    lead = {};
   }
 };
 
@@ -61,7 +67,6 @@ class Group {
       parts_[0].clear();
     count_ = 0;
   }
-  [[nodiscard]] bool keeps_memory() const { return !parts_.empty(); }
 
  private:
   static constexpr size_t kept_call_count = 64;
@@ -70,23 +75,41 @@ class Group {
   size_t count_ = 0;  ///< number of entries of parts_ that are in use
 };
 
-Group &own_group() {
-  thread_local Group group;
-  return group;
+namespace {
+
+/// The groups of a thread. It has no constructor and no destructor, because such variables are slower to access.
+struct Kept {
+  Group *open = nullptr;
+  Group *spare = nullptr;  ///< an empty group, for its memory
+};
+constinit thread_local Kept kept;
+
+/// Deletes the groups of a thread that ends.
+struct Cleaner {
+  ~Cleaner() {
+    delete std::exchange(kept.open, nullptr);
+    delete std::exchange(kept.spare, nullptr);
+  }
+};
+
+Group *make_group() {
+  static thread_local const Cleaner cleaner;
+  static_cast<void>(cleaner);
+  return new Group;
 }
 
-/// Is true while the thread has a group. It is a separate variable, because one without a constructor is faster to
-/// read.
-thread_local bool open = false;
+/// Empties a group that has ended, and keeps its memory for the thread's next group.
+void give_back(std::unique_ptr<Group> group) {
+  group->clear();
+  if (kept.spare == nullptr) kept.spare = group.release();
+}
 
-Part &part_of(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, rondo_stream_t stream) {
-  Group &group = own_group();
-  const auto parts = group.parts();
-  const auto found = std::find_if(parts.begin(), parts.end(), [&](const Part &part) { return part.comm == comm; });
-  Part &part = found != parts.end() ? *found : group.add_part();
-  if (found == parts.end()) {
+/// Returns the part of the place, which it makes if needed.
+Part &part_of(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, rondo_stream_t stream) {
+  Part &part = place.part != nullptr ? *place.part : place.group->add_part();
+  if (place.part == nullptr) {
     part.handle = handle;
-    part.comm = comm;
+    part.comm = std::move(comm);
   }
   if (std::find(part.streams.begin(), part.streams.end(), stream) == part.streams.end()) part.streams.push_back(stream);
   return part;
@@ -102,6 +125,7 @@ const size_t *keep_counts(Part &part, const size_t *counts) {
 
 /// Checks messages of this rank to itself: each send needs a receive of the same size in the group.
 Result<void> check_own_messages(const Part &part) {
+  if (!part.has_own_messages) return {};
   std::vector<uint64_t> sent, received;
   for (const Message &message : part.messages)
     if (message.peer == part.comm->rank()) (message.sends ? sent : received).push_back(message.bytes);
@@ -129,9 +153,9 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
 /// Finds the streams of a part, and checks all of the part except its plans, before any part runs. With `alone`, it is
 /// the only part. Then submit() checks the communicator, and takes all of the part or nothing.
 Result<void> check(Part &part, bool alone) {
-  if (!process().communicators.holds(part.handle, part.comm.get()))
-    return invalid_handle(HandleKind::communicator, part.handle);
+  if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
+  if (alone && part.has_no_stream()) return {};
   // If one of several streams is null, everything runs in the call, so null goes first.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
@@ -239,18 +263,6 @@ Error no_group(const char *function) {
           std::string(function) + ": this thread has no group; call rondo_group_begin before it"};
 }
 
-Group take() {
-  open = false;
-  return std::exchange(own_group(), Group{});
-}
-
-/// Returns the group's memory to the thread, for its next group.
-void give_back(Group &group) {
-  group.clear();
-  Group &own = own_group();
-  if (group.keeps_memory() && !own.keeps_memory() && own.depth == 0) own = std::move(group);
-}
-
 /// Checks all parts before any part runs. A single part is prepared by submit() itself.
 Result<void> check_all(std::span<Part> parts) {
   const bool alone = parts.size() == 1;
@@ -272,55 +284,63 @@ Result<void> run(Group &group) {
 
 }  // namespace
 
-bool is_open() noexcept { return open; }
+bool is_open() noexcept { return kept.open != nullptr; }
 
 void begin() {
-  ++own_group().depth;
-  open = true;
+  if (kept.open == nullptr) {
+    Group *const spare = std::exchange(kept.spare, nullptr);
+    kept.open = spare != nullptr ? spare : make_group();
+  }
+  ++kept.open->depth;
 }
 
 Result<void> end() {
-  Group &own = own_group();
-  if (own.depth == 0) return no_group("rondo_group_end");
-  if (--own.depth != 0) return {};
-  Group group = take();  // detached from the thread, because code that runs now may open groups itself
-  Result<void> result = run(group);
-  give_back(group);
+  if (kept.open == nullptr) return no_group("rondo_group_end");
+  if (--kept.open->depth != 0) return {};
+  // The group is detached from the thread, because code that runs now may open groups itself.
+  std::unique_ptr<Group> group(std::exchange(kept.open, nullptr));
+  Result<void> result = run(*group);
+  give_back(std::move(group));
   return result;
 }
 
 Result<void> cancel() {
-  if (own_group().depth == 0) return no_group("rondo_group_cancel");
-  static_cast<void>(take());
+  if (kept.open == nullptr) return no_group("rondo_group_cancel");
+  delete std::exchange(kept.open, nullptr);
   return {};
+}
+
+Place find(rondo_comm_t handle) {
+  Place place;
+  place.group = kept.open;
+  if (place.group == nullptr) return place;
+  for (Part &part : place.group->parts())
+    if (part.handle == handle) place.part = &part;
+  if (place.part == nullptr) return place;
+  place.comm = place.part->comm.get();
+  place.has_messages = !place.part->messages.empty();
+  return place;
 }
 
 Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Call &call,
                   rondo_stream_t stream) {
-  Part &part = part_of(handle, comm, stream);
-  Call kept = call;
-  kept.counts = keep_counts(part, call.counts);
-  kept.displacements = keep_counts(part, call.displacements);
-  part.calls.push_back(kept);
+  Part &part = part_of(find(handle), handle, std::shared_ptr(comm), stream);
+  Call copy = call;
+  copy.counts = keep_counts(part, call.counts);
+  copy.displacements = keep_counts(part, call.displacements);
+  part.calls.push_back(copy);
   return {};
 }
 
-Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Message &message,
-                  rondo_stream_t stream) {
-  part_of(handle, comm, stream).messages.push_back(message);
-  return {};
-}
-
-const std::shared_ptr<Communicator> *find(rondo_comm_t handle) {
-  if (!open) return nullptr;
-  for (const Part &part : own_group().parts())
-    if (part.handle == handle) return &part.comm;
-  return nullptr;
+void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const Message &message,
+          rondo_stream_t stream) {
+  Part &part = part_of(place, handle, std::move(comm), stream);
+  part.has_own_messages |= message.peer == part.comm->rank();
+  part.messages.push_back(message);
 }
 
 void refuse(const Error &error) {
-  Group &own = own_group();
-  if (!own.refusal) own.refusal = error;
+  if (!kept.open->refusal) kept.open->refusal = error;
 }
 
 }  // namespace rondo::group

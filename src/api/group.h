@@ -20,13 +20,24 @@ void begin();
 Result<void> end();
 Result<void> cancel();
 
+class Group;
+struct Part;
+
+/// The place of a call in the open group, until the next call.
+struct Place {
+  Group *group = nullptr;        ///< null if this thread has no group
+  Part *part = nullptr;          ///< null if the group has no call on the communicator yet
+  Communicator *comm = nullptr;  ///< null without a part
+  bool has_messages = false;     ///< true if messages are among the calls of the part
+};
+[[nodiscard]] Place find(rondo_comm_t handle);
+
 /// Keeps a call in the open group. It copies counts and displacements.
 Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Call &call,
                   rondo_stream_t stream);
-Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Message &message,
-                  rondo_stream_t stream);
-/// Returns the communicator of the handle if the open group has calls on it, otherwise null. Valid until the next call.
-[[nodiscard]] const std::shared_ptr<Communicator> *find(rondo_comm_t handle);
+/// Keeps a message at its place. `comm` may be null if the place has a communicator.
+void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const Message &message,
+          rondo_stream_t stream);
 /// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
 void refuse(const Error &error);
 

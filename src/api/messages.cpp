@@ -9,8 +9,7 @@ using namespace rondo;
 
 namespace {
 
-Result<void> check_peer(int peer, uint32_t rank_count) {
-  if (peer >= 0 && static_cast<uint32_t>(peer) < rank_count) return {};
+Error refused_peer(int peer, uint32_t rank_count) {
   return invalid_argument("peer is " + std::to_string(peer) + "; it must be a rank, 0 to " +
                           std::to_string(rank_count - 1));
 }
@@ -21,22 +20,24 @@ rondo_status_t call_message(const char *name, bool sends, const void *buffer, si
   return at_boundary(handle, [&] {
     return group::keep_refusal([&]() -> Result<void> {
       std::shared_ptr<Communicator> found;
-      const std::shared_ptr<Communicator> *known = group::find(handle);
-      if (known == nullptr) {
+      const group::Place place = group::find(handle);
+      if (place.comm == nullptr) {
         RONDO_TRY_ASSIGN(found, communicator_of(handle));
-        known = &found;
       }
-      const std::shared_ptr<Communicator> &comm = *known;
+      Communicator *const comm = place.comm != nullptr ? place.comm : found.get();
       RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-      RONDO_TRY(check_peer(peer, comm->rank_count()));
-      RONDO_TRY(comm->open_messages());
+      if (peer < 0 || static_cast<uint32_t>(peer) >= comm->rank_count()) return refused_peer(peer, comm->rank_count());
+      if (!place.has_messages) RONDO_TRY(comm->open_messages());
       RONDO_TRY(check_buffer(name, buffer, bytes));
       RONDO_TRY(comm->check_buffer(name, buffer, bytes));
       const auto rank = static_cast<uint32_t>(peer);
       // A send only reads the buffer, so the cast is safe.
       auto *const data = const_cast<std::byte *>(static_cast<const std::byte *>(buffer));
       const Message message{rank, sends, type, data, bytes};
-      if (group::is_open()) return group::keep(handle, comm, message, stream);
+      if (place.group != nullptr) {
+        group::keep(place, handle, std::move(found), message, stream);
+        return {};
+      }
       if (rank == comm->rank())
         return Error{RONDO_ERROR_INVALID_USAGE, "rank " + std::to_string(rank) +
                                                     (sends ? " sends to itself" : " receives from itself") +

@@ -193,6 +193,7 @@ Result<void> Communicator::flush() {
 }
 
 void Communicator::close() {
+  closed_.store(true, std::memory_order_release);  // pairs with is_closed()
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
   // drain() does not wait after a failure, so operations may still run here.

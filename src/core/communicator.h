@@ -85,7 +85,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Prepares for messages. If this communicator carries none, the result is RONDO_ERROR_UNSUPPORTED with the reason.
   /// Any thread may call it.
-  [[nodiscard]] Result<void> open_messages();
+  [[nodiscard]] Result<void> open_messages() {
+    if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
+    return try_to_open_messages();
+  }
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
   /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
@@ -123,11 +126,19 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> flush();
   /// Waits for this rank's operations, then leaves the group.
   void close();
+  /// Returns whether close() has begun. Any thread may call it.
+  [[nodiscard]] bool is_closed() const { return closed_.load(std::memory_order_acquire); }  // pairs with close()
 
  private:
   /// Waits for this rank's operations.
   Result<void> drain();
-  Result<void> check_usable_locked();
+  /// Checks that the communicator is usable, with submit_lock_ held.
+  Result<void> check_usable_locked() {
+    if (!ranks_.failed() && !finalized_) return {};
+    return why_unusable();
+  }
+  Result<void> why_unusable();
+  Result<void> try_to_open_messages();
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
   [[nodiscard]] std::optional<Error> find_unreceived();
   [[nodiscard]] std::optional<Error> find_unreceived_abroad();
@@ -146,8 +157,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Settings settings_;
   const GroupInfo group_;
   const TuningTable *const tuning_;
-  mutable std::once_flag joins_all_once_;
-  mutable bool joins_all_ = false;  ///< result of joins_all_hosts(), from the first call that needs it
+  enum class Answer : uint8_t { unknown, no, yes };
+  /// Result of joins_all_hosts(), from the first call that needs it. Relaxed: all threads compute the same.
+  mutable std::atomic<Answer> joins_all_ = Answer::unknown;
   const Secret secret_;
   const std::unique_ptr<Transport> transport_;
   Links &links_;  ///< links of transport_
@@ -169,6 +181,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
+  std::atomic<bool> closed_ = false;           ///< stored by close()
+  std::atomic<bool> messages_opened_ = false;  ///< stored by try_to_open_messages()
 };
 
 }  // namespace rondo

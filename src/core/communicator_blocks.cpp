@@ -13,8 +13,9 @@ Result<void> Communicator::check_block_exchange(rondo_collective_t collective) c
     error.message = std::string("rondo_") + rondo_collective_string(collective) + ": " + error.message;
     return error;
   }
-  std::call_once(joins_all_once_, [this] { joins_all_ = joins_all_hosts(settings_, group_, tuning_); });
-  if (joins_all_) return {};
+  if (joins_all_.load(std::memory_order_relaxed) == Answer::unknown)
+    joins_all_.store(joins_all_hosts(settings_, group_, tuning_) ? Answer::yes : Answer::no, std::memory_order_relaxed);
+  if (joins_all_.load(std::memory_order_relaxed) == Answer::yes) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                std::string("rondo_") + rondo_collective_string(collective) +
                    " needs a connection between each two ranks of different hosts, and no schedule joins some of them; "

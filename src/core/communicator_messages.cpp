@@ -8,8 +8,12 @@
 
 namespace rondo {
 
-Result<void> Communicator::open_messages() {
-  if (capabilities_.sends_messages) return executor_->open_messages();
+Result<void> Communicator::try_to_open_messages() {
+  if (capabilities_.sends_messages) {
+    RONDO_TRY(executor_->open_messages());
+    messages_opened_.store(true, std::memory_order_release);  // pairs with open_messages()
+    return {};
+  }
   if (settings_.device != RONDO_DEVICE_HOST) return executor_->open_messages();  // it fails with the reason
   if (!group_.one_node())
     return Error{RONDO_ERROR_UNSUPPORTED,
@@ -20,11 +24,10 @@ Result<void> Communicator::open_messages() {
   return Error{RONDO_ERROR_UNSUPPORTED, "rondo_send and rondo_recv: the links of this communicator carry no messages"};
 }
 
-/// Checks that the communicator is usable, with submit_lock_ held.
-Result<void> Communicator::check_usable_locked() {
+/// Returns the error of a communicator that has failed or is finalized.
+Result<void> Communicator::why_unusable() {
   if (ranks_.failed()) return operations_.report_failure();
-  if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
-  return {};
+  return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
 }
 
 Result<void> Communicator::check_usable(StreamRef stream) {
@@ -60,7 +63,7 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   }
   give_numbers(messages, batch);
   if (runs_here) lock.unlock();
-  RONDO_TRY(executor_->enqueue(works, stream));
+  if (!works.empty()) RONDO_TRY(executor_->enqueue(works, stream));
   return executor_->enqueue_messages(batch, stream);
 }
 

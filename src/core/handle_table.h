@@ -99,17 +99,6 @@ class HandleTable {
     return shard.slots[index].object;
   }
 
-  /// Returns whether find() would return `object`.
-  [[nodiscard]] bool holds(const void *handle, const T *object) const {
-    const auto fields = decode_handle(handle);
-    if (!fields || fields->kind != kind_) return false;
-    const Shard &shard = shards_[fields->slot % shard_count];
-    const std::lock_guard lock(shard.mutex);
-    const uint32_t index = fields->slot / shard_count;
-    return index < shard.slots.size() && shard.slots[index].generation == fields->generation &&
-           shard.slots[index].object.get() == object;
-  }
-
   /// Finds the object, and makes its handle invalid. The caller destroys the object outside of the lock.
   [[nodiscard]] std::shared_ptr<T> remove(const void *handle) {
     const auto fields = decode_handle(handle);

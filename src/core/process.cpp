@@ -56,8 +56,10 @@ const Result<TuningTable> &Process::tuning() {
   return *tuning_;
 }
 
+bool is_forked() noexcept { return forked().load(std::memory_order_relaxed); }  // relaxed: set before any other thread
+
 Result<void> check_not_forked() {
-  if (!forked().load(std::memory_order_relaxed)) return {};
+  if (!is_forked()) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                "this process was forked from one that had used Rondo, and does not have its threads and memory; start "
                "processes by exec, or fork before the first call of Rondo"};

@@ -14,12 +14,6 @@ namespace {
 
 constexpr uint32_t visit_slices_max = 4;
 
-HostReducer copier() {
-  HostReducer copier;
-  copier.function = reduce_function(RONDO_UINT8, RONDO_SUM);
-  copier.small_function = reduce_function_plain(RONDO_UINT8, RONDO_SUM);
-  return copier;
-}
 
 Blocks blocks_of(const WorkItem &work, uint32_t rank) {
   return {work.plan->key.signature, work.lists(), rank};
@@ -46,22 +40,18 @@ LaneState whole_block(const LaneProgram &program, uint64_t bytes) {
 
 }  // namespace
 
-BlockExchange::BlockExchange(const Parts &parts) : parts_(parts), copier_(copier()) {}
+BlockExchange::BlockExchange(const Parts &parts) : parts_(parts) {}
 
 void BlockExchange::add_lane(const WorkItem &work, const BlockLane &what, Block block) {
   Lane &lane = lanes_.emplace_back();
   lane.ends = &parts_.ends[what.peer];
   lane.block = block;
   lane.sends = what.sends;
-  // A send buffer is only read. In place, it is also recv, which a lane writes.
-  lane.data = block.bytes == 0 ? nullptr
-                               : (what.sends ? const_cast<std::byte *>(work.send) : work.recv) + block.begin_bytes;
   const std::span<const Step> steps = steps_of(what);
   lane.program.steps = steps.data();
   lane.program.step_count = static_cast<uint32_t>(steps.size());
   lane.program.reference_safe = true;
   lane.program.slot_elements = work.plan->choice.chunk_bytes;
-  lane.buffers.signature = work.history;
 }
 
 /// Makes the lane send the bytes of a slot, then receive the same number of bytes into their place.
@@ -70,6 +60,7 @@ void BlockExchange::begin_exchange(Lane &lane) const {
   lane.program.partition.whole = {0, lane.block.bytes};
   lane.program.partition.chunk_elements = lane.program.slot_elements;
   lane.program.partition.tile_count = lane.program.partition.count_tiles();
+  lane.state = {};
   lane.buffers.send.data = lane.buffers.recv.data = lane.data;
 }
 
@@ -84,7 +75,11 @@ void BlockExchange::begin_data(Lane &lane, const WorkItem &work, Operations &ope
     operations.raise(replaced_memory("operation " + std::to_string(work.number), parts_.rank), work.number);
 }
 
-void BlockExchange::add_lanes(const WorkItem &work) {
+/// Makes the lanes of a call, without what changes from call to call.
+void BlockExchange::make_lanes(const WorkItem &work) {
+  const Shape shape{work.plan->key.signature, work.plan->key.in_place, work.plan->choice.chunk_bytes};
+  if (work.lists() == nullptr && shape == shape_) return;
+  shape_ = work.lists() == nullptr ? shape : Shape{};
   const Blocks blocks = blocks_of(work, parts_.rank);
   const bool counts = work.lists() != nullptr;
   const auto rank_count = static_cast<uint32_t>(parts_.ends.size());
@@ -112,8 +107,10 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
   HostLinks links{std::span(&lane.ends, 1), parts_.peers, parts_.scratch, parts_.wake};
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max; ++slice) {
+    const bool sends = lane.sends && lane.state.step != 1;  // in place, step 1 receives
+    const HostCopier copier{sends ? &lane.ends->slot_writer : nullptr};
     const Progress progress = advance<SingleThread, Protocol>(SingleThread{}, lane.state, lane.program, lane.buffers,
-                                                                copier_, links);
+                                                              copier, links);
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
@@ -147,9 +144,15 @@ Progress BlockExchange::round(const WorkItem &work, Operations &operations) {
 
 /// Makes the lanes, and starts the first transfer of each lane.
 void BlockExchange::begin(const WorkItem &work, Operations &operations) {
-  add_lanes(work);
+  make_lanes(work);
   const bool in_place = work.plan->key.in_place && blocks_of(work, parts_.rank).exchanges_in_place();
   for (Lane &lane : lanes_) {
+    lane.done = false;
+    // A send buffer is only read. In place, it is also recv, which a lane writes.
+    lane.data = lane.block.bytes == 0
+                    ? nullptr
+                    : (lane.sends ? const_cast<std::byte *>(work.send) : work.recv) + lane.block.begin_bytes;
+    lane.buffers.signature = work.history;
     if (in_place) {
       begin_exchange(lane);
     } else if (work.lists() == nullptr) {

@@ -58,7 +58,7 @@ class BlockExchange {
     Buffers buffers;
   };
 
-  void add_lanes(const WorkItem &work);
+  void make_lanes(const WorkItem &work);
   void add_lane(const WorkItem &work, const BlockLane &what, Block block);
   void begin_exchange(Lane &lane) const;
   void begin_data(Lane &lane, const WorkItem &work, Operations &operations) const;
@@ -72,7 +72,15 @@ class BlockExchange {
   [[nodiscard]] RunOutcome run_lanes(const WorkItem &work, Operations &operations, Waiter &waiter);
 
   const Parts parts_;
-  const HostReducer copier_;
+  /// The call for which make_lanes() has run. Most programs repeat one call, which then uses the same lanes.
+  struct Shape {
+    Signature signature;
+    bool in_place = false;
+    uint64_t chunk_bytes = 0;
+
+    bool operator==(const Shape &) const = default;
+  };
+  Shape shape_;  ///< with a chunk of 0 bytes if the lanes cannot be used again
   std::vector<Lane> lanes_;  ///< lanes of the current operation
   const Lane *faulty_ = nullptr;
 };

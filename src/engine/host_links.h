@@ -11,13 +11,16 @@
 // For all links of the lane: P::drained returns whether the peers no longer read this rank's buffers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "src/engine/reduction/reduction.h"
+#include "src/engine/slot_writer.h"
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
 #include "src/proto/peer_access.h"
@@ -33,6 +36,7 @@ struct LinkEnds {
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
+  SlotWriter slot_writer;  ///< for payloads that are only copied to simple_out
 };
 
 /// One more kind of payload, for messages to a rank of this host: the payload is in the header itself, in place of the
@@ -169,14 +173,53 @@ struct HostLl {
   static bool drained(SingleThread, HostLinks &) { return true; }
 };
 
+/// The arguments as the interpreter makes them. Its `{}` calls this constructor, which leaves the arrays uncleared. To
+/// clear them takes longer than a small slice, and happens even when the slice has not arrived.
+struct HostReductionArgs : ReductionArgs {
+  HostReductionArgs() {}  // NOLINT: a defaulted constructor would let `{}` clear the arrays
+};
+
 /// The interpreter's reducer on the host.
 struct HostReducer {
-  using Args = ReductionArgs;
+  using Args = HostReductionArgs;
   ReductionFunction function = nullptr;
   ReductionFunction small_function = nullptr;  ///< the same result; faster for a few elements
   uint32_t divisor = 0;                      ///< number of ranks for avg, otherwise 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }
+};
+
+/// The interpreter's reducer for steps that only copy one operand.
+struct HostCopier {
+  SlotWriter *writer = nullptr;  ///< copies a payload into its slot; null if the step receives
+
+  using Args = HostReductionArgs;
+  static constexpr uint32_t divisor = 0;
+
+  void operator()(SingleThread, const Args &args) const {
+    if (args.count <= header_payload_bytes) copy_short(args.outputs[0], args.inputs[0], args.count);
+    else if (writer != nullptr) writer->write(args.outputs[0], args.inputs[0], args.count);
+    else std::memcpy(args.outputs[0], args.inputs[0], args.count);
+  }
+
+ private:
+  /// Copies two pieces that overlap, of a fixed size. A call of memcpy() would take longer.
+  template <size_t piece>
+  static void copy_ends(std::byte *to, const std::byte *from, size_t bytes) {
+    std::array<std::byte, piece> first, last;
+    std::memcpy(&first, from, piece);
+    std::memcpy(&last, from + bytes - piece, piece);
+    std::memcpy(to, &first, piece);
+    std::memcpy(to + bytes - piece, &last, piece);
+  }
+  /// Copies a payload that fits into a header.
+  static void copy_short(std::byte *to, const std::byte *from, size_t bytes) {
+    static_assert(header_payload_bytes <= 32);
+    if (bytes >= 16) return copy_ends<16>(to, from, bytes);
+    if (bytes >= 8) return copy_ends<8>(to, from, bytes);
+    if (bytes >= 4) return copy_ends<4>(to, from, bytes);
+    for (size_t at = 0; at < bytes; ++at) to[at] = from[at];
+  }
 };
 
 }  // namespace rondo

@@ -28,15 +28,19 @@ class Publisher final : public TransferObserver {
   void begin(TransferQueue &queue) override {
     const Transfer &head = queue.head();
     queue.record = boards_.begin(info_of(head));
-    if (!queue.sends || head.bytes < export_bytes_min) return;
+    if (queue.sends && head.bytes >= export_bytes_min) export_buffer(queue);
+  }
+  void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
+
+ private:
+  /// Exports the buffer of a send. It is a function of its own, so that begin() of a short message needs no frame.
+  [[gnu::noinline]] void export_buffer(TransferQueue &queue) {
+    const Transfer &head = queue.head();
     MemoryHandle &handle = queue.buffers.send.handle;
     handle = operations_.registration_cache().find(head.data, head.bytes);
     if (handle.replaced)
       operations_.raise(replaced_memory(numbered_message(head), operations_.rank()), 0);
   }
-  void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
-
- private:
   static std::string numbered_message(const Transfer &head) {
     return "send " + std::to_string(head.message) + " to rank " + std::to_string(head.peer);
   }

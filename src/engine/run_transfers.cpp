@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/base/ceil_div.h"
-#include "src/base/cpu.h"
 
 namespace rondo {
 namespace {
@@ -43,6 +42,7 @@ MessageLinks::MessageLinks(std::span<const Peer> peers, PeerAccess &access, bool
 }
 
 bool TransferQueue::is_blocked() const {
+  if (!begun) return false;
   LinkEnds &ends = *links.ends.front();
   if (!sends) return state.loaded && !ends.simple_in.can_receive();
   return state.loaded ? !ends.simple_out.can_send() : !ends.simple_out.references_returned();
@@ -63,14 +63,15 @@ TransferQueues::TransferQueues(const MessageLinks &links)
 void TransferQueues::load(std::span<Transfer> transfers) {
   for (TransferQueue *const queue : active()) queue->first = nullptr;
   active_count_ = 0;
+  size_t send_count = 0;
   for (Transfer &transfer : transfers) {
     TransferQueue &queue = queues_[2 * size_t{transfer.peer} + (transfer.sends ? 1 : 0)];
     if (queue.first == nullptr) {
       queue.first = &transfer;
-      // The peer's core used this line last, so request it early.
-      if (queue.sends) prefetch_for_write(&queue.links.outgoing.header(queue.links.posted));
+      queue.begun = false;
       queue.record = 0;
       active_[active_count_++] = &queue;
+      if (queue.sends) std::swap(active_[send_count++], active_[active_count_ - 1]);  // sends go first
     } else {
       queue.last->next = &transfer;
     }
@@ -79,13 +80,9 @@ void TransferQueues::load(std::span<Transfer> transfers) {
   }
 }
 
-void TransferQueues::start(TransferObserver &observer) {
-  observer_ = &observer;
-  for (TransferQueue *const queue : active()) begin_head(*queue);
-}
-
 void TransferQueues::begin_head(TransferQueue &queue) {
   const Transfer &head = queue.head();
+  queue.begun = true;
   queue.state = {};
   queue.state.loaded = true;  // even for 0 bytes, which are sent as a slot without a payload
   queue.state.rest = {0, head.bytes};
@@ -118,10 +115,12 @@ SlotUse TransferQueues::posted_slots(size_t index) const {
 Progress TransferQueues::visit(size_t index) {
   TransferQueue &queue = *active_[index];
   const LaneProgram &program = programs_[queue.sends ? 1 : 0];
+  const HostCopier copier{queue.sends ? &queue.links.ends.front()->slot_writer : nullptr};
+  if (!queue.begun) begin_head(queue);
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max;) {
     const Progress progress = advance<SingleThread, MessageSimple>(SingleThread{}, queue.state, program, queue.buffers,
-                                                                   MessageCopier{}, queue.links);
+                                                                   copier, queue.links);
     if (progress == Progress::failed) return progress;
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     moved = true;

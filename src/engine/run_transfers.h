@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/cpu.h"
 #include "src/engine/host_links.h"
 #include "src/engine/run_plan.h"
 #include "src/engine/transfer_heads.h"
@@ -70,28 +71,22 @@ struct MessageSimple : HostSimple {
   }
   static void post(SingleThread thread, MessageLink &links, LinkIndex link, uint32_t which, uint64_t bytes,
                    uint32_t signature, PayloadKind kind, const MemoryHandle *handle, const std::byte *exported) {
-    ++links.posted;
-    if (!links.in_header) return HostSimple::post(thread, links, link, which, bytes, signature, kind, handle, exported);
-    links.short_header.signature = signature;
-    links.short_header.kind = static_cast<uint32_t>(payload_in_header);
-    links.short_header.bytes = bytes;
-    links.ends[link]->simple_out.post(links.short_header, links.wake);
-    if (links.wake) links.peers->wake(links.ends[link]->peer);
+    if (!links.in_header) {
+      HostSimple::post(thread, links, link, which, bytes, signature, kind, handle, exported);
+    } else {
+      links.short_header.signature = signature;
+      links.short_header.kind = static_cast<uint32_t>(payload_in_header);
+      links.short_header.bytes = bytes;
+      links.ends[link]->simple_out.post(links.short_header, links.wake);
+      if (links.wake) links.peers->wake(links.ends[link]->peer);
+    }
+    // The peer's core used the next line last, and does not poll it yet, so request it now.
+    prefetch_for_write(&links.outgoing.header(++links.posted));
   }
   /// Returns true once the peer no longer reads the head's buffer. The sender's end counts a slot with its payload in
   /// the header as a reference, too, but then no buffer is exported and nothing is waited for.
   static bool drained(SingleThread thread, MessageLink &links) {
     return !links.exported || HostSimple::drained(thread, links);
-  }
-};
-
-/// Copies the one operand of a message.
-struct MessageCopier {
-  using Args = ReductionArgs;
-  static constexpr uint32_t divisor = 0;
-
-  void operator()(SingleThread, const Args &args) const {
-    if (args.count != 0) std::memcpy(args.outputs[0], args.inputs[0], args.count);
   }
 };
 
@@ -104,6 +99,7 @@ struct TransferQueue {
   LaneState state;
   Buffers buffers;
   MessageLink links;
+  bool begun = false;   ///< true if the head has begun
   uint64_t record = 0;  ///< record of the head for the observer, or 0 if the head has not begun
 
   [[nodiscard]] const Transfer &head() const { return *first; }
@@ -142,8 +138,9 @@ class TransferQueues final : public TransferHeads {
   [[nodiscard]] size_t late_head() override;
   [[nodiscard]] SlotUse posted_slots(size_t index) const override;
 
-  /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
-  void start(TransferObserver &observer);
+  /// Must be called before the first visit. A head begins when it is first visited, so that a send does not wait for
+  /// the begin of others. `observer` outlives the run of the batch.
+  void start(TransferObserver &observer) { observer_ = &observer; }
   /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().
   [[nodiscard]] Progress visit(size_t index);

@@ -2,10 +2,11 @@
 // A batch is the messages that one rank sends and receives as one operation.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace rondo {
@@ -28,16 +29,22 @@ class TransferList {
  public:
   /// Makes room for `count` transfers.
   void reserve(size_t count) {
-    if (count > few_.size()) many_.resize(count);
+    if (count > few_count) many_.resize(count);
   }
-  Transfer &add() { return (many_.empty() ? few_.data() : many_.data())[count_++]; }
-  [[nodiscard]] std::span<Transfer> all() { return {many_.empty() ? few_.data() : many_.data(), count_}; }
+  Transfer &add() { return many_.empty() ? *new (few() + count_++) Transfer : many_[count_++]; }
+  [[nodiscard]] std::span<Transfer> all() { return {many_.empty() ? few() : many_.data(), count_}; }
 
  private:
-  std::array<Transfer, 4> few_;
+  static constexpr size_t few_count = 4;
+
+  [[nodiscard]] Transfer *few() { return reinterpret_cast<Transfer *>(few_); }
+
+  /// Memory of a few transfers. It is not cleared, because that would be a good part of a short message.
+  alignas(Transfer) std::byte few_[few_count * sizeof(Transfer)];
   std::vector<Transfer> many_;  ///< empty if all are in few_
   size_t count_ = 0;
 };
+static_assert(std::is_trivially_copyable_v<Transfer>);
 
 /// A batch of messages. Messages of different pairs have no order. A message of this rank to itself has two transfers:
 /// the n-th such send meets the n-th such receive.

@@ -14,8 +14,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Up to 256 elements go by ll. 2,048 elements are exported, 50,000 need more than a slot.
-constexpr size_t counts[] = {0, 1, 7, 256, 257, 2'048, 50'000, 300'001};
+// Up to 8 elements go by ll. 2,048 elements are exported, 50,000 need more than a slot.
+constexpr size_t counts[] = {0, 1, 8, 9, 257, 2'048, 50'000, 300'001};
 
 using Values = std::vector<int32_t>;
 
@@ -321,11 +321,11 @@ TEST_CASE("all_to_all, gather and scatter: their plan is one_shot, by ll for sma
   Ranks ranks(2);
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   for (const auto collective : {RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER}) {
-    for (const size_t count : {size_t{256}, size_t{257}}) {
+    for (const size_t count : {size_t{8}, size_t{9}}) {
       INFO(rondo_collective_string(collective) << ", " << count);
       CHECK(rondo_comm_query_plan(ranks[0], collective, count, RONDO_FLOAT32, &plan) == RONDO_OK);
       CHECK(plan.algorithm == RONDO_ALGORITHM_ONE_SHOT);
-      CHECK(plan.protocol == (count == 256 ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE));
+      CHECK(plan.protocol == (count == 8 ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE));
     }
   }
   CHECK(rondo_comm_query_plan(ranks[0], RONDO_SEND, 1, RONDO_FLOAT32, &plan) == RONDO_ERROR_INVALID_ARGUMENT);

@@ -24,15 +24,25 @@ ShmMessages::ShmMessages(std::shared_ptr<Segment> segment, uint32_t rank)
     : segment_(std::move(segment)),
       rank_(rank),
       tick_source_(static_cast<TickSource>(segment_->header().tick_source)),
-      own_(segment_->message_board(rank)) {}
+      own_(segment_->message_board(rank)),
+      own_board_(segment_->board(rank)) {}
 
 Result<void> ShmMessages::open() { return segment_->open_messages(); }
 
-void ShmMessages::announce(uint32_t peer, bool sends, uint64_t last) {
-  memory::store_release(segment_->pair_board(rank_, peer).entered[sends ? 1 : 0], last);  // pairs with pair()
+PairBoard &ShmMessages::own_pair(uint32_t peer) {
+  if (own_pairs_ == nullptr) own_pairs_ = &segment_->pair_board(rank_, 0);
+  return own_pairs_[peer];
 }
 
-void ShmMessages::enter_batch() { increment(own_.batches_entered); }      // pairs with batches()
+void ShmMessages::announce(uint32_t peer, bool sends, uint64_t last) {
+  memory::store_release(own_pair(peer).entered[sends ? 1 : 0], last);  // pairs with pair()
+}
+
+void ShmMessages::enter_batch() {
+  increment(own_.batches_entered);  // pairs with batches()
+  latest_ticks_ = read_ticks(tick_source_);
+}
+
 void ShmMessages::complete_batch() { increment(own_.batches_completed); }  // pairs with batches()
 
 uint64_t ShmMessages::begin(const MessageInfo &message) {
@@ -42,7 +52,7 @@ uint64_t ShmMessages::begin(const MessageInfo &message) {
   memory::store_release(record.ends, pack_ends(message));
   memory::store_release(record.bytes, message.bytes);
   memory::store_release(record.message, message.message);
-  memory::store_release(record.begun_ticks, read_ticks(tick_source_));
+  memory::store_release(record.begun_ticks, latest_ticks_);
   memory::store_release(record.end, 0);
   memory::store_release(record.record, number);  // pairs with the first look in timed_message()
   memory::store_release(own_.records, number);   // pairs with find()
@@ -56,15 +66,14 @@ void ShmMessages::end(uint64_t record, OperationState state, uint64_t ticks) {
 }
 
 void ShmMessages::complete(uint64_t record, const MessageInfo &message, bool in_call) {
-  const uint64_t now = read_ticks(tick_source_);
+  const uint64_t now = latest_ticks_ = read_ticks(tick_source_);
   const MessageRecord &own = own_.ring[record % recorded_message_count];
   // Relaxed: this rank's own words.
   const bool kept = memory::load_relaxed(own.record) == record;
   const uint64_t begun = kept ? memory::load_relaxed(own.begun_ticks) : now;
   end(record, OperationState::completed, now);
-  count_message(segment_->board(rank_), message.sends, message.bytes, now > begun ? now - begun : 0, in_call);
-  PairBoard &pair = segment_->pair_board(rank_, message.peer);
-  memory::store_release(pair.completed[message.sends ? 1 : 0], message.message);  // pairs with pair()
+  count_message(own_board_, message.sends, message.bytes, now > begun ? now - begun : 0, in_call);
+  memory::store_release(own_pair(message.peer).completed[message.sends ? 1 : 0], message.message);  // pairs with pair()
 }
 
 void ShmMessages::fail(uint64_t record) { end(record, OperationState::failed, read_ticks(tick_source_)); }

@@ -76,11 +76,16 @@ class ShmMessages final : public MessageBoards {
 
  private:
   void end(uint64_t record, OperationState state, uint64_t ticks);
+  /// Returns this rank's board for messages with `peer`. open() or a message has made it.
+  [[nodiscard]] PairBoard &own_pair(uint32_t peer);
 
   const std::shared_ptr<Segment> segment_;
   const uint32_t rank_;
   const TickSource tick_source_;
   MessageBoard &own_;
+  RankBoard &own_board_;
+  PairBoard *own_pairs_ = nullptr;  ///< this rank's boards by peer; null before the first use
+  uint64_t latest_ticks_ = 0;       ///< time of the latest enter_batch() or complete()
 };
 
 }  // namespace rondo::shm
