@@ -116,8 +116,8 @@ inline std::string described(const Case &it) {
 /// Ends the program unless the rank's memory has the expected contents.
 inline void check_after(const Case &it, int rank, const DevicePart &part) {
   const auto found = part.read(), wanted = after(it, rank);
+  if (found == wanted) return;  // many times as fast as std::mismatch()
   const auto [at, other] = std::mismatch(found.begin(), found.end(), wanted.begin());
-  if (at == found.end()) return;
   std::printf("rank %d: byte %zd is 0x%02x in place of 0x%02x\n", rank, at - found.begin(), *at, *other);
   fail_test(described(it).c_str(), __FILE__, __LINE__, 0);
 }
