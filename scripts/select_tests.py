@@ -60,7 +60,8 @@ OCCASIONAL_SANITIZED = (
 
 # These wait for deadlines for more than half of their time, and need less than half of a core.
 WAITING = (
-    "addresses", "bootstrap", "init processes", "launches", "meet", "messages", "regions of processes", "run hosts",
+    "addresses", "api", "bootstrap", "hazards, plain", "init processes", "launches", "meet", "messages", "preflight",
+    "regions of processes", "run hosts", "shrink", "split", "ucx",
 )
 
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
@@ -91,21 +92,24 @@ SECONDS = {
     "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
     "many hosts": 12, "messages": 2, "nccl programs": 17, "nccl programs, toolkit": 17, "perf beside a product": 15,
     "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
-    "preflight": 23, "rails": 50, "regions of processes": 23, "ring of hosts": 13, "run hosts": 11,
+    "preflight": 6, "rails": 50, "regions of processes": 23, "ring of hosts": 13, "run hosts": 11,
     "shared launch, 2 queues": 9, "shared launch, plain": 10, "sim": 8, "sim command": 30, "soak between hosts": 63,
     "soak between hosts, timed": 17, "split processes": 6, "status": 10, "train command": 23, "train division": 23,
-    "train modes": 27, "train on a device": 7, "train resume": 22, "tune command": 50, "tune on a device": 39,
+    "train modes": 27, "train on a device": 7, "train resume": 22, "tune command": 50, "tune on a device": 19,
 }
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
 SANITIZED_SECONDS = {
     "asan": {
-        "budgets, shared launch": 12, "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
-        "device messages, small slots": 8, "device, plan memory": 60, "devices of several hosts": 54, "failure": 30,
+        "budgets, shared launch": 12, "chaos": 25, "collectives between hosts": 72, "device chaos": 24,
+        "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
+        "device messages, small slots": 8, "device processes, auto": 24, "device processes, copy": 24,
+        "device processes, kernel": 24, "device, plan memory": 60, "devices of several hosts": 54, "failure": 30,
         "gpu check": 0, "init processes": 36, "launchers": 8, "lives self-test": 10, "load_store_model": 13,
-        "many communicators": 6, "nccl programs": 57, "perf matrix": 14, "perf matrix alloc": 14,
-        "perf matrix registered": 14, "plan": 20, "regions of processes": 60, "run hosts": 0, "sim": 14,
+        "many communicators": 6, "many hosts": 14, "nccl programs": 25, "nccl programs, toolkit": 25,
+        "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14, "plan": 20, "preflight": 8,
+        "rails": 55, "regions of processes": 60, "ring of hosts": 15, "run hosts": 0, "several hosts": 70, "sim": 14,
         "soak between hosts": 0, "split processes": 7, "train division": 45, "train on a device": 50,
-        "tune on a device": 100,
+        "tune on a device": 60,
     },
     "tsan": {
         "copy executor, late ends": 5, "device messages, copies, small slots": 25, "device messages, small slots": 22,
