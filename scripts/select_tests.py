@@ -60,8 +60,8 @@ OCCASIONAL_SANITIZED = (
 
 # These wait for deadlines for more than half of their time, and need less than half of a core.
 WAITING = (
-    "addresses", "api", "bootstrap", "hazards, plain", "init processes", "launches", "meet", "messages", "preflight",
-    "regions of processes", "run hosts", "shrink", "split", "ucx",
+    "addresses", "api", "bootstrap", "hazards, plain", "init", "init processes", "launches", "meet", "messages",
+    "preflight", "regions of processes", "run hosts", "shrink", "split", "ucx", "watch",
 )
 
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.

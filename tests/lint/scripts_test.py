@@ -219,6 +219,11 @@ class Selection(unittest.TestCase):
         always = set.intersection(*(set(self.names("asan", False, quarter, [])) for quarter in range(4)))
         self.assertEqual(always, {"matrix", "steady", "init", "stream"})
 
+    def test_a_test_that_must_be_alone_is_in_no_other_lane(self):
+        waiting, alone, busy = tests_of(select_tests.WAITING[0], select_tests.WAITING[0], "matrix")
+        alone.alone = True
+        self.assertEqual([select_tests.lane_of(test) for test in (waiting, alone, busy)], ["waiting", "alone", "busy"])
+
     def test_a_tool_is_tested_when_its_files_change(self):
         for quarter in range(4):
             self.assertIn("gpu check", self.names("tests", False, quarter, ["scripts/gpu_check_steps.py"]))
