@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects which tests of a build folder a stage of scripts/test runs, and prints their names, one on a line.
 
-usage: select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed] [--targets]
+usage: select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed] [--lanes | --targets]
        select_tests.py --long
 
-With --changed, it reads the names of files that have changed from standard input, one on a line. With --targets, it
-prints what ninja must build for the tests instead. With --long, it names the tests that took more than 30 s in the last
+With --changed, it reads the names of files that have changed from standard input, one on a line. With --lanes, the lane
+of each test and a tab precede its name: `alone`, `waiting` (WAITING) or `busy`. With --targets, it prints what ninja
+must build for the tests instead. With --long, it names the tests that took more than 30 s in the last
 run of scripts/test, with the reason.
 
 The gate runs every test except these:
@@ -49,11 +50,18 @@ OCCASIONAL = (
 
 # These run cases of another test again, on another device in software, or only compute numbers.
 OCCASIONAL_SANITIZED = (
-    "budgets", "plan", "sim",
+    "budgets", "load_store_model", "many communicators", "plan", "sim",
+    "device messages*, small slots",
     "hazards, [!p]*",
     "load_store, short", "load_store, apart", "load_store, refused", "load_store, image", "load_store, no domains",
     "load_store, several devices acted by one", "load_store, peers, vmm",
     "soft cuda [!p]*",
+)
+
+# These wait for deadlines for more than half of their time, and need less than half of a core.
+WAITING = (
+    "addresses", "api", "bootstrap", "hazards, plain", "init", "init processes", "launches", "meet", "messages",
+    "preflight", "regions of processes", "run hosts", "shrink", "split", "ucx", "watch",
 )
 
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
@@ -71,25 +79,50 @@ TOOL_FILES = {
     "soak between hosts": ("tests/net/soak.py",),
 }
 
-# About how many seconds some occasional tests take, so that the quarters take alike. Others count as one second.
+# About how many seconds some occasional tests keep a core on an optimised build, so that the quarters take alike.
+# Others count as one second. A test that must be alone keeps two cores.
 SECONDS = {
-    "budgets": 60, "budgets, short posts": 20, "chaos, timed": 30, "collectives between hosts": 30,
-    "collectives of processes": 10, "commands": 28, "compare peers": 8, "copy executor, late ends": 5,
-    "device chaos": 26, "device processes, auto": 20, "device processes, copy": 20, "device processes, kernel": 20,
-    "device seeds, devices": 12, "device seeds, load_store": 12, "device seeds, shared launch": 12,
-    "device, plan memory": 25, "devices of several hosts": 42, "failure": 25, "gpu check": 170, "hosts, timed": 25,
-    "init processes": 46, "kernels image": 60, "kernels of a release, a sample": 25, "launchers": 8,
-    "lives self-test": 50, "load_store, peers, vmm": 20, "load_store, several devices acted by one": 30,
-    "load_store, short": 35, "many hosts": 12, "messages": 18, "nccl programs, toolkit": 20,
-    "perf beside a product": 16, "perf command": 20, "perf matrix registered": 10, "perf matrix": 16,
-    "perf on a device": 50, "plan": 25, "preflight": 23, "rails": 50, "regions of processes": 60, "ring of hosts": 7,
-    "shared launch, plain": 25, "sim command": 27, "sim": 14, "soak between hosts": 31, "soak between hosts, timed": 20,
-    "split processes": 12, "train command": 22, "train division": 50, "train modes": 26, "train on a device": 35,
-    "train resume": 22, "tune command": 50, "tune on a device": 25,
+    "budgets": 34, "budgets, short posts": 20, "chaos, timed": 30, "collectives between hosts": 60,
+    "collectives of processes": 10, "commands": 29, "compare": 6, "compare peers": 9, "compile kernels": 11,
+    "copy executor, late ends": 5, "device chaos": 17, "device matrix, no peers": 6,
+    "device matrix, shared launch, 8 ranks, 8 queues": 8, "device processes, auto": 15, "device processes, copy": 15,
+    "device processes, kernel": 15, "device seeds, devices": 12, "device seeds, load_store": 12,
+    "device seeds, shared launch": 12, "device, late means": 5, "device, plan memory": 8,
+    "devices of several hosts": 84, "failure": 28, "gpu check": 170, "hosts, timed": 25, "init processes": 18,
+    "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
+    "many hosts": 12, "messages": 2, "nccl programs": 17, "nccl programs, toolkit": 17, "perf beside a product": 15,
+    "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
+    "preflight": 6, "rails": 50, "regions of processes": 23, "ring of hosts": 13, "run hosts": 11,
+    "shared launch, 2 queues": 9, "shared launch, plain": 10, "sim": 8, "sim command": 30, "soak between hosts": 63,
+    "soak between hosts, timed": 17, "split processes": 6, "status": 10, "train command": 23, "train division": 23,
+    "train modes": 27, "train on a device": 7, "train resume": 22, "tune command": 50, "tune on a device": 19,
 }
+# Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
+SANITIZED_SECONDS = {
+    "asan": {
+        "budgets, shared launch": 12, "chaos": 25, "collectives between hosts": 72, "device chaos": 24,
+        "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
+        "device messages, small slots": 8, "device processes, auto": 24, "device processes, copy": 24,
+        "device processes, kernel": 24, "device, plan memory": 54, "devices of several hosts": 54, "failure": 30,
+        "gpu check": 0, "init processes": 36, "launchers": 8, "lives self-test": 10, "load_store_model": 13,
+        "many communicators": 6, "many hosts": 14, "nccl programs": 25, "nccl programs, toolkit": 25,
+        "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14, "plan": 20, "preflight": 8,
+        "rails": 55, "regions of processes": 60, "ring of hosts": 15, "run hosts": 0, "several hosts": 70, "sim": 14,
+        "soak between hosts": 0, "split processes": 7, "train division": 45, "train on a device": 50,
+        "tune on a device": 60,
+    },
+    "tsan": {
+        "copy executor, late ends": 5, "device messages, copies, small slots": 25, "device messages, small slots": 22,
+        "device seeds, auto launch": 7, "device seeds, devices": 8, "device seeds, load_store": 8,
+        "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 23,
+        "load_store, several devices acted by one": 20, "many communicators": 19, "shared launch, 2 queues": 28,
+        "shared launch, plain": 28,
+    },
+}
+SLOWER = {"asan": 2, "tsan": 2}
 
 LONG_S = 30
-# Why a test takes more than LONG_S seconds on an optimised build and two cores.
+# Why a test takes more than LONG_S seconds on two cores.
 LONG_REASONS = {
     "budgets": "every row of the budgets is counted, access by access",
     "chaos": "60 lives with real processes, each of which ends by a kill, a stop or a deadline",
@@ -98,21 +131,31 @@ LONG_REASONS = {
     "commands": "every command that a page shows",
     "copy executor": "every collective and type, called and replayed, and timeouts that must pass",
     "device chaos": "60 lives with real processes on the driver in software",
+    "device": "a sanitizer: emulated kernels of every algorithm, protocol and type",
+    "device programs": "a sanitizer: random programs on 2 to 8 ranks, a quarter of them at the gate",
+    "device, plan memory": "240 calls of 320 emulated blocks each: as many plans as fill the memory",
     "devices of several hosts": "every network, with slots on the host and on the device",
     "device processes, auto": "processes that begin, meet and die, by each executor",
     "device processes, copy": "processes that begin, meet and die, by each executor",
     "device processes, kernel": "processes that begin, meet and die, by each executor",
     "failure": "deadlines must pass: of calls, and of what a dead rank leaves behind",
+    "emulated": "a sanitizer: every kind of kernel, with a thread of the system for each of the device's",
     "init processes": "deadlines must pass: of each phase of initialisation",
-    "lives": "10,000 seeded lives in virtual time",
+    "lives": "10,000 seeded lives in virtual time, a quarter of them at the gate",
+    "messages between hosts": "a sanitizer: groups of up to 65 ranks, and messages that exceed all slots",
+    "nccl programs": "a sanitizer: eight programs, each with every collective, type and operation; timeouts must pass",
+    "network": "a sanitizer: hundreds of seeds of a network in software",
     "processes of hosts": "ranks that end while their children live, between hosts",
     "preflight": "networks that swallow packets are noticed by deadlines only",
     "rails": "each of several networks is cut, slowed and restored",
-    "regions of processes": "29 arrangements of ranks, devices and handles",
+    "regions of processes": "29 arrangements of ranks, devices and handles; deadlines must pass",
     "run hosts": "logins by sshd, and hosts that are cut off",
     "several hosts": "hosts that are cut, stopped and killed, and silence that must pass",
     "soak between hosts": "deaths, cuts and returns of hosts, by seed",
     "sim command": "16,384 simulated ranks",
+    "train division": "a sanitizer: about 60 trainings of up to 8 ranks, each to its end",
+    "train on a device": "a sanitizer: about 30 trainings on emulated blocks, each to its end",
+    "tune on a device": "more than 100 runs of `rondo perf`, one for each candidate",
 }
 
 
@@ -122,6 +165,7 @@ class Test:
     suites: set
     starts_programs: bool
     needs: list  # of targets, their numbers
+    alone: bool = False  # nothing may run beside it
 
 
 def introspect(folder, what):
@@ -131,7 +175,7 @@ def introspect(folder, what):
 
 def read_tests(folder):
     return [Test(test["name"], {suite.split(":")[-1] for suite in test["suite"]},
-                 Path(test["cmd"][0]).name.startswith("python"), test["depends"])
+                 Path(test["cmd"][0]).name.startswith("python"), test["depends"], not test.get("is_parallel", True))
             for test in introspect(folder, "--tests")]
 
 
@@ -165,13 +209,18 @@ def has_changed(test, changed):
     return any(fnmatch.fnmatch(path, pattern) for path in changed for pattern in patterns)
 
 
-def divide(names):
+def seconds_of(name, stage):
+    usual = SECONDS.get(name, 1) * SLOWER.get(stage, 1)
+    return SANITIZED_SECONDS.get(stage, {}).get(name, usual)
+
+
+def divide(names, stage):
     """Returns the names in QUARTERS sets. Each name, the longest test first, joins the set that takes least until
     then."""
     quarters = [(0, number, set()) for number in range(QUARTERS)]
-    for name in sorted(names, key=lambda name: (-SECONDS.get(name, 1), name)):
+    for name in sorted(names, key=lambda name: (-seconds_of(name, stage), name)):
         seconds, number, members = min(quarters, key=lambda quarter: quarter[:2])
-        quarters[number] = (seconds + SECONDS.get(name, 1), number, members | {name})
+        quarters[number] = (seconds + seconds_of(name, stage), number, members | {name})
     return [members for _, _, members in quarters]
 
 
@@ -180,10 +229,16 @@ def select(tests, stage, everything, quarter, changed):
     candidates = of_stage(tests, stage)
     if everything:
         return candidates
-    drawn = divide(test.name for test in candidates if is_occasional(test, stage))[quarter]
+    drawn = divide((test.name for test in candidates if is_occasional(test, stage)), stage)[quarter]
     return [test for test in candidates
             if not is_occasional(test, stage) or test.name in drawn
             or (stage == "tests" and has_changed(test, changed))]
+
+
+def lane_of(test):
+    if test.alone:
+        return "alone"
+    return "waiting" if test.name in WAITING else "busy"
 
 
 def long_ones(root):
@@ -211,11 +266,14 @@ def main(arguments):
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--quarter", type=int, choices=range(QUARTERS), default=0)
     parser.add_argument("--changed", action="store_true", help="reads the names of files that changed")
-    parser.add_argument("--targets", action="store_true")
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--lanes", action="store_true", help="prints the lane of each test, too")
+    printed.add_argument("--targets", action="store_true", help="prints what ninja must build for the tests")
     asked = parser.parse_args(arguments)
     changed = sys.stdin.read().splitlines() if asked.changed else []
     chosen = select(read_tests(asked.folder), asked.stage, asked.all, asked.quarter, changed)
-    print("\n".join(targets_of(asked.folder, chosen) if asked.targets else [test.name for test in chosen]))
+    names = [f"{lane_of(test)}\t{test.name}" if asked.lanes else test.name for test in chosen]
+    print("\n".join(targets_of(asked.folder, chosen) if asked.targets else names))
     return 0
 
 

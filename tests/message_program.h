@@ -5,8 +5,10 @@
 // items before it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -42,9 +44,10 @@ struct MessageProgram {
 inline std::vector<std::byte> contents_of(const Item &item) {
   std::vector<std::byte> bytes(item.bytes);
   uint64_t state = item.seed * 0x9E3779B97F4A7C15u + 1;
-  for (std::byte &byte : bytes) {
+  for (size_t at = 0; at < bytes.size(); at += sizeof state) {  // by words: a sanitizer makes each step slow
     state = state * 6364136223846793005u + 1442695040888963407u;
-    byte = static_cast<std::byte>(state >> 56);
+    const uint64_t word = state ^ state >> 32;
+    std::memcpy(bytes.data() + at, &word, std::min(sizeof word, bytes.size() - at));
   }
   return bytes;
 }

@@ -6,11 +6,13 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "tests/compat/cuda.h"
 #include "tests/compat/elements.h"
+#include "tests/sanitized.h"
 
 namespace compat_test {
 
@@ -116,14 +118,18 @@ inline std::string described(const Case &it) {
 /// Ends the program unless the rank's memory has the expected contents.
 inline void check_after(const Case &it, int rank, const DevicePart &part) {
   const auto found = part.read(), wanted = after(it, rank);
+  if (found == wanted) return;  // many times as fast as std::mismatch()
   const auto [at, other] = std::mismatch(found.begin(), found.end(), wanted.begin());
-  if (at == found.end()) return;
   std::printf("rank %d: byte %zd is 0x%02x in place of 0x%02x\n", rank, at - found.begin(), *at, *other);
   fail_test(described(it).c_str(), __FILE__, __LINE__, 0);
 }
 
-/// Returns every combination; the last two ranks are roots in turn.
+/// Returns every combination; the last two ranks are roots in turn. Under a sanitizer, there is a type of each size.
 inline std::vector<Case> all_cases(int rank_count) {
+  constexpr ncclDataType_t of_each_size[] = {ncclInt8, ncclBfloat16, ncclFloat32, ncclUint64};
+  const auto is_chosen = [&](int type) {
+    return !rondo_test::sanitized() || std::count(std::begin(of_each_size), std::end(of_each_size), type) != 0;
+  };
   std::vector<Case> cases;
   for (const Kind kind : all_kinds)
     for (int type = 0; type < 12; ++type)
@@ -131,7 +137,7 @@ inline std::vector<Case> all_cases(int rank_count) {
         for (const size_t count : {size_t{1}, size_t{1021}, case_count_max}) {
           Case it{kind, static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op), count};
           it.rank_count = rank_count;
-          if (!it.reduces() && op > 0) continue;
+          if (!is_chosen(type) || (!it.reduces() && op > 0)) continue;
           it.root = static_cast<int>(cases.size() % static_cast<size_t>(rank_count));
           it.in_place = cases.size() / 2 % 2 == 1;
           cases.push_back(it);

@@ -258,7 +258,8 @@ TEST_CASE("copy executor: replays that go on for longer than the timeout are not
   }
 }
 
-TEST_CASE("copy executor: replays with pauses longer than the timeout between them each have a time of their own") {
+TEST_CASE("copy executor: replays with pauses longer than the timeout between them each have a time of their own",
+          "[pauses]") {
   constexpr std::chrono::milliseconds timeout{3000};
   CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));
   const auto graphs = captured_sums(group);
@@ -269,7 +270,7 @@ TEST_CASE("copy executor: replays with pauses longer than the timeout between th
   }
 }
 
-TEST_CASE("copy executor: the time of a call behind replays begins when its stream comes to it") {
+TEST_CASE("copy executor: the time of a call behind replays begins when its stream comes to it", "[pauses]") {
   constexpr std::chrono::milliseconds timeout{5000}, pause{1500};
   CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));
   Gate gate(group.world);

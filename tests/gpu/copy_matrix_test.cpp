@@ -151,11 +151,13 @@ TEST_CASE("copy executor: every collective and algorithm, called and replayed, g
 TEST_CASE("copy executor: every type and operation gives what host memory gets, bit for bit") {
   const uint64_t seed = rondo::test::seed_from_environment();
   Both both(3, RONDO_ALGORITHM_RING);
+  rondo_test::GateShare share("types and operations by copies");
   for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
     for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX, RONDO_AVG})
-      both.compare({RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), op, 3001, 0, op == RONDO_MIN,
-                    rondo_type_size(static_cast<rondo_type_t>(type))},
-                   seed);
+      if (share.has_next())
+        both.compare({RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), op, 3001, 0, op == RONDO_MIN,
+                      rondo_type_size(static_cast<rondo_type_t>(type))},
+                     seed);
 }
 
 TEST_CASE("copy executor: uneven blocks, empty ones among them") {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/gpu/device_ranks.h"
+#include "tests/sim/random.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -20,7 +21,7 @@ T operand(uint64_t seed, int rank, size_t index) {
     case 0: return std::numeric_limits<T>::max();
     case 1: return std::numeric_limits<T>::min();
     case 2: return rank == 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
-    default: return static_cast<T>(std::mt19937_64(seed + index * rank_count + static_cast<size_t>(rank))());
+    default: return static_cast<T>(rondo::sim::Random(seed + index * rank_count + static_cast<size_t>(rank)).next());
   }
 }
 

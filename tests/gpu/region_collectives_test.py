@@ -4,7 +4,8 @@ results, and compares how much the kernels move with the interpreter. The driver
 
 import unittest
 
-from region_job import DEVICES, RegionCase, moved, some_of
+from region_job import DEVICES, RegionCase, moved
+from sanitized import some_of
 
 COLLECTIVES = ("reduce_scatter", "all_gather", "broadcast", "reduce")
 COUNT = {"REGION_RANK_COUNT": "300001"}  # blocks of no multiple of 16 bytes

@@ -2,29 +2,18 @@
 """Jobs of region_rank: ranks that are processes and share the memory that they register, and what their kernels have
 moved. By the driver in software."""
 
-import os
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "proc"), str(Path(__file__).resolve().parents[1])]
 from job import run_job  # noqa: E402
+from sanitized import SANITIZED  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # most of its time goes to what emulated kernels move
 DEVICES = 4  # the most that a rank tells of
 ELEMENTS = 1 << 18  # of float32, in a MiB
-
-
-def some_of(cases, few, what):
-    """Returns all cases, or a few of them under a sanitizer."""
-    if not SANITIZED:
-        return cases
-    assert set(few) < set(cases)
-    print(f"skipped: {what}: {len(cases) - len(few)} of {len(cases)} arrangements of ranks and devices, for their time "
-          "under a sanitizer; done without one", flush=True)
-    return few
 
 
 def moved(ranks, label):

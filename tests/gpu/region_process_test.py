@@ -6,7 +6,8 @@ the one in software."""
 import tempfile
 import unittest
 
-from region_job import DEVICES, ELEMENTS, SANITIZED, RegionCase, moved, plans_in, some_of
+from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
+from sanitized import some_of
 
 # The first kernel of load_store: before it come those that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"

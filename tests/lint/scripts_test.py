@@ -136,9 +136,11 @@ case "$1 $*" in
   setup*) mkdir -p "$2"; echo >"$2/build.ninja" ;;
   introspect*--targets) echo '[{"id": "p", "filename": ["'$PWD/$2/a'"]}]' ;;
   introspect*) echo '[{"name": "one", "suite": ["r:unit", "r:threads"], "cmd": ["a"], "depends": ["p"]},
-                      {"name": "two", "suite": ["r:timed"], "cmd": ["a"], "depends": ["p"]}]' ;;
-  test*) mkdir -p "$3/meson-logs"; for name; do :; done
-    echo '{"name": "r:unit / '$name'", "result": "'${RESULT:-OK}'", "duration": 1}' >"$3/meson-logs/testlog.json"
+                      {"name": "meet", "suite": ["r:proc"], "cmd": ["a"], "depends": ["p"]},
+                      {"name": "three", "suite": ["r:net"], "cmd": ["a"], "depends": ["p"], "is_parallel": false},
+                      {"name": "two", "suite": ["r:timed"], "cmd": ["a"], "depends": ["p"], "is_parallel": false}]' ;;
+  test*) mkdir -p "$3/meson-logs"; for name; do [ "$before" = --logbase ] && log=$name; before=$name; done
+    echo '{"name": "r:unit / '$name'", "result": "'${RESULT:-OK}'", "duration": 1}' >"$3/meson-logs/$log.json"
     [ "${RESULT:-OK}" = OK ] ;;
 esac
 """
@@ -173,9 +175,9 @@ class TestScript(unittest.TestCase):
 
     def test_what_passes_what_fails_and_what_is_not_built(self):
         status, said = self.run_script("--only", "tests", "--only", "timed", "--quarter", "0")
-        self.assertEqual((status, said.splitlines()[-1]), (0, "2 passed, 0 failed, 0 skipped"), said)
+        self.assertEqual((status, said.splitlines()[-1]), (0, "4 passed, 0 failed, 0 skipped"), said)
         status, said = self.run_script("--only", "tests", RESULT="FAIL")
-        self.assertEqual((status, said.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"), said)
+        self.assertEqual((status, said.splitlines()[-1]), (1, "0 passed, 3 failed, 0 skipped"), said)
         for stages in (["tests"], ["tests", "timed"]):
             options = [word for stage in stages for word in ("--only", stage)]
             status, said = self.run_script(*options, "--quarter", "0", BUILDS="no")
@@ -217,6 +219,11 @@ class Selection(unittest.TestCase):
         always = set.intersection(*(set(self.names("asan", False, quarter, [])) for quarter in range(4)))
         self.assertEqual(always, {"matrix", "steady", "init", "stream"})
 
+    def test_a_test_that_must_be_alone_is_in_no_other_lane(self):
+        waiting, alone, busy = tests_of(select_tests.WAITING[0], select_tests.WAITING[0], "matrix")
+        alone.alone = True
+        self.assertEqual([select_tests.lane_of(test) for test in (waiting, alone, busy)], ["waiting", "alone", "busy"])
+
     def test_a_tool_is_tested_when_its_files_change(self):
         for quarter in range(4):
             self.assertIn("gpu check", self.names("tests", False, quarter, ["scripts/gpu_check_steps.py"]))
@@ -226,12 +233,14 @@ class Selection(unittest.TestCase):
     def test_every_name_is_that_of_a_test(self):
         builds = "".join(tree.read(path) for path in tree.all_files() if path.name == "meson.build")
         names = [*select_tests.OCCASIONAL, *select_tests.OCCASIONAL_SANITIZED, *select_tests.TOOL_FILES,
-                 *select_tests.SECONDS, *select_tests.LONG_REASONS]
+                 *select_tests.WAITING, *select_tests.SECONDS, *select_tests.LONG_REASONS,
+                 *(name for names in select_tests.SANITIZED_SECONDS.values() for name in names)]
         for name in names:
             literal = re.split(r"[*\[]", name)[0].rstrip(", ")
             head, _, tail = literal.partition(", ")  # of a loop over what follows the comma
             joined = "'" + literal.rpartition(" ")[0] + " ' +"  # of a loop over the last word
-            self.assertTrue("'" + literal in builds or joined in builds or
+            around = [f"'{piece}'" in builds for piece in re.split(r"\d+", literal)]  # of loops over numbers
+            self.assertTrue("'" + literal in builds or joined in builds or all(around) or
                             ("'" + head in builds and (f"'{tail}'" in builds or f"', {tail}'" in builds)), name)
         files = [str(path) for path in tree.all_files()]
         for name, patterns in select_tests.TOOL_FILES.items():

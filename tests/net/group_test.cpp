@@ -8,6 +8,7 @@
 
 #include "tests/catch.h"
 #include "tests/net/group_world.h"
+#include "tests/sanitized.h"
 #include "tests/test_clock.h"
 #include "tests/unit/allocation_count.h"
 
@@ -57,6 +58,8 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
   world.group.oversubscribed = false;  // else small reduce-scatters go straight, between all
   world.settings.wait = WaitMode::sleep;
   std::atomic<uint32_t> linked = 0;
+  // Under a sanitizer, a gate has a quarter of the roots.
+  const auto quarter = rondo_test::sanitized() ? rondo_test::gate_quarter() : std::nullopt;
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
     for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
       if (world.group.node_of(peer) != world.group.node_of(rank))
@@ -68,12 +71,13 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
         const auto own = static_cast<int32_t>(rank) + 1;
         const auto all = static_cast<int32_t>(ranks * (ranks + 1) / 2);  // the sum of everybody's
         std::vector<int32_t> send(count * ranks, own), recv(count * ranks);
-        for (uint32_t root = 0; root < ranks; ++root) {
+        const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+        for (uint32_t root = 0; root < (rooted ? ranks : 1u); ++root) {
+          if (rooted && quarter && root % 4 != *quarter) continue;
           std::fill(recv.begin(), recv.end(), 0);
           Call call;
           call.signature = {collective, RONDO_INT32, RONDO_SUM, 0, count, 0};
-          if (collective == RONDO_BROADCAST || collective == RONDO_REDUCE) call.signature.root = root;
-          else if (root != 0) break;
+          if (rooted) call.signature.root = root;
           call.send = send.data();
           call.recv = recv.data();
           right = comm.submit(call, {}).ok() && right;

@@ -2,11 +2,14 @@
 """Tests how ranks of `rondo train` divide the work and the memory, and what they send each other. Each option must have
 a visible effect."""
 
-import os
 import sys
 import unittest
+from pathlib import Path
 
 from train_support import SMALL, TrainCase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from sanitized import SANITIZED, some_of  # noqa: E402
 
 TrainCase.rondo = sys.argv.pop(1)
 
@@ -24,26 +27,25 @@ class Division(TrainCase):
             self.assertLess(abs(mine - its), share * its)
 
     def test_ranks_that_update_shares_learn_the_same_and_have_fewer_moments(self):
-        for ranks in (2, 3):
-            for words in ((), ("--wire", "bfloat16"), ("--wire", "float16")):
-                # Without clipping, the norm's order of sums does not matter, and two ranks' sums have one order.
-                arguments = ("--steps", 12, "--clip", 0, "--bucket-mb", 0.02, *words)
-                plain = self.train(ranks, *arguments, report="plain")
-                zero = self.train(ranks, *arguments, "--zero", 1, report="zero")
-                with self.subTest(ranks=ranks, words=words):
-                    if ranks == 2:
-                        self.assertEqual(self.losses(zero), self.losses(plain))
-                    self.near(zero, plain, 0.01)
-                    self.assertLess(zero["memory_bytes"]["optimizer"] * ranks,
-                                    plain["memory_bytes"]["optimizer"] * 1.05)
-                    self.assertEqual(zero["memory_bytes"]["parameters"], plain["memory_bytes"]["parameters"])
+        cases = [(ranks, words) for ranks in (2, 3) for words in ((), ("--wire", "bfloat16"), ("--wire", "float16"))]
+        for ranks, words in some_of(cases, [(2, ()), (3, ("--wire", "float16"))], "types of gradients and ranks"):
+            # Without clipping, the norm's order of sums does not matter, and two ranks' sums have one order.
+            arguments = ("--steps", 12, "--clip", 0, "--bucket-mb", 0.02, *words)
+            plain = self.train(ranks, *arguments, report="plain")
+            zero = self.train(ranks, *arguments, "--zero", 1, report="zero")
+            with self.subTest(ranks=ranks, words=words):
+                if ranks == 2:
+                    self.assertEqual(self.losses(zero), self.losses(plain))
+                self.near(zero, plain, 0.01)
+                self.assertLess(zero["memory_bytes"]["optimizer"] * ranks, plain["memory_bytes"]["optimizer"] * 1.05)
+                self.assertEqual(zero["memory_bytes"]["parameters"], plain["memory_bytes"]["parameters"])
         clipped = [self.train(2, "--steps", 12, "--clip", 0.1, *words, report=f"clip{at}")
                    for at, words in enumerate(((), ("--zero", 1)))]
         self.near(*clipped, 1e-4)
         for one, other in zip(*(run["steps"] for run in clipped)):
             self.assertAlmostEqual(one["gradient_norm"], other["gradient_norm"], places=4)
 
-    @unittest.skipIf("RONDO_TEST_SANITIZED" in os.environ, "a sanitizer's own memory is the larger part")
+    @unittest.skipIf(SANITIZED, "a sanitizer's own memory is the larger part")
     def test_memory_is_what_the_process_has_and_options_make_it_less(self):
         runs = {}
         for name, words in {"plain": (), "recompute": ("--recompute",), "zero": ("--zero", 1),
@@ -86,7 +88,8 @@ class Division(TrainCase):
         self.assertNotEqual(self.losses(two), self.losses(data))
 
     def test_stages_of_a_pipeline_learn_what_one_rank_does(self):
-        for stages, copies, passes in ((2, 1, 1), (2, 1, 4), (2, 2, 3), (4, 1, 4), (4, 2, 2)):
+        cases = [(2, 1, 1), (2, 1, 4), (2, 2, 3), (4, 1, 4), (4, 2, 2)]
+        for stages, copies, passes in some_of(cases, [(2, 2, 3), (4, 1, 4)], "numbers of stages, copies and passes"):
             rest = ("--steps", 12, "--validate-every", 4, "--accumulate", passes)
             whole = self.train(copies, *rest, report="whole", model=DEEP)
             pipe = self.train(stages * copies, *rest, "--pipeline-parallel", stages, report="pipe", model=DEEP)
@@ -115,7 +118,8 @@ class Division(TrainCase):
         # The order in which three ranks add depends on an element's place in its bucket. It differs between the stages.
         rest = ("--steps", 6, "--accumulate", 2, "--check-every", 1, "--bucket-mb", 1, "--measure", 0)
         whole = self.train(3, *rest, report="whole", model=DEEP)
-        for words in ((), ("--zero", 1), ("--wire", "bfloat16"), ("--wire", "float16")):
+        cases = [(), ("--zero", 1), ("--wire", "bfloat16"), ("--wire", "float16")]
+        for words in some_of(cases, [("--zero", 1), ("--wire", "float16")], "types of gradients of three copies"):
             pipe = self.train(6, *rest, "--pipeline-parallel", 2, *words, report="pipe", model=DEEP)
             with self.subTest(words=words):
                 self.near(pipe, whole, 1e-2 if "--wire" in words else 1e-6)
@@ -148,7 +152,7 @@ class Division(TrainCase):
             self.assertEqual(ranks[rank].returncode, 3, err)
 
     def test_ranks_that_divide_experts_learn_what_one_rank_does(self):
-        for ranks, experts in ((2, 2), (2, 4), (4, 2), (4, 4)):
+        for ranks, experts in some_of([(2, 2), (2, 4), (4, 2), (4, 4)], [(2, 4), (4, 2)], "ranks and experts"):
             rest = ("--steps", 10, "--validate-every", 5, "--validation-batches", 5, "--experts", experts)
             whole = self.train(1, *rest, "--accumulate", ranks, report="whole")
             split = self.train(ranks, *rest, report="split")

@@ -253,8 +253,10 @@ bool same_twice(uint64_t seed_count, StackPool &stacks) {
 }
 
 bool finds(Defect defect, StackPool &stacks) {
-  constexpr uint64_t seeds_max = 6'000;
-  for (uint64_t seed = 1; seed <= seeds_max; ++seed) {
+  constexpr uint64_t seeds_max = 6'000, telling_seed = 4'195;
+  for (uint64_t tried = 0; tried < seeds_max; ++tried) {
+    // One life in thousands shows a lost failure. To save half a minute, the search begins at one that does.
+    const uint64_t seed = 1 + (tried + (defect == Defect::lost_failure ? telling_seed - 1 : 0)) % seeds_max;
     const LifePlan plan = draw_life(seed, defect);
     const auto complaints = judge(plan, live(plan, stacks));
     if (complaints.empty()) continue;
