@@ -81,12 +81,15 @@ typedef struct rondo_config {
   uint32_t max_ctas;             /**< most blocks on a device, 1-1024 (0: no limit). RONDO_MAX_CTAS. */
   uint32_t nonblocking;          /**< 1: rondo_comm_init() and rondo_comm_init_env() return at once */
   uint32_t reserved;             /**< always 0 */
+  /** The most memory that the communicator takes on a host, for all ranks there, and for each rank on its device
+   *  (0: no limit). If this is less than Rondo would take, it makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
+  uint64_t max_memory_bytes;
 } rondo_config_t;
 
 /** The initialiser of a rondo_config_t: the defaults. */
 #define RONDO_CONFIG_INIT                                                                                             \
   { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0,                   \
-    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0, 0 }
+    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0, 0, 0 }
 
 /** Writes the values of RONDO_CONFIG_INIT, for languages without C macros. Any thread.
  * @param config  receives the defaults.
@@ -129,7 +132,7 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
  * @param rank    number of this rank, 0 to size - 1. Each rank joins once.
  * @param size    number of ranks.
  * @param config  NULL for the defaults. All ranks must give equal values of the fields algorithm to chunk_bytes,
- *                device_executor and max_ctas.
+ *                device_executor, max_ctas and max_memory_bytes.
  * @return On every rank, the failure of the first rank that failed. rondo_comm_last_error(NULL, ...) has its message.
  * - RONDO_ERROR_TIMEOUT: Some ranks did not join in time. The message names them.
  * - RONDO_ERROR_REMOTE: A rank ended, or the process that made the id ended.
