@@ -7,6 +7,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/cuda_executor.h"
+#include "src/base/memory_limit.h"
 #include "src/proto/connection.h"
 
 namespace rondo::cuda {
@@ -20,12 +21,14 @@ inline constexpr uint32_t default_channels_max = 64;  ///< if no number is reque
 /// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots: slot_memory_bytes
 /// (cuda/driver/budget.h), or less if the request is frugal. `buffers` says how ranks share buffers; if they do,
 /// load_store does most of the work. Between hosts it returns the links' slots, since a plan is for slots of one size.
+/// The memory is halved `halvings` times, as max_memory_bytes may require. The functions below do so, too.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
-                                              BufferPlace buffers);
+                                              BufferPlace buffers, uint32_t halvings = 0);
 
 /// Returns the slots of the copy-engine executor: those that are asked for, otherwise slots as large as its memory for
 /// them allows.
-[[nodiscard]] ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count);
+[[nodiscard]] ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count,
+                                                   uint32_t halvings = 0);
 
 /// The size of all slots for messages of one rank, in bytes.
 inline constexpr uint64_t message_memory_bytes = 8 << 20;
@@ -35,9 +38,10 @@ inline constexpr uint32_t message_channels_max = 4;
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
 /// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes. If the
 /// request is frugal, only ranks on one device that share buffers have more than half of that.
-[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers);
+[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers,
+                                                      uint32_t halvings = 0);
 
 /// Returns the memory for plans: for as many as a communicator caches, of few lanes, within limits.
-[[nodiscard]] uint64_t choose_plan_bytes(uint32_t rank_count, uint32_t channel_count);
+[[nodiscard]] uint64_t choose_plan_bytes(uint32_t rank_count, uint32_t channel_count, uint32_t halvings = 0);
 
 }  // namespace rondo::cuda

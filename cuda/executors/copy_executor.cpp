@@ -40,11 +40,11 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/executors/connection_shape.h"
 #include "cuda/executors/copy_messages.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
 #include "cuda/executors/executor_base.h"
+#include "cuda/executors/segment_memory.h"
 #include "cuda/transport/flags.h"
 #include "cuda/kernels/reduction.h"
 #include "cuda/kernels/plan_image.h"
@@ -53,7 +53,6 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t copy_channel_count = 1;  // one copy at a time uses a link of a device up
 constexpr uint64_t chunk_bytes_min = 256 << 10;
 constexpr uint32_t reduce_threads = 256;
 constexpr uint32_t reduce_bytes_per_thread = 64;
@@ -141,15 +140,7 @@ class CopyExecutor final : public ExecutorBase {
 Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
-  SegmentShape shape;
-  shape.rank_count = request.rank_count;
-  const uint32_t asked = request.settings.channels;
-  shape.channel_count = asked != 0 ? asked : copy_channel_count;
-  shape.geometry = choose_copy_slots(request, shape.channel_count);
-  // Scratch: a sum on its way to several peers, and what progress_ needs.
-  shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
-  shape.cleared = false;  // flags are elsewhere
-  CopyMessages::add_to(shape, request);
+  RONDO_TRY_ASSIGN(const SegmentShape shape, choose_copy_segment(request));
   RONDO_TRY(progress_.open(context_));
   RONDO_TRY(check_memory_operations());
   RONDO_TRY(connect_segment(request, shape, info_exchange));

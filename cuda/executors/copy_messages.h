@@ -43,8 +43,8 @@ class CopyMessages final : public TransferWords {
                                                                   const Segment &segment, const HostLinks &host_links,
                                                                   const Flags &flags, uint32_t rank);
   /// Adds the connections for messages to the shape of a segment: one with each rank for messages, and one for the
-  /// blocks of collectives.
-  static void add_to(SegmentShape &shape, const PlacedRequest &request);
+  /// blocks of collectives. Their memory is halved `halvings` times.
+  static void add_to(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings);
   CopyMessages(const CopyMessages &) = delete;
   CopyMessages &operator=(const CopyMessages &) = delete;
   ~CopyMessages() override;

@@ -148,7 +148,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   blocks_ = claims->take(request.neighbours.position);
   channels.limit(claims->blocks());
   RONDO_TRY_ASSIGN(channels, agree_on_channels(context_, channels, info_exchange, request));
-  const SegmentShape shape = choose_segment(request, channels, has_load_store_);
+  RONDO_TRY_ASSIGN(const SegmentShape shape, choose_segment(request, channels, has_load_store_));
   const uint32_t block_count = std::max(shape.channel_count, shape.load_store.channel_count);
   shrink_claim(blocks_, block_count);
   plan_memory_.give(shape.plan_bytes);

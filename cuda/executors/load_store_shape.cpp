@@ -93,15 +93,25 @@ Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest 
   return false;
 }
 
-device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count) {
+device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count,
+                                            uint32_t halvings) {
   if (!wants_load_store(request)) return {};
   const BufferPlace buffers = place_of_buffers(request);
   device::LoadStoreGeometry shape{request.rank_count, channel_count, load_store_post_bytes, load_store_chunk_bytes};
-  if (buffers == BufferPlace::device) return shape;
+  const auto halve = [&] {
+    if (halvings == 0) return;
+    shape.chunk_bytes = std::min(shape.chunk_bytes, std::max(shape.chunk_bytes >> halvings, frugal_chunk_bytes_min));
+    shape.post_bytes = std::max(shape.post_bytes >> halvings, frugal_chunk_bytes_min);
+  };
+  if (buffers == BufferPlace::device) {
+    halve();
+    return shape;
+  }
   shape.chunk_bytes = shares_partly(buffers) ? peer_chunk_bytes : unused_chunk_bytes;
   const uint64_t bytes_max = frugal_place_bytes + frugal_place_rank_bytes * request.rank_count;
   while (is_frugal(request) && shape.chunk_bytes > frugal_chunk_bytes_min && shape.bytes() > bytes_max)
     shape.chunk_bytes /= 2;
+  halve();
   return shape;
 }
 

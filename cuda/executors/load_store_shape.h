@@ -51,7 +51,8 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 
 /// Returns the geometry of load_store, or none if ranks do not want it. `channel_count` is the number of channels that
 /// ranks have agreed on, or the number of their connections' channels if ranks do not share buffers.
-[[nodiscard]] device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count);
+[[nodiscard]] device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count,
+                                                          uint32_t halvings = 0);
 
 /// Returns the most blocks of a joint kernel. Its blocks do not wait for each other, so all that fit on the device are
 /// allowed, unless fewer are requested for each rank.

@@ -4,26 +4,65 @@
 #include <algorithm>
 
 #include "cuda/executors/connection_shape.h"
+#include "cuda/executors/copy_messages.h"
+#include "cuda/executors/copy_progress.h"
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/transport/regions.h"
 
 namespace rondo::cuda {
 
-SegmentShape choose_segment(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store) {
+namespace {
+
+constexpr uint32_t copy_channel_count = 1;  // one copy at a time uses a link of a device up
+
+SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store,
+                      uint32_t halvings) {
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = channels.connections;
-  if (has_load_store) shape.load_store = choose_load_store(request, channels.load_store);
+  if (has_load_store) shape.load_store = choose_load_store(request, channels.load_store, halvings);
   if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
-  shape.geometry = choose_slots(request, shape.channel_count, shape.buffers);
+  shape.geometry = choose_slots(request, shape.channel_count, shape.buffers, halvings);
   shape.message_channels = choose_message_channels(request);
-  shape.message_geometry = choose_message_slots(request, shape.buffers);
-  shape.plan_bytes = choose_plan_bytes(shape.rank_count, shape.channel_count);
+  shape.message_geometry = choose_message_slots(request, shape.buffers, halvings);
+  shape.plan_bytes = choose_plan_bytes(shape.rank_count, shape.channel_count, halvings);
   if (request.shares_regions) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   return shape;
 }
 
-SegmentMemory plan_segment_memory(const Settings &settings, const BlockBudget &budget, uint32_t rank_count,
+SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
+  SegmentShape shape;
+  shape.rank_count = request.rank_count;
+  const uint32_t asked = request.settings.channels;
+  shape.channel_count = asked != 0 ? asked : copy_channel_count;
+  shape.geometry = choose_copy_slots(request, shape.channel_count, halvings);
+  // Scratch: a sum on its way to several peers, and what CopyProgress needs.
+  shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
+  shape.cleared = false;  // flags are elsewhere
+  CopyMessages::add_to(shape, request, halvings);
+  return shape;
+}
+
+/// Returns the shape with the fewest halvings that is within max_memory_bytes.
+template <class Shape>
+Result<SegmentShape> fit(const PlacedRequest &request, Shape &&shape_at) {
+  RONDO_TRY_ASSIGN(const MemoryChoice choice,
+                   choose_memory(request.settings, "of a rank's device memory",
+                                 [&](const MemoryChoice &each) { return shape_at(each.halvings).bytes(); }));
+  return shape_at(choice.halvings);
+}
+
+}  // namespace
+
+Result<SegmentShape> choose_segment(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store) {
+  return fit(request, [&](uint32_t halvings) { return shape_at(request, channels, has_load_store, halvings); });
+}
+
+Result<SegmentShape> choose_copy_segment(const PlacedRequest &request) {
+  return fit(request, [&](uint32_t halvings) { return copy_shape_at(request, halvings); });
+}
+
+Result<SegmentMemory> plan_segment_memory(const Settings &settings, const BlockBudget &budget, uint32_t rank_count,
                                   bool on_one_device) {
   const GroupInfo one_host;
   PlacedRequest request{{{0, rank_count, settings, one_host}}};
@@ -33,7 +72,7 @@ SegmentMemory plan_segment_memory(const Settings &settings, const BlockBudget &b
   ChannelCounts channels = wanted_channels(request, budget, true);
   if (settings.channels == 0)
     channels.limit(static_cast<uint32_t>(share_of_rank(budget, {}, request.neighbours.in_process)));
-  const SegmentShape shape = choose_segment(request, channels, wants_load_store(request));
+  RONDO_TRY_ASSIGN(const SegmentShape shape, choose_segment(request, channels, wants_load_store(request)));
   SegmentMemory memory;
   memory.connections = shape.progress_offset();
   memory.places = shape.load_store.bytes();

@@ -10,9 +10,13 @@
 
 namespace rondo::cuda {
 
-/// Returns the shape of a rank's segment, with the channels that ranks have agreed on.
-[[nodiscard]] SegmentShape choose_segment(const PlacedRequest &request, const ChannelCounts &channels,
-                                          bool has_load_store);
+/// Returns the shape of a rank's segment, with the channels that ranks have agreed on. It has at most max_memory_bytes.
+/// RONDO_ERROR_OUT_OF_RESOURCES: no shape has. All ranks of a host get the same result.
+[[nodiscard]] Result<SegmentShape> choose_segment(const PlacedRequest &request, const ChannelCounts &channels,
+                                                  bool has_load_store);
+
+/// Returns the same for the executor of copies.
+[[nodiscard]] Result<SegmentShape> choose_copy_segment(const PlacedRequest &request);
 
 /// The bytes of a rank's memory on its device, by what is in it.
 struct SegmentMemory {
@@ -24,7 +28,7 @@ struct SegmentMemory {
 };
 /// Returns what a rank of the process's first communicator takes, among `rank_count` ranks on one host. They are
 /// threads of one process on one device, or processes with a device each. These devices reach each other.
-[[nodiscard]] SegmentMemory plan_segment_memory(const Settings &settings, const BlockBudget &budget,
+[[nodiscard]] Result<SegmentMemory> plan_segment_memory(const Settings &settings, const BlockBudget &budget,
                                                 uint32_t rank_count, bool on_one_device);
 
 }  // namespace rondo::cuda

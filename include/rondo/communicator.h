@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * This header declares handles, configuration, the life of a communicator, queries and errors. Programs include
+ * This header declares handles, configuration, the life of a communicator, and errors. Programs include
  * rondo/rondo.h, which includes this header. The rules that hold for every function stand in rondo/rondo.h. */
 #ifndef RONDO_COMMUNICATOR_H
 #define RONDO_COMMUNICATOR_H
@@ -81,12 +81,15 @@ typedef struct rondo_config {
   uint32_t max_ctas;             /**< most blocks on a device, 1-1024 (0: no limit). RONDO_MAX_CTAS. */
   uint32_t nonblocking;          /**< 1: rondo_comm_init() and rondo_comm_init_env() return at once */
   uint32_t reserved;             /**< always 0 */
+  /** The most memory that the communicator takes on a host, for all ranks there, and for each rank on its device
+   *  (0: no limit). If this is less than Rondo would take, it makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
+  uint64_t max_memory_bytes;
 } rondo_config_t;
 
 /** The initialiser of a rondo_config_t: the defaults. */
 #define RONDO_CONFIG_INIT                                                                                             \
   { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0,                   \
-    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0, 0 }
+    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0, 0, 0 }
 
 /** Writes the values of RONDO_CONFIG_INIT, for languages without C macros. Any thread.
  * @param config  receives the defaults.
@@ -129,7 +132,7 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
  * @param rank    number of this rank, 0 to size - 1. Each rank joins once.
  * @param size    number of ranks.
  * @param config  NULL for the defaults. All ranks must give equal values of the fields algorithm to chunk_bytes,
- *                device_executor and max_ctas.
+ *                device_executor, max_ctas and max_memory_bytes.
  * @return On every rank, the failure of the first rank that failed. rondo_comm_last_error(NULL, ...) has its message.
  * - RONDO_ERROR_TIMEOUT: Some ranks did not join in time. The message names them.
  * - RONDO_ERROR_REMOTE: A rank ended, or the process that made the id ended.
@@ -195,110 +198,50 @@ RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key,
  * - RONDO_ERROR_MISMATCH: For 2 s, members excluded different ranks. The error has both lists.
  * - RONDO_ERROR_TIMEOUT: A member did not call within timeout_ms, or did not get ready within init_timeout_ms.
  * - RONDO_ERROR_INVALID_ARGUMENT: An excluded rank does not exist, or is this rank, or a flag is unknown.
- * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or an earlier shrink of `comm` is still running. */
+ * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or an earlier shrink or grow of `comm` is still
+ *   running. */
 RONDO_API rondo_status_t rondo_comm_shrink(rondo_comm_t comm, const int *excluded, int excluded_count, unsigned flags,
                                            const rondo_config_t *config, rondo_comm_t *rest) RONDO_NOEXCEPT;
+
+/** Makes an id by which new ranks join the ranks of `comm` in one rondo_comm_grow(), and starts to listen for them in
+ *  this process. One rank calls it, and gives the id to the new ranks. The id contains a secret, as every unique id
+ *  does. To discard an unused id, call rondo_unique_id_free() in this process, or destroy `comm`. Any thread.
+ * @param id  receives the id.
+ * @return RONDO_ERROR_INVALID_USAGE: An earlier id of this rank is not used yet. */
+RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t *id) RONDO_NOEXCEPT;
+
+/** Makes a new communicator of all ranks of `comm` and of new ranks (docs/recovery.md). The old ranks keep their
+ * numbers. Each new rank gives NULL for `comm`, and a number from the size of `comm` on; for new ranks, the call equals
+ * rondo_comm_init(). Exactly one old rank has called rondo_comm_grow_id() before. The call is not a collective:
+ * operations of `comm` continue, and no failure of the call affects `comm`. It is refused in a group.
+ *
+ * The call fails on all old ranks, or on none, if they are on one host. After a failure, the id is used up: make a new
+ * one. Destroy `comm` by its own call. The new communicator inherits no registration.
+ *
+ * With config->nonblocking the call returns at once, and a thread makes the communicator, as in rondo_comm_init().
+ * @param comm    the communicator that grows, or NULL on a new rank.
+ * @param id      id from rondo_comm_grow_id(). Old ranks may give NULL.
+ * @param rank    number of a new rank, less than `size`; -1 on an old rank.
+ * @param size    number of old and new ranks together.
+ * @param config  NULL for the configuration of `comm`; on a new rank, for the defaults. The ranks must agree on the
+ *                fields that are listed at rondo_comm_init().
+ * @param grown   receives the handle, and is unchanged on failure.
+ * @return The statuses of rondo_comm_init().
+ * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
+ * - RONDO_ERROR_MISMATCH: Ranks differ in size, id or configuration, or two ranks have one number. The error names
+ *   them. Old ranks report a difference in size after 2 s.
+ * - RONDO_ERROR_TIMEOUT: An old rank did not call within timeout_ms, or a new rank did not come within
+ *   init_timeout_ms. The error has its number.
+ * - RONDO_ERROR_INVALID_ARGUMENT: `size` is not larger than the size of `comm`, or `rank` or `id` is wrong.
+ * - RONDO_ERROR_INVALID_USAGE: No old rank has an unused id, this thread has begun a group, or an earlier shrink or
+ *   grow of `comm` is still running. */
+RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_id_t *id, int rank, int size,
+                                         const rondo_config_t *config, rondo_comm_t *grown) RONDO_NOEXCEPT;
 
 /** Writes the number of this rank. Any thread. */
 RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;
 /** Writes the number of ranks. Any thread. */
 RONDO_API rondo_status_t rondo_comm_size(rondo_comm_t comm, int *size) RONDO_NOEXCEPT;
-/** @} */
-
-/** @addtogroup rondo_queries
- * @{ */
-/** The properties of a communicator. Set `size`, or use the INIT macro, before the call. */
-typedef struct rondo_comm_properties {
-  size_t size;                /**< size of this struct in bytes, as the caller knows it */
-  int32_t rank;               /**< number of this rank */
-  int32_t rank_count;         /**< number of all ranks */
-  int32_t device;             /**< RONDO_DEVICE_HOST, or a CUDA device ordinal */
-  int32_t local_rank_count;   /**< number of ranks on this host */
-  int32_t core_count;         /**< number of cores that the ranks of this host may use */
-  int32_t oversubscribed;     /**< 1: some host has more ranks than cores, so waiting ranks yield their core */
-  int32_t mapped_buffers;     /**< 1: peers can map buffers of rondo_mem_alloc() and moved registrations */
-  int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
-  uint64_t shared_bytes;      /**< shared memory of the communicator on this host, summed over its ranks */
-  rondo_device_executor_t device_executor; /**< executor on the device (AUTO: the buffers are host memory) */
-  uint32_t reserved;          /**< always 0 */
-} rondo_comm_properties_t;
-
-/** The initialiser of a rondo_comm_properties_t. */
-#define RONDO_COMM_PROPERTIES_INIT \
-  { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
-
-/** Writes the values of RONDO_COMM_PROPERTIES_INIT. The rules of rondo_config_default() apply. */
-RONDO_API rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size)
-    RONDO_NOEXCEPT;
-
-/** Writes the properties of the communicator. Any thread. */
-RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
-    RONDO_NOEXCEPT;
-
-/** Writes the size of the communicator's memory on this host, summed over its ranks on this host. Each pointer may be
- * NULL. Any thread.
- * @param reserved_bytes  receives the bytes that are mapped.
- * @param used_bytes      receives the mapped bytes whose pages were touched so far. */
-RONDO_API rondo_status_t rondo_comm_memory(rondo_comm_t comm, uint64_t *reserved_bytes, uint64_t *used_bytes)
-    RONDO_NOEXCEPT;
-
-/** The sums over all operations of one kind on one rank. */
-typedef struct rondo_operation_statistics {
-  uint64_t operations;   /**< number of complete operations */
-  uint64_t bytes;        /**< bytes of whole vectors as in rondo perf: all blocks of an all_gather, 0 for a barrier */
-  uint64_t in_flight_ns; /**< sum of the times from an operation's start on this rank to its end, with all waits */
-  uint64_t exposed_ns;   /**< part of in_flight_ns in which a caller of this rank waited; the rest was overlapped */
-} rondo_operation_statistics_t;
-
-/** The work of a communicator on this rank since its creation. Set `size`, or use the INIT macro, before the call. */
-typedef struct rondo_statistics {
-  size_t size;        /**< size of this struct in bytes, as the caller knows it */
-  int32_t waits_seen; /**< 1 on host memory. 0 on a device: Rondo does not see callers wait, so ignore exposed_ns. */
-  uint32_t reserved;  /**< always 0 */
-  rondo_operation_statistics_t total; /**< sum over all collectives */
-  rondo_operation_statistics_t collectives[RONDO_STATISTICS_COLLECTIVES]; /**< sums indexed by rondo_collective_t */
-} rondo_statistics_t;
-/** The initialiser of a rondo_statistics_t. */
-#define RONDO_STATISTICS_INIT { sizeof(rondo_statistics_t), 0, 0, { 0, 0, 0, 0 }, { { 0, 0, 0, 0 } } }
-
-/** Writes the values of RONDO_STATISTICS_INIT. The rules of rondo_config_default() apply. */
-RONDO_API rondo_status_t rondo_statistics_default(rondo_statistics_t *statistics, size_t size) RONDO_NOEXCEPT;
-
-/** Writes the statistics of this rank's operations so far. The numbers only grow, so take the difference of two calls.
- * Failed operations and replays of a captured graph are not counted. Any thread.
- *
- * exposed_ns grows while a caller waits. These calls wait:
- * - a collective without a stream, or on a full stream;
- * - rondo_stream_synchronize(), rondo_stream_destroy() and rondo_event_synchronize();
- * - rondo_stream_wait_event() without a stream.
- *
- * On a device, an operation counts as started at its call, or at the end of its predecessor if that is later. Rondo
- * notices the end of an operation on a device a fraction of a millisecond late. */
-RONDO_API rondo_status_t rondo_comm_statistics(rondo_comm_t comm, rondo_statistics_t *statistics) RONDO_NOEXCEPT;
-
-/** The plan that the tuner would choose for an operation. Set `size`, or use the INIT macro, before the call. */
-typedef struct rondo_plan_info {
-  size_t size;                 /**< size of this struct in bytes, as the caller knows it */
-  rondo_algorithm_t algorithm; /**< algorithm of the collective */
-  rondo_protocol_t protocol;   /**< protocol of the interpreter (AUTO: the kernel needs none) */
-  uint32_t channels;           /**< number of parallel channels */
-  rondo_kernel_t kernel;       /**< kernel that runs the plan */
-  uint64_t chunk_bytes;        /**< unit of the schedule in bytes */
-} rondo_plan_info_t;
-
-/** The initialiser of a rondo_plan_info_t. */
-#define RONDO_PLAN_INFO_INIT \
-  { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, RONDO_KERNEL_AUTO, 0 }
-
-/** Writes the values of RONDO_PLAN_INFO_INIT. The rules of rondo_config_default() apply. */
-RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) RONDO_NOEXCEPT;
-
-/** Writes the plan of a collective, and moves no data. It does not cover the _v functions. Any thread.
- * @param collective  the collective.
- * @param count       elements, as the function of that collective takes them.
- * @param info        receives the plan. */
-RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collective_t collective, size_t count,
-                                               rondo_type_t type, rondo_plan_info_t *info) RONDO_NOEXCEPT;
 /** @} */
 
 /** @addtogroup rondo_errors

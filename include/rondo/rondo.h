@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * This header is the interface of Rondo, a library for collective communication. It includes rondo/communicator.h and
- * rondo/types.h. It compiles as C11 and as C++11, and needs only the standard headers.
+ * This header is the interface of Rondo, a library for collective communication. It includes rondo/communicator.h,
+ * rondo/queries.h and rondo/types.h. It compiles as C11 and as C++11, and needs only the standard headers.
  *
  * @mainpage Rondo: the C interface
  * A communicator is a group of `size` ranks. A rank is a process, or a thread of a process. Every rank calls the same
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "rondo/communicator.h"
+#include "rondo/queries.h"
 #include "rondo/types.h"
 
 /** @addtogroup rondo_library

@@ -239,6 +239,19 @@ public:
     check(rondo_comm_shrink(comm_, excluded, count, flags, nullptr, &rest));
     return Communicator(rest);
   }
+  /** Makes the id by which new ranks join, as rondo_comm_grow_id() does. */
+  rondo_unique_id_t grow_id() const {
+    rondo_unique_id_t id;
+    check(rondo_comm_grow_id(comm_, &id), comm_);
+    return id;
+  }
+  /** Makes a communicator of `size` ranks: the ranks of this one, and new ranks. A new rank makes an object of the id
+   *  by the constructor. */
+  Communicator grow(int size) const {
+    rondo_comm_t grown = nullptr;
+    check(rondo_comm_grow(comm_, nullptr, -1, size, nullptr, &grown));
+    return Communicator(grown);
+  }
   /** Ends all operations on all ranks with RONDO_ERROR_REVOKED. Afterwards call shrink(). */
   void revoke() const { check(rondo_comm_revoke(comm_), comm_); }
   /** Waits until this rank's operations are complete. */

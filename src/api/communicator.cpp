@@ -39,13 +39,6 @@ Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
 
 bool is_failure(const std::optional<Error> &trouble) { return trouble && trouble->status != RONDO_NOT_READY; }
 
-Result<void> check_rank(int rank, int size) {
-  if (size < 1) return invalid_argument("size is " + std::to_string(size) + "; a communicator has at least 1 rank");
-  if (rank < 0 || rank >= size)
-    return invalid_argument("rank is " + std::to_string(rank) + "; it must be 0 to " + std::to_string(size - 1));
-  return {};
-}
-
 rondo_error_t to_public(const Error &error) {
   rondo_error_t out = RONDO_ERROR_INIT;
   out.status = error.status;

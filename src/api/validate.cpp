@@ -103,6 +103,13 @@ Result<void> check_root(int root, uint32_t rank_count) {
                           std::to_string(rank_count - 1));
 }
 
+Result<void> check_rank(int rank, int size) {
+  if (size < 1) return invalid_argument("size is " + std::to_string(size) + "; a communicator has at least 1 rank");
+  if (rank < 0 || rank >= size)
+    return invalid_argument("rank is " + std::to_string(rank) + "; it must be 0 to " + std::to_string(size - 1));
+  return {};
+}
+
 Error refused_buffer(const char *name, const void *buffer, size_t bytes) {
   if (buffer == nullptr)
     return invalid_argument(std::string(name) + " is NULL; it must hold " + std::to_string(bytes) + " bytes");

@@ -25,6 +25,8 @@ namespace rondo {
 /// Accepts what RONDO_SUM and its like name.
 [[nodiscard]] Result<void> check_op(rondo_op_t op);
 [[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
+/// Checks the number of a rank that joins a communicator of `size` ranks.
+[[nodiscard]] Result<void> check_rank(int rank, int size);
 /// Checks that `buffer` is not null (unless `bytes` is 0) and lies within the address space.
 [[nodiscard]] inline Result<void> check_buffer(const char *name, const void *buffer, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(buffer);

@@ -264,6 +264,18 @@ constexpr std::array variables{
                    shared<&Config::max_ctas>,
                    {"max_ctas", offsetof(rondo_config_t, max_ctas),
                     take_number<&Config::max_ctas, &rondo_config_t::max_ctas, 1, max_ctas_max>}},
+    ConfigVariable{"RONDO_MAX_MEMORY_BYTES",
+                   "auto, 64K-1024G",
+                   "memory of a communicator on a host, and of a rank on a CUDA device, at most",
+                   [](std::string_view text, Config &config) {
+                     return set_choice(config.max_memory_bytes, text,
+                                       parse_bytes(text, max_memory_bytes_min, max_memory_bytes_max));
+                   },
+                   [](const Config &config) { return show_choice(config.max_memory_bytes, show_bytes); },
+                   shared<&Config::max_memory_bytes>,
+                   {"max_memory_bytes", offsetof(rondo_config_t, max_memory_bytes),
+                    take_number<&Config::max_memory_bytes, &rondo_config_t::max_memory_bytes, max_memory_bytes_min,
+                                max_memory_bytes_max>}},
     ConfigVariable{"RONDO_LOG", "debug, info, warning, error; of a subsystem: info,plan=debug",
                    "the lowest level of messages that are written",
                    [](std::string_view text, Config &config) { return set_log(config.log, text); },

@@ -26,6 +26,8 @@ inline constexpr uint32_t channels_max = 8;           ///< most channels on host
 inline constexpr uint32_t device_channels_max = 128;  ///< most channels on a device, where each is a block
 inline constexpr uint32_t max_ctas_max = 1024;
 inline constexpr uint64_t chunk_bytes_min = 64;
+inline constexpr uint64_t max_memory_bytes_min = uint64_t{64} << 10;
+inline constexpr uint64_t max_memory_bytes_max = uint64_t{1} << 40;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
 /// The way in which a waiting rank uses its core. automatic: if there are cores for all ranks, it spins. Otherwise it
@@ -92,6 +94,8 @@ struct Config {
   DeviceHandles device_handles = DeviceHandles::automatic;
   DeviceLaunch device_launch = DeviceLaunch::automatic;
   uint32_t max_ctas = 0;  ///< most blocks of a collective on a device; 0 for no limit
+  /// The most memory of a communicator on a host, and of a rank on a device. 0 for no limit.
+  uint64_t max_memory_bytes = 0;
   std::string log = "warning";
   std::string log_file;  ///< empty for standard error
   std::vector<std::string> given;  ///< variables that were set, in the order of the table

@@ -12,13 +12,15 @@ namespace {
 constexpr size_t size_first_version = offsetof(rondo_config_t, network_interface) + sizeof(char *);
 constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + sizeof(uint32_t);
 constexpr size_t size_third_version = offsetof(rondo_config_t, reserved) + sizeof(uint32_t);
-static_assert(sizeof(rondo_config_t) == size_third_version && size_second_version > size_first_version);
+constexpr size_t size_fourth_version = offsetof(rondo_config_t, max_memory_bytes) + sizeof(uint64_t);
+static_assert(sizeof(rondo_config_t) == size_fourth_version);
 /// A bound above the size of every later version. A greater `size` is not initialised, so the struct is not read.
 constexpr size_t size_max = 4096;
 
 Result<void> check_size(const rondo_config_t &caller) {
-  const bool earlier = caller.size == size_first_version || caller.size == size_second_version;
-  if ((caller.size < size_third_version && !earlier) || caller.size > size_max)
+  const bool earlier = caller.size == size_first_version || caller.size == size_second_version ||
+                       caller.size == size_third_version;
+  if ((caller.size < size_fourth_version && !earlier) || caller.size > size_max)
     return invalid_argument("rondo_config_t.size is " + std::to_string(caller.size) + ", not " +
                             std::to_string(sizeof(rondo_config_t)) +
                             " or that of another version; start from RONDO_CONFIG_INIT");

@@ -95,16 +95,29 @@ ncclResult_t end_kept(const Group &of, ncclResult_t result) {
   return result;
 }
 
+/// Begins the initialisation of a communicator that comes from `parent`.
+rondo_status_t begin_from(const Initialisation &of, rondo_comm_t parent, const rondo_config_t *config,
+                          rondo_comm_t *handle) {
+  switch (of.from) {
+    case Initialisation::From::split:
+      return rondo_comm_split(parent, of.color, of.key, config, handle);
+    case Initialisation::From::shrink:
+      return rondo_comm_shrink(parent, of.excluded.data(), static_cast<int>(of.excluded.size()), of.shrink_flags,
+                               config, handle);
+    case Initialisation::From::grow:
+      return rondo_comm_grow(parent, of.grow_id.empty() ? nullptr : of.grow_id.data(), -1, of.comm->rank_count, config,
+                             handle);
+  }
+  return RONDO_ERROR_INTERNAL;
+}
+
 /// Gives a communicator of one rank an id of its own, because the caller's id may be invalid.
 ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
     const rondo_config_t *const own = of.inherits ? nullptr : &config;
-    if (!of.shrinks) return pass_on(rondo_comm_split(parent, of.color, of.key, own, handle), parent);
-    return pass_on(rondo_comm_shrink(parent, of.excluded.data(), static_cast<int>(of.excluded.size()), of.shrink_flags,
-                                     own, handle),
-                   parent);
+    return pass_on(begin_from(of, parent, own, handle), parent);
   }
   const bool alone = of.comm->rank_count == 1;
   if (alone)

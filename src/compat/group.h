@@ -26,12 +26,13 @@ struct Collective {
 /// One rank's initialisation of a communicator.
 struct Initialisation {
   ncclComm *comm = nullptr;
-  rondo_unique_id_t id{};  ///< not used by a communicator of one rank, or by a part of a split
-  ncclComm *parent = nullptr;  ///< parent of a part, or null if the communicator is made from the id
-  int color = 0, key = 0;      ///< arguments of a split
-  bool shrinks = false;        ///< true if the parent shrinks to it; then the next two fields are used
-  std::vector<int> excluded;
+  rondo_unique_id_t id{};      ///< used by a communicator of several ranks without a parent
+  ncclComm *parent = nullptr;  ///< communicator that it comes from, or null if it is made from the id
+  enum class From { split, shrink, grow } from = From::split;  ///< with a parent: what makes it
+  int color = 0, key = 0;                                      ///< arguments of a split
+  std::vector<int> excluded;                                   ///< argument of a shrink, as the next one
   unsigned shrink_flags = 0;
+  std::vector<rondo_unique_id_t> grow_id;  ///< argument of a grow: one id or none
   bool inherits = false;       ///< true if it takes its parent's settings
   Settings settings;
 };

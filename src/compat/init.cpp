@@ -90,12 +90,13 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
 }
 
 /// Begins the initialisation of a communicator that comes from `parent`, or keeps it for the end of a group. `inherits`
-/// is true if the caller gave no configuration. If it fails, *made is null.
-ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool inherits, ncclComm_t *made) {
+/// is true if the caller gave no configuration. `rank_count` is 0 if it is not known. If it fails, *made is null.
+ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool inherits, ncclComm_t *made,
+                        int rank_count = 0) {
   initialisation.parent = parent;
   initialisation.inherits = inherits;
   const bool blocking = inherits ? parent->blocking : initialisation.settings.blocking;
-  initialisation.comm = *made = make_communicator(0, 0, parent->device, blocking);
+  initialisation.comm = *made = make_communicator(0, rank_count, parent->device, blocking);
   const ncclResult_t result = run_or_keep(std::move(initialisation));
   if (result != ncclSuccess && result != ncclInProgress) *made = nullptr;
   return result;
@@ -137,10 +138,44 @@ ncclResult_t shrink(ncclComm *parent, const int *excluded, int excluded_count, n
   Initialisation initialisation;
   if (const ncclResult_t read = read_settings(config, function, &initialisation.settings); read != ncclSuccess)
     return read;
-  initialisation.shrinks = true;
+  initialisation.from = Initialisation::From::shrink;
   initialisation.excluded.assign(excluded, excluded + excluded_count);
   initialisation.shrink_flags = flags == ncclShrinkAbort ? unsigned{RONDO_SHRINK_ABORT} : 0u;
   return begin_from(parent, std::move(initialisation), config == nullptr, rest);
+}
+
+ncclResult_t get_grow_id(ncclComm *comm, ncclUniqueId *id) {
+  constexpr const char *function = "ncclCommGetUniqueId";
+  if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
+  if (id == nullptr) return refuse(function, "the id is NULL");
+  const rondo_comm_t handle = comm->handle;
+  rondo_unique_id_t made;
+  if (const rondo_status_t status = rondo_comm_grow_id(handle, &made); status != RONDO_OK)
+    return pass_on(status, handle);
+  std::memcpy(id->internal, made.internal, sizeof id->internal);
+  return ncclSuccess;
+}
+
+/// Grows a communicator. A new rank has no parent, and enters like a rank of every id.
+ncclResult_t grow(ncclComm *parent, int rank_count, const ncclUniqueId *id, int rank, ncclComm_t *grown,
+                  const ncclConfig_t *config) {
+  constexpr const char *function = "ncclCommGrow";
+  if (grown == nullptr) return refuse(function, "newcomm is NULL");
+  *grown = nullptr;
+  if (parent == nullptr && id == nullptr) return refuse(function, "the id is NULL, and a new rank needs it");
+  if (parent == nullptr) return init_rank(function, grown, rank, rank_count, *id, config);
+  if (const ncclResult_t ready = check_ready(parent, function); ready != ncclSuccess) return ready;
+  if (rank != -1)
+    return refuse(function, "the rank is " + std::to_string(rank) + "; ranks of the communicator pass -1");
+  if (rank_count <= parent->rank_count)
+    return refuse(function, "the number of ranks is " + std::to_string(rank_count) + "; the communicator has " +
+                                std::to_string(parent->rank_count.load()));
+  Initialisation initialisation;
+  if (const ncclResult_t read = read_settings(config, function, &initialisation.settings); read != ncclSuccess)
+    return read;
+  initialisation.from = Initialisation::From::grow;
+  if (id != nullptr) std::memcpy(initialisation.grow_id.emplace_back().internal, id->internal, sizeof id->internal);
+  return begin_from(parent, std::move(initialisation), config == nullptr, grown, rank_count);
 }
 
 ncclResult_t revoke(ncclComm *comm, int flags) {
@@ -220,6 +255,15 @@ NCCL_EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int excl
   return note(shrink(comm, excluded, excluded_count, rest, config, flags));
 }
 NCCL_ALIAS(CommShrink)
+
+NCCL_EXPORT ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) { return note(get_grow_id(comm, id)); }
+NCCL_ALIAS(CommGetUniqueId)
+
+NCCL_EXPORT ncclResult_t ncclCommGrow(ncclComm_t comm, int rank_count, const ncclUniqueId *id, int rank,
+                                      ncclComm_t *grown, ncclConfig_t *config) {
+  return note(grow(comm, rank_count, id, rank, grown, config));
+}
+NCCL_ALIAS(CommGrow)
 
 NCCL_EXPORT ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) { return revoke(comm, flags); }
 NCCL_ALIAS(CommRevoke)

@@ -17,7 +17,6 @@ ncclResult_t refuse(const char *function, const char *reason) {
 }
 
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
-constexpr char derived[] = "Rondo cannot grow a communicator yet; make one from a new unique id";
 constexpr char life[] = "Rondo cannot suspend or resume a communicator yet";
 constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
 constexpr char parameters[] =
@@ -49,9 +48,7 @@ NCCL_UNSUPPORTED_CALL(ScatterConfig, configured)
 NCCL_UNSUPPORTED_CALL(PutSignal, windows)
 NCCL_UNSUPPORTED_CALL(Signal, windows)
 NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
-NCCL_UNSUPPORTED_CALL(CommGrow, derived)
 
-NCCL_UNSUPPORTED(CommGetUniqueId, derived)
 NCCL_UNSUPPORTED(CommSuspend, life)
 NCCL_UNSUPPORTED(CommResume, life)
 NCCL_UNSUPPORTED(CommMemStats, properties)

@@ -17,9 +17,10 @@
 #include "src/bootstrap/store/store.h"
 #include "src/core/diagnostics/failure_dump.h"
 #include "src/core/group_info.h"
+#include "src/core/grow_id.h"
 #include "src/core/registration_cache.h"
 #include "src/core/planner.h"
-#include "src/core/shrink_log.h"
+#include "src/core/regroup_log.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/links/transport.h"
@@ -63,7 +64,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const Secret &secret() const { return secret_; }
   [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
-  [[nodiscard]] ShrinkLog &shrink_log() { return shrink_log_; }
+  [[nodiscard]] RegroupLog &regroup_log() { return regroup_log_; }
+  [[nodiscard]] GrowIds &grow_ids() { return grow_ids_; }
   [[nodiscard]] const Planner &planner() const { return planner_; }
 
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on this memory.
@@ -167,7 +169,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   FailureDump dump_;
   std::atomic<bool> failure_logged_ = false;  ///< relaxed: it only makes the first thread log
   RegistrationCache registrations_;
-  ShrinkLog shrink_log_;
+  RegroupLog regroup_log_;
+  GrowIds grow_ids_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_

@@ -27,6 +27,19 @@ std::string address_of(const Communicator &parent, uint32_t rank) {
 
 }  // namespace
 
+void derive_id(const Communicator &parent, std::string_view function, uint32_t server, uint64_t nonce, UniqueId &id) {
+  Bytes input;
+  append_bytes(input, bytes_of(function));
+  append_bytes(input, bytes_of(derivation));
+  append_number(input, server);
+  append_number(input, nonce);
+  std::array<std::byte, sizeof id.secret.bytes + sizeof id.group> derived;
+  crypto_generichash(raw(derived.data()), derived.size(), raw(input.data()), input.size(),
+                     raw(parent.secret().bytes.data()), parent.secret().bytes.size());
+  std::copy_n(derived.begin(), id.secret.bytes.size(), id.secret.bytes.begin());
+  std::copy_n(derived.begin() + id.secret.bytes.size(), id.group.size(), id.group.begin());
+}
+
 Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config) {
   if (config == nullptr) return parent.settings();
   return settings_of(config);
@@ -42,8 +55,18 @@ PartOffer Part::offer() {
   return made;
 }
 
+void Part::meet_at(const UniqueId &id, uint32_t server, std::vector<uint32_t> members, uint32_t rank_count) {
+  members_ = std::move(members);
+  rank_ = static_cast<uint32_t>(std::ranges::find(members_, parent_->rank()) - members_.begin());
+  rank_count_ = rank_count;
+  server_ = server;
+  id_ = id;
+}
+
 Result<void> Part::meet(std::vector<uint32_t> members, const PartOffer &first, uint64_t operation) {
   members_ = std::move(members);
+  rank_count_ = static_cast<uint32_t>(members_.size());
+  server_ = members_.front();
   rank_ = static_cast<uint32_t>(std::ranges::find(members_, parent_->rank()) - members_.begin());
   id_ = id_of(members_.front(), first);
   if (members_.size() > 1 && first.port == 0) {
@@ -59,24 +82,15 @@ Result<void> Part::meet(std::vector<uint32_t> members, const PartOffer &first, u
 
 /// Returns the id of the part whose first member has the rank `first` in the parent.
 UniqueId Part::id_of(uint32_t first, const PartOffer &offer) const {
-  Bytes input;
-  append_bytes(input, bytes_of(function_));
-  append_bytes(input, bytes_of(derivation));
-  append_number(input, first);
-  append_number(input, offer.nonce);
   UniqueId id;
-  std::array<std::byte, sizeof id.secret.bytes + sizeof id.group> derived;
-  crypto_generichash(raw(derived.data()), derived.size(), raw(input.data()), input.size(),
-                     raw(parent_->secret().bytes.data()), parent_->secret().bytes.size());
-  std::copy_n(derived.begin(), id.secret.bytes.size(), id.secret.bytes.begin());
-  std::copy_n(derived.begin() + id.secret.bytes.size(), id.group.size(), id.group.begin());
+  derive_id(*parent_, function_, first, offer.nonce, id);
   id.endpoint = {address_of(*parent_, first), static_cast<uint16_t>(offer.port)};
   id.process = static_cast<uint32_t>(parent_->group().infos[first].process);
   return id;
 }
 
 void Part::report_given_up(uint64_t patience_ns) {
-  if (members_.size() == 1) return;
+  if (rank_count_ == 1) return;
   std::unique_ptr<StoreServer> server;  // its destructor waits for members that have not read the report
   if (serves()) {
     auto started = start_store_server(std::move(listener_), id_.secret);
@@ -84,7 +98,7 @@ void Part::report_given_up(uint64_t patience_ns) {
     server = std::move(started).value();
   }
   const auto rank = static_cast<int32_t>(rank_);
-  const Membership member{group_name(id_) + "/", rank_, static_cast<uint32_t>(members_.size()), 0};
+  const Membership member{group_name(id_) + "/", rank_, rank_count_, 0};
   const auto store = connect_store(id_.endpoint, id_.secret, now_ns() + patience_ns, member, store_host());
   const Error error{RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) + " was aborted", rank, rank};
   if (store.ok()) store.value()->leave(error);
@@ -92,20 +106,23 @@ void Part::report_given_up(uint64_t patience_ns) {
 
 Part::Made Part::make(const Cancel *cancel) {
   const std::string name = group_name(id_);
-  if (members_.size() == 1) return make_alone(name + "/", settings_);
-  if (serves()) {
+  if (rank_count_ == 1) return make_alone(name + "/", settings_);
+  if (listener_.socket.valid()) {
     RONDO_TRY_ASSIGN(auto server, start_store_server(std::move(listener_), id_.secret));
     process().id_servers.add(name, std::move(server));
   }
   auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
-                      static_cast<uint32_t>(members_.size()), settings_, now_ns() + settings_.init_timeout_ns, cancel);
+                      rank_count_, settings_, now_ns() + settings_.init_timeout_ns, cancel);
   // This rank may not have entered the store yet. If it serves the store, the store's end has informed the others.
   if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return made;
 }
 
 StoreHost Part::store_host() const {
-  return {.rank = 0, .name = parent_->ranks().describe_rank(members_.front()) + " of the parent", .runs_already = true};
+  const auto place = std::ranges::find(members_, server_) - members_.begin();
+  return {.rank = static_cast<int32_t>(place),
+          .name = parent_->ranks().describe_rank(server_) + " of the parent",
+          .runs_already = true};
 }
 
 /// Returns a function that reports members that die before they enter the store. Only the parent's ranks can see that.

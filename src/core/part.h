@@ -2,7 +2,8 @@
 // A part is a communicator whose members are ranks of a parent. The members agree on the membership before.
 //
 // Meet     The first member serves the part's store on a port that it has offered. The secret and the name of the part
-//          are derived from the parent's secret and that member's nonce, so no secret crosses the network.
+//          are derived from the parent's secret and that member's nonce, so no secret crosses the network. A part that
+//          grows has further ranks, which are not of the parent and know an id.
 // Make     The members make the part like any other communicator. Failures from here on do not affect the parent.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/cancel.h"
@@ -25,6 +27,9 @@ struct PartOffer {
   uint32_t port = 0;   ///< 0 if the rank cannot listen
   uint64_t nonce = 0;  ///< random, so that each part has another secret
 };
+
+/// Writes the secret and the name of a part, which `server` serves. `function` makes the part.
+void derive_id(const Communicator &parent, std::string_view function, uint32_t server, uint64_t nonce, UniqueId &id);
 
 /// Returns the settings of a part. Without a configuration they are the parent's.
 [[nodiscard]] Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config);
@@ -47,10 +52,14 @@ class Part {
   /// first member cannot listen. `operation` is the operation's number in that error.
   [[nodiscard]] Result<void> meet(std::vector<uint32_t> members, const PartOffer &first, uint64_t operation);
 
-  // After meet():
+  /// Replaces meet() for a part with further ranks, behind the members. The rank `server` of the parent serves the
+  /// store of `id` already. `rank_count` counts all ranks of the part.
+  void meet_at(const UniqueId &id, uint32_t server, std::vector<uint32_t> members, uint32_t rank_count);
+
+  // These functions work after meet() or meet_at().
   [[nodiscard]] const std::vector<uint32_t> &members() const { return members_; }
   /// Returns whether this rank serves the store of the part.
-  [[nodiscard]] bool serves() const { return members_.front() == parent_->rank(); }
+  [[nodiscard]] bool serves() const { return server_ == parent_->rank(); }
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
   /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
@@ -68,9 +77,11 @@ class Part {
   const std::string function_;
   StoreListener listener_;  ///< valid until this rank serves the part's store, or knows that it will not
   std::optional<Error> not_listening_;  ///< why there is no listener
-  // meet() sets these:
+  // meet() or meet_at() sets these:
   std::vector<uint32_t> members_;
   uint32_t rank_ = 0;  ///< number of this rank in the part
+  uint32_t rank_count_ = 1;  ///< number of ranks of the part
+  uint32_t server_ = 0;      ///< rank of the parent that serves the store
   UniqueId id_;
 };
 

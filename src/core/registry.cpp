@@ -65,18 +65,34 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
 /// Returns whether ranks of several hosts exchange messages: up to a number of ranks.
 bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
-/// Returns the slots of links. Plans depend on them, so they are equal on all hosts, however many ranks a host has.
-ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, uint32_t channel_count) {
-  const auto slot_bytes = static_cast<uint32_t>(settings.slot_bytes);
-  if (group.one_node())
-    return shm::choose_segment_shape(group.rank_count(), channel_count, settings.slot_count, slot_bytes).geometry;
+/// Sets the slots of links. Plans depend on them, so they are equal on all hosts, however many ranks a host has. On one
+/// host, the segment chooses the slots itself.
+Result<void> set_slots(const GroupInfo &group, const Settings &settings, shm::ConnectRequest &request) {
+  if (group.one_node()) {
+    RONDO_TRY_ASSIGN(const MemoryChoice choice,
+                     shm::choose_host_memory(group.rank_count(), request.channel_count, settings));
+    request.slot_count = choice.slot_count;
+    request.slot_bytes = static_cast<uint32_t>(choice.slot_bytes);
+    request.halvings = choice.halvings;
+    return {};
+  }
   hosts::Spread spread{group.rank_count(), 0, group.rank_count(), settings.network, hosts::path_count(settings)};
   for (uint32_t node = 0; node < group.node_count(); ++node) {
     const auto here = static_cast<uint32_t>(group.ranks_of(node).size());
     spread.host_ranks_max = std::max(spread.host_ranks_max, here);
     spread.host_ranks_min = std::min(spread.host_ranks_min, here);
   }
-  return hosts::choose_slots(spread, channel_count, settings.slot_count, slot_bytes);
+  RONDO_TRY_ASSIGN(const MemoryChoice choice, hosts::choose_hosts_memory(spread, request.channel_count, settings,
+                                                                         carries_messages(group)));
+  const ConnectionGeometry slots = hosts::choose_slots(spread, request.channel_count, choice.slot_count,
+                                                       static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
+  request.slot_count = slots.slot_count;
+  request.slot_bytes = slots.slot_bytes;
+  request.halvings = choice.halvings;
+  if (carries_messages(group))
+    request.message_slot_bytes =
+        hosts::choose_message_slots(slots, network_of(settings).choice, group.rank_count()).slot_bytes;
+  return {};
 }
 
 /// Returns the error that explains why this rank has no network interface.
@@ -156,13 +172,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
   request.group_rank_count = args.rank_count;
   request.channel_count = link_channel_count(args.settings);
-  const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
-  // On one host, the segment chooses the same geometry itself, also for messages.
-  request.slot_count = group.one_node() ? args.settings.slot_count : geometry.slot_count;
-  request.slot_bytes = group.one_node() ? static_cast<uint32_t>(args.settings.slot_bytes) : geometry.slot_bytes;
-  if (!group.one_node() && carries_messages(group))
-    request.message_slot_bytes =
-        hosts::choose_message_slots(geometry, network_of(args.settings).choice, args.rank_count).slot_bytes;
+  RONDO_TRY(set_slots(group, args.settings, request));
   request.mapping = args.settings.mapping;
   request.cross_memory = args.settings.cross_memory;
   request.key_prefix = args.key_prefix + (group.one_node() ? "" : "/node" + std::to_string(node));

@@ -53,8 +53,8 @@ class Installed(unittest.TestCase):
         files = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if not path.is_dir()}
         self.assertEqual({path for path in self.root.rglob("*") if not path.is_dir()},
                          {self.tree / name for name in files}, "something outside of the prefix")
-        wanted = {"include/rondo/communicator.h", "include/rondo/rondo.h", "include/rondo/rondo.hpp",
-                  "include/rondo/types.h",
+        wanted = {"include/rondo/communicator.h", "include/rondo/queries.h", "include/rondo/rondo.h",
+                  "include/rondo/rondo.hpp", "include/rondo/types.h",
                   "share/rondo/constants.json",
                   "bin/rondo", "share/man/man1/rondo.1",
                   "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",

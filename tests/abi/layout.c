@@ -28,6 +28,7 @@ static int check_config(void) {
   CHECK(given.channels == expected.channels && given.kernel == expected.kernel);
   CHECK(given.chunk_bytes == expected.chunk_bytes && given.network_interface == expected.network_interface);
   CHECK(given.device_executor == expected.device_executor && given.max_ctas == expected.max_ctas);
+  CHECK(given.nonblocking == expected.nonblocking && given.max_memory_bytes == expected.max_memory_bytes);
   return 0;
 }
 

@@ -12,6 +12,7 @@ void check_arguments();
 void check_groups();
 void check_life();
 void check_shrink();
+void check_grow();
 void check_memory();
 void check_graphs();
 void check_messages();

@@ -94,6 +94,10 @@ class Programs(unittest.TestCase):
     def test_shrink_and_revoke(self):
         self.check("shrink")
 
+    def test_a_communicator_takes_in_new_ranks(self):
+        self.check("grow")
+        self.check("grow", RONDO_DEVICE_EXECUTOR="copy")
+
     def test_messages_and_exchanges_of_blocks_by_kernels(self):
         self.check("messages")
 

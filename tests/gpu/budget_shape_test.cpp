@@ -124,15 +124,42 @@ TEST_CASE("budgets: a rank has at most 6 MiB among 2 ranks and 16 MiB among 8, a
   rondo::Settings settings;
   const BlockBudget budget = budget_of_132();
   for (const bool on_one_device : {true, false}) {
-    CHECK(plan_segment_memory(settings, budget, 2, on_one_device).all <= 6 << 20);
-    CHECK(plan_segment_memory(settings, budget, 8, on_one_device).all <= 16 << 20);
-    const SegmentMemory memory = plan_segment_memory(settings, budget, 8, on_one_device);
+    CHECK(plan_segment_memory(settings, budget, 2, on_one_device).value().all <= 6 << 20);
+    CHECK(plan_segment_memory(settings, budget, 8, on_one_device).value().all <= 16 << 20);
+    const SegmentMemory memory = plan_segment_memory(settings, budget, 8, on_one_device).value();
     const uint64_t named = memory.connections + memory.places + memory.messages + memory.plans;
     CHECK(memory.all >= named);
     CHECK(memory.all - named < 1 << 20);
   }
   settings.kernel = RONDO_KERNEL_INTERPRETER;
-  CHECK(plan_segment_memory(settings, budget, 2, true).connections > 64 << 20);
+  CHECK(plan_segment_memory(settings, budget, 2, true).value().connections > 64 << 20);
+}
+
+TEST_CASE("budgets: a limit of memory is kept by smaller slots, or refused with what is needed", "[budget]") {
+  rondo::Settings settings;
+  const BlockBudget budget = budget_of_132();
+  for (const rondo_kernel_t kernel : {RONDO_KERNEL_AUTO, RONDO_KERNEL_INTERPRETER, RONDO_KERNEL_LOAD_STORE}) {
+    settings.kernel = kernel;
+    for (const bool on_one_device : {true, false}) {
+      for (const uint32_t rank_count : {2u, 8u}) {
+        CAPTURE(kernel, on_one_device, rank_count);
+        settings.max_memory_bytes = 0;
+        const uint64_t usual = plan_segment_memory(settings, budget, rank_count, on_one_device).value().all;
+        settings.max_memory_bytes = usual;
+        CHECK(plan_segment_memory(settings, budget, rank_count, on_one_device).value().all == usual);
+        settings.max_memory_bytes = usual / 2;
+        const auto smaller = plan_segment_memory(settings, budget, rank_count, on_one_device);
+        REQUIRE(smaller.ok());
+        CHECK(smaller.value().all <= usual / 2);
+        CHECK(smaller.value().all >= usual / 16);
+      }
+    }
+  }
+  settings.max_memory_bytes = 64 << 10;
+  const auto refused = plan_segment_memory(settings, budget, 8, true);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
+  CHECK(refused.error().message.find("is 64 KiB, and this communicator needs") != std::string::npos);
 }
 
 TEST_CASE("budgets: a block has a thread for each word of a short post, and a warp for headers", "[budget]") {

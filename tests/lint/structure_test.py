@@ -102,7 +102,8 @@ for name in ("watch", "operations", "device_executor", "device_monitor"):
     MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"src/links/links.h"} | {"src/engine"}
                     for suffix in (".h", ".cpp")}
 PUBLIC_HEADER = "rondo/rondo.h"
-PARTS = {"rondo/types.h", "rondo/communicator.h"}  # which the public header brings, and nobody else needs to name
+# The public header brings these, and nobody else needs to name them.
+PARTS = {"rondo/types.h", "rondo/communicator.h", "rondo/queries.h"}
 
 
 def inside(path, place):

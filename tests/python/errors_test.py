@@ -147,6 +147,31 @@ class Failures(unittest.TestCase):
         made = ranks.as_threads(3, body)
         self.assertEqual(made, [(0, 2, 2), None, (1, 2, 2)])
 
+    def test_new_ranks_join_a_communicator(self):
+        comms, results = rondo.init_all(2, timeout=60), [None] * 3
+
+        def old(rank):
+            with comms[rank].grow(3) as grown:
+                results[rank] = grown.rank, grown.size, grown.all_reduce(ints([rank]))[0]
+
+        def new(identity):
+            with rondo.Communicator(identity, rank=2, size=3, timeout=60) as grown:
+                results[2] = grown.rank, grown.size, grown.all_reduce(ints([2]))[0]
+
+        threads = [threading.Thread(target=new, args=(comms[1].grow_id(),)),
+                   *(threading.Thread(target=old, args=(rank,)) for rank in range(2))]
+        with self.assertRaises(rondo.InvalidUsage):
+            comms[1].grow_id()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(ranks.LIMIT_S)
+        self.assertEqual(results, [(rank, 3, 3) for rank in range(3)])
+        with self.assertRaises(rondo.InvalidArgument):
+            comms[0].grow(2)
+        for comm in comms:
+            comm.destroy()
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

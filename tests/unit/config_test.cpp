@@ -78,6 +78,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_IB_HCA", "mlx5_0:1"},
                                {"RONDO_IB_GID_INDEX", "3"},
                                {"RONDO_MAX_CTAS", "1024"},
+                               {"RONDO_MAX_MEMORY_BYTES", "16M"},
                                {"RONDO_LOG", "info,plan=debug"},
                                {"RONDO_LOG_FILE", "/tmp/rondo-%h-%p.log"}})
                             .value();
@@ -86,6 +87,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.kernel == RONDO_KERNEL_INTERPRETER);
   CHECK(config.channels == 8);
   CHECK(config.max_ctas == 1024);
+  CHECK(config.max_memory_bytes == 16 << 20);
   CHECK(config.chunk_bytes == chunk_bytes_max);
   CHECK(config.timeout_ns == 250'000'000);
   CHECK(config.init_timeout_ns == 7'000'000'000);
@@ -271,6 +273,7 @@ TEST_CASE("settings: a field out of range is refused by name") {
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = chunk_bytes_max + 1; }).message, "chunk_bytes"));
   CHECK(contains(refused([](auto &caller) { caller.kernel = static_cast<rondo_kernel_t>(3); }).message, "kernel"));
   CHECK(contains(refused([](auto &caller) { caller.max_ctas = 1025; }).message, "max_ctas is 1025"));
+  CHECK(contains(refused([](auto &caller) { caller.max_memory_bytes = 1; }).message, "max_memory_bytes is 1;"));
   CHECK(contains(refused([](auto &caller) { caller.device = -2; }).message, "device is -2"));
   CHECK(contains(refused([](auto &caller) { caller.nonblocking = 2; }).message, "nonblocking is 2"));
   CHECK(contains(refused([](auto &caller) { caller.reserved = 1; }).message, "reserved is not 0"));
@@ -324,6 +327,11 @@ TEST_CASE("settings: what a caller of the first version has behind its struct is
   caller.channels = 5;
   caller.max_ctas = 2;
   CHECK(merge(&caller, Config{}).value().max_ctas == 2);
+  caller.max_ctas = UINT32_MAX;
+  caller.max_memory_bytes = 1;
+  caller.size = offsetof(rondo_config_t, max_memory_bytes);
+  caller.max_ctas = 2;
+  CHECK(merge(&caller, Config{}).value().max_memory_bytes == 0);
   caller.max_ctas = UINT32_MAX;
   caller.size = offsetof(rondo_config_t, device_executor);
   const Settings settings = merge(&caller, parse({{"RONDO_MAX_CTAS", "3"}}).value()).value();

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/core/shrink_note.h"
+#include "src/core/regroup_note.h"
 #include "tests/catch.h"
 #include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
 
 using rondo::Note;
 using rondo::RankSet;
-using rondo::ShrinkNote;
-using rondo::ShrinkPhase;
+using rondo::RegroupNote;
+using rondo::RegroupPhase;
 using rondo_test::error_message;
 using rondo_test::outcome_of;
 using rondo_test::Ranks;
@@ -72,17 +72,17 @@ Rest shrink_and_sum(int rank, rondo_comm_t comm, const std::vector<int> &exclude
 }  // namespace
 
 TEST_CASE("shrink: a note holds any call, and words of no call are refused") {
-  ShrinkNote shrink;
+  RegroupNote shrink;
   for (const uint32_t rank : {0u, 63u, 64u, RankSet::rank_count_max - 1}) shrink.excluded.insert(rank);
   shrink.occurrence = 7;
-  shrink.phase = ShrinkPhase::failed;
+  shrink.phase = RegroupPhase::failed;
   shrink.port = 65535;
   shrink.nonce = ~uint64_t{0};
   shrink.status = RONDO_ERROR_REVOKED;
   shrink.peer = 9;
   Note note;
   rondo::write_words(shrink, note);
-  const auto read = rondo::shrink_note_of(note);
+  const auto read = rondo::regroup_note_of(note);
   REQUIRE(read);
   CHECK((read->matches(shrink) && read->phase == shrink.phase && read->port == shrink.port));
   CHECK((read->nonce == shrink.nonce && read->status == shrink.status && read->peer == 9));
@@ -93,7 +93,7 @@ TEST_CASE("shrink: a note holds any call, and words of no call are refused") {
   for (const auto &[word, value] : wrong) {
     Note other = note;
     other.words[word] = value;
-    CHECK_FALSE(rondo::shrink_note_of(other));
+    CHECK_FALSE(rondo::regroup_note_of(other));
   }
 }
 

@@ -147,11 +147,11 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
 uint32_t path_count(const Config &config) { return static_cast<uint32_t>(rail_count(config)) * config.sockets; }
 
 ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
-                                uint32_t slot_bytes) {
+                                uint32_t slot_bytes, uint32_t halvings) {
   const bool large = wants_large_slots(spread) && slot_bytes == 0;
   if (large && slot_count == 0 && spread.network == NetworkChoice::verbs) slot_count = pair_slot_count_of_verbs;
   const auto for_ranks = [&](uint32_t rank_count) {
-    return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
+    return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes, halvings).geometry;
   };
   // Begins with the geometry of ranks that all share memory. Small slots then grow as far as the shared memory of each
   // host and the memory of each rank allow. Two ranks have room for larger slots, which need fewer calls of the network
@@ -160,13 +160,34 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;
   larger.slot_bytes =
-      large ? pair_slot_bytes : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
+      large ? std::max(pair_slot_bytes >> halvings, geometry.slot_bytes)
+            : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
   const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // the most ranks with which a rank has links
   while (larger.slot_bytes > geometry.slot_bytes &&
-         net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) > near_memory_bytes_max)
+         net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) >
+             near_memory_bytes_max >> halvings)
     larger.slot_bytes /= 2;
   geometry.slot_bytes = std::max(geometry.slot_bytes, larger.slot_bytes);
   return geometry;
+}
+
+Result<MemoryChoice> choose_hosts_memory(const Spread &spread, uint32_t channel_count, const Config &config,
+                                         bool messages) {
+  const uint32_t here = spread.host_ranks_max, far = spread.rank_count - spread.host_ranks_min;
+  return choose_memory(config, "of a host's memory", [&](const MemoryChoice &choice) {
+    const ConnectionGeometry slots = choose_slots(spread, channel_count, choice.slot_count,
+                                                  static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
+    shm::SegmentShape shape =
+        shm::choose_segment_shape(here, channel_count, slots.slot_count, slots.slot_bytes, choice.halvings);
+    shape.group_rank_count = spread.rank_count;
+    uint64_t far_bytes = net::NearMemory::bytes_for(far, channel_count, near_geometry(slots));
+    if (messages) {
+      const ConnectionGeometry of_messages = choose_message_slots(slots, spread.network, spread.rank_count);
+      shape.message_slot_bytes = of_messages.slot_bytes;
+      far_bytes += net::NearMemory::bytes_for(far, 1, of_messages);
+    }
+    return shape.bytes() + shape.message_bytes() + here * far_bytes;
+  });
 }
 
 ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/config.h"
+#include "src/base/memory_limit.h"
 #include "src/bootstrap/store/store.h"
 #include "transports/hosts/congestion.h"
 #include "src/links/init_context.h"
@@ -52,9 +53,14 @@ struct Spread {
 inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 
 /// Returns the size and number of the slots of every link of a group on several hosts. They are equal within hosts and
-/// between hosts, because a plan is made for slots of one size. A count or size that is not 0 is kept.
+/// between hosts, because a plan is made for slots of one size. A count or size that is not 0 is kept. The budgets for
+/// memory are halved `halvings` times.
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
-                                              uint32_t slot_bytes);
+                                              uint32_t slot_bytes, uint32_t halvings = 0);
+
+/// Calls choose_memory() for the memory of the host with the most ranks: what they share, and their near FIFOs.
+[[nodiscard]] Result<MemoryChoice> choose_hosts_memory(const Spread &spread, uint32_t channel_count,
+                                                       const Config &config, bool messages);
 
 /// Returns the same for links for messages, if the group's other links have `geometry`.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,

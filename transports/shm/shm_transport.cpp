@@ -25,6 +25,8 @@ constexpr uint64_t naming_patience_ns = 1'000'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // limit for all simple slots of a communicator, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // larger than this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
+// If memory is limited, and budgets were halved so often, slots also get fewer, and smaller than usual.
+constexpr uint32_t tight_halvings = 12, tight_slot_count = 2, tight_slot_bytes_min = 1024;
 constexpr uint64_t message_budget_bytes = 4u << 20;  // limit for all slots for messages together
 // Slots of two ranks together exceed the L2 cache, because a line that the peer has read lately is slow to write. More
 // and smaller slots would make short messages slower.
@@ -106,7 +108,8 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
     SegmentNotice notice;
     randombytes_buf(&notice.id, sizeof notice.id);
     notice.shape =
-        choose_segment_shape(request.rank_count, request.channel_count, request.slot_count, request.slot_bytes);
+        choose_segment_shape(request.rank_count, request.channel_count, request.slot_count, request.slot_bytes,
+                             request.halvings);
     notice.shape.group_rank_count = request.group_rank_count;
     if (request.message_slot_bytes != 0) notice.shape.message_slot_bytes = request.message_slot_bytes;
     RONDO_TRY_ASSIGN(auto server, FdServer::listen());
@@ -163,14 +166,15 @@ uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t bytes_m
       std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, bytes_max)));
 }
 
-ExchangeGeometry choose_exchange(uint32_t rank_count) {
+ExchangeGeometry choose_exchange(uint32_t rank_count, uint32_t halvings) {
   if (rank_count < 2 || rank_count > exchange_rank_count_max) return {};
   ExchangeGeometry exchange;
   exchange.rank_count = rank_count;
-  exchange.post_bytes = area_bytes(post_budget_bytes, 2 * uint64_t{rank_count}, post_bytes_max);
+  exchange.post_bytes = area_bytes(post_budget_bytes >> halvings, 2 * uint64_t{rank_count}, post_bytes_max);
   const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions, and results of 1/n
-  exchange.chunk_bytes = area_bytes(area_budget_bytes, fewest, chunk_bytes_max);
-  const uint64_t fitting = area_budget_bytes / (rank_count * (exchange.chunk_bytes + exchange.result_bytes()));
+  exchange.chunk_bytes = area_bytes(area_budget_bytes >> halvings, fewest, chunk_bytes_max);
+  const uint64_t area_bytes_here = rank_count * (exchange.chunk_bytes + exchange.result_bytes());
+  const uint64_t fitting = (area_budget_bytes >> halvings) / area_bytes_here;
   exchange.area_count = static_cast<uint32_t>(std::clamp<uint64_t>(fitting, exchange_area_count_min, area_count_max));
   return exchange;
 }
@@ -178,18 +182,20 @@ ExchangeGeometry choose_exchange(uint32_t rank_count) {
 }  // namespace
 
 SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
-                                  uint32_t slot_bytes) {
+                                  uint32_t slot_bytes, uint32_t halvings) {
   SegmentShape shape;
   shape.rank_count = rank_count;
   shape.channel_count = channel_count;
-  shape.geometry.slot_count = slot_count != 0 ? slot_count : default_slot_count;
+  const uint32_t usual_count = halvings < tight_halvings ? default_slot_count : tight_slot_count;
+  const uint32_t bytes_min = halvings < tight_halvings ? slot_bytes_min : tight_slot_bytes_min;
+  shape.geometry.slot_count = slot_count != 0 ? slot_count : usual_count;
   shape.geometry.ll_slot_bytes = default_ll_slot_bytes;
   const uint64_t pair_count = std::max<uint64_t>(uint64_t{rank_count} * (rank_count - 1), 1);
   const auto power_in = [](uint64_t wanted, uint64_t least, uint64_t most) {
     return static_cast<uint32_t>(std::bit_floor(std::clamp(wanted, least, most)));
   };
   const auto fitting = [&](uint64_t budget_bytes, uint64_t connection_count, uint64_t most) {
-    return power_in(budget_bytes / (connection_count * shape.geometry.slot_count), slot_bytes_min, most);
+    return power_in((budget_bytes >> halvings) / (connection_count * shape.geometry.slot_count), bytes_min, most);
   };
   shape.geometry.slot_bytes =
       slot_bytes != 0 ? slot_bytes : fitting(slot_budget_bytes, pair_count * channel_count, slot_bytes_max);
@@ -197,12 +203,20 @@ SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, u
       slot_bytes != 0 ? slot_bytes : fitting(message_budget_bytes, pair_count, message_slot_bytes_max);
   shape.message_slot_count =
       slot_count != 0 ? slot_count
-                      : power_in(message_budget_bytes / (pair_count * shape.message_slot_bytes), default_slot_count,
-                                 message_slot_count_max);
+                      : power_in((message_budget_bytes >> halvings) / (pair_count * shape.message_slot_bytes),
+                                 usual_count, message_slot_count_max);
   // If slots were a power of two apart, they would fall into one set of a cache.
   if (slot_bytes == 0) shape.message_slot_bytes += cache_line_bytes;
-  shape.exchange = choose_exchange(rank_count);
+  shape.exchange = choose_exchange(rank_count, halvings);
   return shape;
+}
+
+Result<MemoryChoice> choose_host_memory(uint32_t rank_count, uint32_t channel_count, const Config &config) {
+  return choose_memory(config, "of a host's memory", [&](const MemoryChoice &choice) {
+    const SegmentShape shape = choose_segment_shape(rank_count, channel_count, choice.slot_count,
+                                                    static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
+    return shape.bytes() + shape.message_bytes();
+  });
 }
 
 Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store &store, SegmentTable &segments) {

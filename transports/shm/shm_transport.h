@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/memory_limit.h"
 #include "src/bootstrap/store/store.h"
 #include "transports/shm/segment.h"
 #include "src/links/transport.h"
@@ -19,6 +20,7 @@ struct ConnectRequest {
   uint32_t channel_count = 1;
   uint32_t slot_count = 0;   ///< 0: connect() chooses
   uint32_t slot_bytes = 0;   ///< 0: connect() chooses
+  uint32_t halvings = 0;     ///< see choose_segment_shape()
   uint32_t message_slot_bytes = 0;  ///< the same for links of messages; equal on all hosts
   bool mapping = true;       ///< try whether peers can map each other's memory
   bool cross_memory = true;  ///< try whether peers can read each other's memory
@@ -31,8 +33,12 @@ struct ConnectRequest {
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store &store,
                                                          SegmentTable &segments);
 
-/// Returns the sizes that connect() chooses, so that `rondo info` can print them.
+/// Returns the sizes that connect() chooses, so that `rondo info` can print them. The budgets for memory are halved
+/// `halvings` times.
 [[nodiscard]] SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
-                                        uint32_t slot_bytes);
+                                                uint32_t slot_bytes, uint32_t halvings = 0);
+/// Calls choose_memory() for the segment of a communicator on one host.
+[[nodiscard]] Result<MemoryChoice> choose_host_memory(uint32_t rank_count, uint32_t channel_count,
+                                                      const Config &config);
 
 }  // namespace rondo::shm

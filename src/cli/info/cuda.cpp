@@ -22,7 +22,10 @@ namespace {
 using namespace cuda;
 using Json = nlohmann::ordered_json;
 
-Json memory_json(const SegmentMemory &memory) {
+/// Returns the parts of a rank's memory, or why max_memory_bytes is too small.
+Json memory_json(const Result<SegmentMemory> &planned) {
+  if (!planned.ok()) return {{"refusal", planned.error().message}};
+  const SegmentMemory &memory = planned.value();
   return {{"connections", memory.connections},
           {"places", memory.places},
           {"messages", memory.messages},
@@ -178,6 +181,7 @@ void add_peer_lines(std::string &out, const Json &peers) {
 }
 
 void add_memory_line(std::string &out, const std::string &who, const Json &memory) {
+  if (memory.contains("refusal")) return add_line(out, "", "refused: " + memory["refusal"].get<std::string>());
   const auto text = [&](const char *kind) { return show_volume(memory[kind].get<double>()); };
   add_line(out, "", who + text("all") + " of its memory by kernels: connections " + text("connections") + ", places " +
                         text("places") + ", messages " + text("messages") + ", plans " + text("plans"));

@@ -125,6 +125,7 @@ Json plans_json(const InfoInput &input) {
           {"post_bytes", tuner.post_bytes},
           {"exchange_chunk_bytes", tuner.exchange_chunk_bytes},
           {"shared_bytes", shared_bytes(input.config, input.rank_count)},
+          {"memory_refusal", memory_refusal(input.config, input.rank_count, input.host_count)},
           {"choices", choices}};
 }
 

@@ -105,6 +105,7 @@ void add_memory(std::string &out, const Json &plans) {
   out += "\nShared memory of " + counted(plans["ranks"].get<uint64_t>(), "rank") + "\n";
   add_line(out, "reserved",
            near_bytes(plans["shared_bytes"]) + "; pages are used only where they are touched");
+  if (const std::string refusal = plans["memory_refusal"]; !refusal.empty()) add_line(out, "refused", refusal);
   if (plans["post_bytes"] != 0)
     add_line(out, "load_store",
              "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +

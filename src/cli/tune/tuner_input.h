@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "src/base/config.h"
 #include "src/plan/tuner.h"
@@ -13,6 +14,9 @@ namespace rondo::cli {
 /// `host_count` hosts.
 [[nodiscard]] TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed,
                                      uint32_t host_count = 1);
+
+/// Returns why max_memory_bytes is too small for a communicator, or "".
+[[nodiscard]] std::string memory_refusal(const Config &config, uint32_t rank_count, uint32_t host_count);
 
 /// Returns how many bytes of memory `rank_count` ranks would reserve for sharing.
 [[nodiscard]] uint64_t shared_bytes(const Config &config, uint32_t rank_count);

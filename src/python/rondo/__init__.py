@@ -12,14 +12,14 @@ This package calls librondo.so by ctypes. docs/python.md introduces it, and rond
 from __future__ import annotations
 
 from ._buffers import Buffer, empty
-from ._communicator import (Communicator, Memory, OperationStatistics, Plan, Properties, Registration, Statistics,
-                            UniqueId, init, init_all, unique_id)
+from ._communicator import Communicator, Registration, UniqueId, init, init_all, unique_id
 from ._errors import (AbortedError, AuthenticationError, CommFailedError, Error, InternalError, InvalidArgument,
                       InvalidHandle, InvalidUsage, MismatchError, NotReadyError, OutOfResourcesError, RemoteError,
                       RevokedError, SystemCallError, TimeoutError, UnsupportedError)
 from ._groups import Group, group
 from ._interface import VERSION, Algorithm, Collective, DeviceExecutor, Kernel, Op, Protocol, Status, Type
 from ._ops import PremulSum
+from ._properties import Memory, OperationStatistics, Plan, Properties, Statistics
 from ._streams import Event, Stream, Work
 
 __version__ = ".".join(map(str, VERSION))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module has communicators, the functions that make them, and their properties."""
+"""This module has communicators, and the functions that make them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ctypes
 import sys
 import time
 from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from ._buffers import SIZES, describe, type_of
 from ._calls import Calls, number_of
@@ -17,6 +17,7 @@ from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, SHRINK_ABOR
                          Collective, DeviceExecutor, Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t,
                          rondo_plan_info_t, rondo_statistics_t, rondo_unique_id_t)
 from ._library import C
+from ._properties import Memory, OperationStatistics, Plan, Properties, Statistics
 
 POLL_S = 0.001
 NOT_READY = int(Status.NOT_READY)
@@ -47,55 +48,6 @@ def unique_id(network_interface: Optional[str] = None) -> UniqueId:
     made = rondo_unique_id_t()
     check(C.rondo_get_unique_id(byref(made), byref(configuration(network_interface=network_interface))))
     return UniqueId(bytes(made))
-
-
-class OperationStatistics(NamedTuple):
-    """The sums over operations of one kind; times are in nanoseconds."""
-
-    operations: int
-    bytes: int
-    in_flight_ns: int
-    exposed_ns: int
-
-
-class Statistics(NamedTuple):
-    """The work of a communicator on this rank: the total, and sums for each collective that has run, by its name."""
-
-    total: OperationStatistics
-    collectives: Dict[str, OperationStatistics]
-    waits_seen: bool
-
-
-class Memory(NamedTuple):
-    """The memory of a communicator on this host."""
-
-    reserved_bytes: int
-    used_bytes: int
-
-
-class Properties(NamedTuple):
-    """The properties of a communicator."""
-
-    rank: int
-    rank_count: int
-    device: Optional[int]
-    local_rank_count: int
-    core_count: int
-    oversubscribed: bool
-    mapped_buffers: bool
-    cross_memory: bool
-    shared_bytes: int
-    device_executor: DeviceExecutor
-
-
-class Plan(NamedTuple):
-    """The plan of an operation."""
-
-    algorithm: Algorithm
-    protocol: Protocol
-    channels: int
-    kernel: Kernel
-    chunk_bytes: int
 
 
 class Registration:
@@ -223,6 +175,36 @@ class Communicator(Calls):
         ranks = [number_of(rank, "excluded") for rank in excluded]
         check(C.rondo_comm_shrink(self._handle, (c_int * len(ranks))(*ranks), len(ranks), SHRINK_ABORT if abort else 0,
                                   byref(configuration(**options)) if options else None, byref(handle)))
+        return Communicator._of(handle.value)
+
+    def grow_id(self) -> UniqueId:
+        """Makes the id by which new ranks join in the next grow(). One rank calls it."""
+        made = rondo_unique_id_t()
+        check(C.rondo_comm_grow_id(self._handle, byref(made)), self._handle)
+        return UniqueId(bytes(made))
+
+    def grow(self, size: int, **options: Any) -> "Communicator":
+        """Makes a communicator of `size` ranks: all ranks of this one, with their numbers, and new ranks.
+
+        All ranks of this communicator call it. Before, one of them calls grow_id(). A new rank calls
+        Communicator(id, rank, size) with this id, and with a number from the size of this communicator on. Options are
+        as in split().
+
+        >>> import rondo, threading
+        >>> with rondo.init() as comm:
+        ...     new = threading.Thread(target=rondo.Communicator, args=(comm.grow_id(), 1, 2))
+        ...     new.start()
+        ...     grown = comm.grow(2)
+        ...     new.join()
+        ...     print(grown)
+        ...     grown.destroy()
+        <rondo.Communicator: rank 0 of 2>
+        """
+        handle = c_void_p()
+        if options and options.get("device") is None:
+            options["device"] = self.properties().device
+        check(C.rondo_comm_grow(self._handle, None, -1, number_of(size, "size"),
+                                byref(configuration(**options)) if options else None, byref(handle)))
         return Communicator._of(handle.value)
 
     def revoke(self) -> None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that shrinks a communicator publishes its call and its result in a note (src/links/notes.h). This file encodes
-// and decodes that note.
+// A rank that shrinks or grows a communicator publishes its call and its result in a note (src/links/notes.h). This
+// file encodes and decodes that note.
 #pragma once
 
 #include <array>
@@ -38,30 +38,50 @@ class RankSet {
   std::array<uint64_t, rank_count_max / 64> words_{};
 };
 
-enum class ShrinkPhase : uint32_t {
+/// The arguments of a call that must be equal on all its members.
+struct Regrouping {
+  RankSet excluded;         ///< of a shrink
+  uint32_t grown_size = 0;  ///< number of ranks after a grow, or 0 for a shrink
+
+  bool operator==(const Regrouping &) const = default;
+  auto operator<=>(const Regrouping &) const = default;
+  [[nodiscard]] bool grows() const { return grown_size != 0; }
+  /// Returns "excludes {1, 3}" or "grows it to 4 ranks".
+  [[nodiscard]] std::string describe() const;
+  /// Returns "rondo_comm_shrink without {1, 3}" or "rondo_comm_grow to 4 ranks".
+  [[nodiscard]] std::string call() const;
+};
+
+enum class RegroupPhase : uint32_t {
   called = 1,  ///< the rank has called, and waits for the other members
   made = 2,    ///< the rank has made its communicator
   failed = 3   ///< the rank has not made it, and never will
 };
 
-struct ShrinkNote {
-  RankSet excluded;
-  uint32_t occurrence = 1;  ///< count of the rank's shrinks with the same set, from 1
-  ShrinkPhase phase = ShrinkPhase::called;
-  uint32_t port = 0;   ///< port of the rank's PartOffer, like `nonce`
-  uint64_t nonce = 0;
+struct RegroupNote {
+  /// A unique id without its secret, or zeros.
+  using Place = std::array<uint64_t, RONDO_UNIQUE_ID_BYTES / sizeof(uint64_t)>;
+
+  Regrouping wanted;
+  uint32_t occurrence = 1;  ///< count of the rank's calls with equal arguments, from 1
+  RegroupPhase phase = RegroupPhase::called;
+  uint32_t port = 0;  ///< port at which this rank serves the new communicator's store, or 0 if it does not
+  uint64_t nonce = 0;                ///< with `port`: nonce of the store's secret
   rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason
   int32_t peer = -1;                 ///< with `failed`: the rank that the failure is about, or -1
+  // A grow has these, too.
+  Place place{};        ///< with `port`: the address of the store
+  uint64_t id_tag = 0;  ///< tag of the id that was passed to the call (grow.h), or 0
 
   /// Returns whether this note and `other`, a note of another rank, belong to the same call.
-  [[nodiscard]] bool matches(const ShrinkNote &other) const {
-    return excluded == other.excluded && occurrence == other.occurrence;
+  [[nodiscard]] bool matches(const RegroupNote &other) const {
+    return wanted == other.wanted && occurrence == other.occurrence;
   }
 };
 
 /// Writes the words of the note.
-void write_words(const ShrinkNote &shrink, Note &note);
+void write_words(const RegroupNote &regroup, Note &note);
 /// Returns what write_words() wrote, or none if a word has a value that write_words() never writes.
-[[nodiscard]] std::optional<ShrinkNote> shrink_note_of(const Note &note);
+[[nodiscard]] std::optional<RegroupNote> regroup_note_of(const Note &note);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class numbers the shrinks of a communicator on this rank. Any thread.
+// This class numbers the shrinks and grows of a communicator on this rank. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 #include <mutex>
 #include <optional>
 
-#include "src/core/shrink_note.h"
+#include "src/core/regroup_note.h"
 
 namespace rondo {
 
-class ShrinkLog {
+class RegroupLog {
  public:
   struct Entry {
-    uint64_t number = 0;      ///< number of the shrink, from 1
-    uint32_t occurrence = 0;  ///< count of shrinks with the same set, from 1
+    uint64_t number = 0;      ///< number of the call, from 1
+    uint32_t occurrence = 0;  ///< count of calls with equal arguments, from 1
   };
 
-  /// Begins a shrink. Returns none while an earlier shrink runs. The caller must call end() later.
-  [[nodiscard]] std::optional<Entry> begin(const RankSet &excluded) {
+  /// Begins a call. Returns none while an earlier call runs. The caller must call end() later.
+  [[nodiscard]] std::optional<Entry> begin(const Regrouping &wanted) {
     const std::lock_guard lock(mutex_);
     if (running_) return std::nullopt;
     running_ = true;
-    return Entry{++number_, ++occurrences_[excluded]};
+    return Entry{++number_, ++occurrences_[wanted]};
   }
   [[nodiscard]] uint64_t next_revision() {
     const std::lock_guard lock(mutex_);
@@ -39,7 +39,7 @@ class ShrinkLog {
   bool running_ = false;
   uint64_t number_ = 0;
   uint64_t revision_ = 0;
-  std::map<RankSet, uint32_t> occurrences_;
+  std::map<Regrouping, uint32_t> occurrences_;
 };
 
 }  // namespace rondo
