@@ -40,7 +40,7 @@ OCCASIONAL = (
     "device costs", "perf beside a product", "perf on a device", "train on a device",
     "tune on a device",
     "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight",
-    "processes of hosts", "rails", "ring of hosts", "soft roce",
+    "processes of hosts", "rails", "six hosts", "soft roce",
     "collectives between hosts",  # threads do each collective over each network, and "several hosts" does them, too
     "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
     "disagree processes", "run manual",
@@ -82,7 +82,7 @@ SECONDS = {
     "lives self-test": 50, "load_store, peers, vmm": 20, "load_store, several devices acted by one": 30,
     "load_store, short": 35, "many hosts": 12, "messages": 18, "nccl programs, toolkit": 20,
     "perf beside a product": 16, "perf command": 20, "perf matrix registered": 10, "perf matrix": 16,
-    "perf on a device": 50, "plan": 25, "preflight": 23, "rails": 50, "regions of processes": 60, "ring of hosts": 7,
+    "perf on a device": 50, "plan": 25, "preflight": 23, "rails": 50, "regions of processes": 60, "six hosts": 7,
     "shared launch, plain": 25, "sim command": 27, "sim": 14, "soak between hosts": 31, "soak between hosts, timed": 20,
     "split processes": 12, "train command": 22, "train division": 50, "train modes": 26, "train on a device": 35,
     "train resume": 22, "tune command": 50, "tune on a device": 25,
