@@ -24,7 +24,7 @@ from pathlib import Path
 
 import plot
 from between import hosts
-from predict_hosts import Ranks
+from host_ranks import Ranks
 from settings import format_size, parse_size
 
 ROOT = "reduce + broadcast"

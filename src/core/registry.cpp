@@ -163,6 +163,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   const GroupInfo &group = args.group;
   hosts::Congestion congestion;
   if (!group.one_node()) {
+    RONDO_TRY(hosts::check_host_count(group.node_count()));
     RONDO_TRY(check_frame_tags(args.settings));
     RONDO_TRY_ASSIGN(congestion, congestion_of(args.settings));
   }
@@ -190,7 +191,6 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.allocate_rdma_memory = [&settings = args.settings](size_t bytes) {
     return cuda::allocate_rdma_memory(settings.cuda_library, settings.device, bytes);
   };
-  several.mesh_hosts_max = args.mesh_hosts_max.value_or(several.mesh_hosts_max);
   return hosts::connect(several, std::move(local), store);
 }
 

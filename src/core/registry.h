@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "src/base/config.h"
@@ -19,8 +18,7 @@ class SegmentTable;
 
 struct ConnectArgs : InitContext {
   const TuningTable *tuning = nullptr;
-  std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest, which has a default
-  std::vector<bool> permitted{};             ///< result of permitted_ranks(), by rank; empty means all ranks
+  std::vector<bool> permitted{};  ///< result of permitted_ranks(), by rank; empty means all ranks
 };
 
 /// Returns, by rank, whether the rank is a peer in some schedule that can be chosen. The result is empty if all ranks

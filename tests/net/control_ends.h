@@ -44,7 +44,7 @@ class TwoHosts {
         parts.share.sockets.resize(2);
         parts.share.sockets[1 - each].reset(::dup(ends[each]));
         socket[each] = parts.share.sockets[1 - each].get();
-        controls.push_back(std::make_unique<net::Control>(std::move(parts)));
+        controls.push_back(net::Control::make(std::move(parts)).value());
       }
     }
   }
@@ -87,7 +87,7 @@ struct OneEnd {
     parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     parts.share.sockets.resize(2);
     parts.share.sockets[1 - own] = std::move(near);
-    control = std::make_unique<net::Control>(std::move(parts));
+    control = net::Control::make(std::move(parts)).value();
   }
   void say(ByteView bytes) const {
     REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));

@@ -131,6 +131,26 @@ TEST_CASE("control lines: what an ended connection has not acknowledged is not w
   CHECK(line.arrives());
 }
 
+TEST_CASE("control lines: the rest of a cell is waited for, and sent when there is room", "[net]") {
+  Line line;
+  REQUIRE(line.lines.open().ok());
+  const auto watched = [&] {
+    std::vector<pollfd> descriptors;
+    line.lines.watch(descriptors);
+    return descriptors.size();
+  };
+  REQUIRE(watched() == 1);
+  constexpr size_t rest = 300;  // of a cell whose beginning went out before
+  line.memory.host(1).unsent_bytes = rest;
+  line.memory.host(1).unsent.fill(std::byte{5});
+  line.memory.header().rests = 1;
+  CHECK(watched() == 2);
+  line.lines.send_rests();
+  CHECK(watched() == 1);
+  std::vector<std::byte> bytes(net::cell_bytes);
+  CHECK(::recv(line.theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(rest));
+}
+
 TEST_CASE("control plane: the last rank that leaves waits until its farewell has arrived, though packets are lost",
           "[net]") {
   CHECK(farewell_arrives());

@@ -17,7 +17,7 @@ namespace {
 
 /// Returns the request of a rank, where ranks 0 and 1 are on one host and rank 2 on another.
 hosts::ShareRequest request_of(uint32_t rank) {
-  return {rank, {0, 0, 1}, {1}, "c", now_ns() + 120'000'000'000};
+  return {rank, {0, 0, 1}, "c", now_ns() + 120'000'000'000};
 }
 
 }  // namespace

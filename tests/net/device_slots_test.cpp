@@ -79,10 +79,10 @@ TEST_CASE("device slots: a flush that fails is raised by its rank although the p
   const auto fails = [](const Side &) { return Result<void>(Error{RONDO_ERROR_SYSTEM, "no flush"}); };
   const Side side = told({arrival(0, 0, true), {net::Event::Kind::lost, 0}}, fails);
   SceneRanks ranks(1);
-  net::Control control(alone(ranks));
+  const auto control = net::Control::make(alone(ranks)).value();
   const uint64_t deadline_ns = now_ns() + long_patience_ns;
-  while (!control.gone(1) && now_ns() < deadline_ns) control.step(now_ns());
-  REQUIRE(control.gone(1));
+  while (!control->gone(1) && now_ns() < deadline_ns) control->step(now_ns());
+  REQUIRE(control->gone(1));
   std::atomic<bool> raised = false;
   net::Sentinel::Hooks hooks;
   hooks.failed = [&] { return raised.load(); };
@@ -91,7 +91,7 @@ TEST_CASE("device slots: a flush that fails is raised by its rank although the p
     ranks.raise(error);
     raised = true;
   };
-  auto sentinel = net::Sentinel::start(control, *side.progress, std::move(hooks));
+  auto sentinel = net::Sentinel::start(*control, *side.progress, std::move(hooks));
   REQUIRE(sentinel.ok());
   while (!raised && now_ns() < deadline_ns) yield_core();
   sentinel.value().reset();

@@ -216,7 +216,6 @@ TEST_CASE("messages between hosts: random messages, groups and collectives yield
 TEST_CASE("messages between hosts: ends of different sizes are told on all ranks, with both sizes", "[net]") {
   for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 1, 0, 2, 3, 4}}) {
     World world(node_of);
-    world.mesh_hosts_max = 3;  // the second group's hosts are in a ring
     const auto told = fail_on(world, [&](uint32_t rank, Communicator &comm) -> Result<void> {
       std::vector<char> own(8192);
       if (rank == 0) {
@@ -285,7 +284,6 @@ TEST_CASE("messages between hosts: what a rank sent before it left is received, 
 TEST_CASE("messages between hosts: one that nobody receives is told by finalize, on all ranks", "[net]") {
   for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1, 0}, {0, 0, 1}, {0, 1, 2, 3, 3}}) {
     World world(node_of);
-    world.mesh_hosts_max = 3;  // the last group's hosts are in a ring
     const auto told = fail_on(world, [&](uint32_t rank, Communicator &comm) -> Result<void> {
       int32_t own = 0;
       for (int each = 0; rank == 0 && each < 2; ++each) RONDO_TRY(send(comm, 1, &own, sizeof own));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators on several hosts with their ranks as threads of one process, so that ThreadSanitizer sees executing
 // threads, sentinels and networks together. Which ranks share a host is pretended; sockets go over loopback.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -11,6 +14,7 @@
 #include "tests/sanitized.h"
 #include "tests/test_clock.h"
 #include "tests/unit/allocation_count.h"
+#include "transports/net/control_memory.h"
 
 using namespace rondo;
 using rondo_test::run_ranks;
@@ -21,7 +25,7 @@ namespace {
 
 const std::vector<uint32_t> three_hosts{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2};
 
-const std::vector<uint32_t> ring{0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8};  // where a mesh has 4 hosts at most
+const std::vector<uint32_t> nine_hosts{0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8};
 
 Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
   Call call;
@@ -35,9 +39,9 @@ Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
 }  // namespace
 
 TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "[net]") {
-  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}, ring}) {
+  for (const std::vector<uint32_t> &node_of :
+       {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}, nine_hosts}) {
     World world(node_of);
-    if (node_of == ring) world.mesh_hosts_max = 4;
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       for (const size_t count : {size_t{1}, size_t{1000}, size_t{0}, size_t{70'000}, size_t{3}}) {
         std::vector<int32_t> values(count);
@@ -255,9 +259,8 @@ TEST_CASE("several hosts: a rank that returns from its last call and waits long 
 }
 
 TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
-  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 0, 2}, ring}) {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 0, 2}, nine_hosts}) {
     World world(node_of);
-    world.mesh_hosts_max = 4;
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
@@ -270,9 +273,8 @@ TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
 }
 
 TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net]") {
-  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, ring}) {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, nine_hosts}) {
     World world(node_of);
-    world.mesh_hosts_max = 4;
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
@@ -285,9 +287,8 @@ TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net
   }
 }
 
-TEST_CASE("several hosts: in a ring of hosts, ranks that disagree are told what both have called", "[net]") {
-  World world(ring);
-  world.mesh_hosts_max = 4;
+TEST_CASE("several hosts: ranks that disagree are told what both have called", "[net]") {
+  World world(nine_hosts);
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
     std::vector<int32_t> values(rank == 3 ? 20 : 10, 1);
     const auto failed = sum(comm, values);
@@ -296,4 +297,32 @@ TEST_CASE("several hosts: in a ring of hosts, ranks that disagree are told what 
            failed.error().message.find("all_reduce of 10 int32") != std::string::npos;
   });
   CHECK(wrong == std::vector<uint32_t>());
+}
+
+TEST_CASE("several hosts: more hosts than a communicator spans are refused, with the bound", "[net]") {
+  std::vector<uint32_t> node_of(net::hosts_max + 1);
+  for (uint32_t rank = 0; rank < node_of.size(); ++rank) node_of[rank] = rank;
+  World world(node_of);
+  const auto refused = world.init(0);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().status == RONDO_ERROR_UNSUPPORTED);
+  CHECK(refused.error().message.find("ranks on 1025 hosts, but a communicator spans at most 1024") !=
+        std::string::npos);
+}
+
+TEST_CASE("several hosts: too low a limit of descriptors is told at once, with what is needed", "[net]") {
+  std::vector<uint32_t> node_of(300);
+  for (uint32_t rank = 0; rank < node_of.size(); ++rank) node_of[rank] = rank;
+  World world(node_of);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit low{std::min<rlim_t>(before.rlim_cur, 256), before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+  const auto refused = world.init(5);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
+  CHECK(refused.error().message.find("rank 5") != std::string::npos);
+  CHECK(refused.error().message.find("for its connections with 299 hosts") != std::string::npos);
+  CHECK(refused.error().message.find("the limit is 256") != std::string::npos);
 }

@@ -26,7 +26,6 @@ struct World {
   rondo::Settings settings;
   rondo::GroupInfo group;
   const rondo::TuningTable *tuning_of_calls = nullptr;
-  uint32_t mesh_hosts_max = 64;
 
   explicit World(const std::vector<uint32_t> &node_of)
       : stores(rondo::make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
@@ -39,7 +38,6 @@ struct World {
   rondo::Result<std::shared_ptr<rondo::Communicator>> init(uint32_t rank) {
     const uint64_t deadline_ns = rondo::now_ns() + 60 * second_ns;
     rondo::ConnectArgs args{{rank, rank_count(), settings, group, secret, "world", deadline_ns}};
-    args.mesh_hosts_max = mesh_hosts_max;
     args.permitted = permitted_ranks(args);
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
     RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More hosts than a mesh of control connections joins: 66 network namespaces with a rank each. Sums are right. When all
-processes of a host are killed, every other rank names the rank of that host. It does so within the promised time, and
-what this machine's load takes. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
+"""Many hosts: 66 network namespaces with a rank each. Sums are right. When all processes of a host are killed, every
+other rank names the rank of that host. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
 
 import os
 import sys

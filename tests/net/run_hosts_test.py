@@ -2,6 +2,7 @@
 """`rondo run --hosts` over a real sshd on each of several hosts, which are network namespaces. The tests cover ranks,
 output, exit status, signals, and errors if a host cannot take part. usage: run_hosts_test.py RANK_PROGRAM RONDO"""
 
+import json
 import os
 import shutil
 import signal
@@ -283,6 +284,24 @@ class CutHost(HostsWithLogins):
         output = process.communicate(timeout=DEADLINE_S)[0]
         self.assertEqual(process.returncode, 1, output)
         self.assertRegex(output, "host h1: no answer for 15 s")
+
+
+class TuneHosts(HostsWithLogins):
+    def test_candidates_are_measured_on_all_hosts_and_the_table_is_for_several(self):
+        agent = Path(self.folder, "ssh")  # rondo tune has no option for what rondo run starts
+        agent.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.hosts.config} "$@"\n', encoding="ascii")
+        agent.chmod(0o755)
+        table = Path(self.folder, "hosts.json")
+        process = self.hosts.start(0, [RONDO, "tune", "--hosts", "h0,h1", "--quick", "--rounds", "1", "--sizes", "64K",
+                                       "--collectives", "broadcast", "--keep-disturbed", "-o", str(table)],
+                                   env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
+        output = process.communicate(timeout=4 * DEADLINE_S)[0]  # nine jobs, each of them perhaps twice
+        self.assertIn(process.returncode, (0, 1), output)  # 1: a choice was not the best on a busy machine
+        self.assertIn("broadcast, 2 ranks on several hosts:", output)
+        written = json.loads(table.read_text(encoding="utf-8"))
+        self.assertTrue(all(row["several_hosts"] and row["ranks"] == 2 for row in written["rows"]), written["rows"])
+        algorithms = {each["algorithm"] for each in written["measurements"][0]["series"]}
+        self.assertLess({"ring"}, algorithms)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ constexpr uint64_t hour_ns = 3'600'000 * ms;  // no test has as long
 
 /// A rank whose network says whether the peers' hosts have what was sent.
 struct Leaving {
-  explicit Leaving(bool delivers, bool failed = false) : side(0), ranks(1), control(alone(ranks)) {
+  explicit Leaving(bool delivers, bool failed = false)
+      : side(0), ranks(1), control(net::Control::make(alone(ranks)).value()) {
     if (failed) ranks.raise({RONDO_ERROR_ABORTED, "before the sentinel starts, which tells of it"});
     auto network = std::make_unique<ScriptedNetwork>(std::vector<net::Event>());
     network->delivers = delivers;
@@ -25,7 +26,7 @@ struct Leaving {
     hooks.failed = [failed] { return failed; };
     hooks.ring = [] {};
     hooks.raise_own = [](const Error &) {};
-    auto started = net::Sentinel::start(control, *side.progress, std::move(hooks));
+    auto started = net::Sentinel::start(*control, *side.progress, std::move(hooks));
     REQUIRE(started.ok());
     sentinel = std::move(started).value();
   }
@@ -38,7 +39,7 @@ struct Leaving {
 
   Side side;
   SceneRanks ranks;
-  net::Control control;
+  std::unique_ptr<net::Control> control;
   std::unique_ptr<net::Sentinel> sentinel;
 };
 

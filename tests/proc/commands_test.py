@@ -31,7 +31,7 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"^scripts/docs\b", "writes into the checkout; the test 'lint reference' runs it"),
     (r"^(meson|ninja) ", "builds and installs; scripts/check-fresh --only install runs it in a bare root"),
     (r"^(scripts/gpu-bundle|cp build-gpu/|/tmp/rondo-gpu-check/)|rondo-gpu-check\.tar", "is for a machine with a GPU"),
-    (r"^(RONDO_\w+=\S+ )*rondo run --host(s|file) ", "needs other hosts; tests/net runs such lines between namespaces"),
+    (r"^(RONDO_\w+=\S+ )*rondo (run|tune) --host(s|file) ", "needs other hosts; tests/net runs such lines there"),
     (r"--device cuda", "needs a GPU; the tests of tests/gpu run such lines on the driver in software"),
     (r"^bench/compare/", "takes a minute to hours; the test 'compare' runs it at small sizes"),
     (r"^build-test/tests/|^(python3 )?tests/", "is a test, which meson test runs with limits of its own"),
@@ -50,7 +50,7 @@ SHORTER = [  # (what is replaced, by what)
     (r"^((?:RONDO_\w+=\S+ )*rondo (?:run .*rondo )?perf \w+(?!.*-e )|^mpirun .*rondo perf \w+)", r"\1 -e 64K -n 3"),
     (r"(perf .*)-e (64M|256M)", r"\1-e 64K -n 3"),
     (r"^rondo sim --ranks 16384", "rondo sim --alone --ranks 16384"),
-    (r"^rondo tune( --quick --ranks 2)? -o", "rondo tune --quick --ranks 2 --sizes 64,4K -o"),
+    (r"^rondo tune( --quick --ranks 2)? -o", "rondo tune --quick --rounds 1 --ranks 2 --sizes 64,4K -o"),
     (r"--table here.json --ranks 4", "--table here.json --ranks 2"),  # as rondo tune above
     (r"--model tiny", "--width 32 --layers 1 --heads 2 --context 32"),
     (r"--corpus ~/texts", "--corpus /usr/share/common-licenses"),

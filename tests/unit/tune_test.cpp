@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/tune/tune.h"
+#include "src/cli/tune/runs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -148,24 +149,59 @@ TEST_CASE("tune: the fit finds latency and bandwidth again, and says how far off
   CHECK(fit_all(std::vector{measured(four, sizes)})[0].error_max > 0.2);
 }
 
-TEST_CASE(
-    "tune: every candidate is what the tuner makes of it, no two do the same, and the built-in choice is among them") {
+TEST_CASE("tune: the library's own choice is the first candidate, and no two do the same at a size") {
+  Options options;
+  options.sizes = {96, 24 << 10, 24 << 20};
   for (const uint32_t rank_count : {2u, 3u, 8u})
-    for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE})
-      for (const uint64_t bytes : {uint64_t{24}, uint64_t{24} << 10, uint64_t{24} << 20}) {
-        TunerInput input = cli::tuner_input(Config{}, rank_count, false);
-        input.collective = collective;
-        input.bytes = bytes;
-        const auto list = candidates(input);
-        CHECK(list.size() >= 3);
-        CHECK(std::find(list.begin(), list.end(), choose_plan(input).value()) != list.end());
-        for (size_t i = 0; i < list.size(); ++i) {
-          CHECK(std::count(list.begin(), list.end(), list[i]) == 1);
-          input.overrides = list[i];
-          CHECK(choose_plan(input).value() == list[i]);
-          input.overrides = {};
+    for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE}) {
+      const Group group{collective, rank_count};
+      TunerInput input = cli::tuner_input(Config{}, rank_count, false);
+      const auto list = host_candidates(options, group, input);
+      REQUIRE(list.size() >= 4);
+      CHECK(list[0].asked == PlanChoice{});
+      std::set<uint64_t> tried;
+      input.collective = collective;
+      for (size_t at = 1; at < list.size(); ++at)
+        for (const uint64_t bytes : sizes_of(options, group, list[at])) {
+          tried.insert(bytes);
+          input.bytes = rounded_bytes(group, bytes);
+          input.overrides = list[at].asked;
+          const bool first = bytes == list[at].bytes_min;
+          CHECK((choose_plan(input).ok() || !first));
         }
-      }
+      CHECK(tried.size() == options.sizes.size());
+      CHECK(std::none_of(list.begin(), list.end(), [](const Candidate &it) {
+        return it.asked.protocol == RONDO_PROTOCOL_LL && it.bytes_max > 256 << 10;
+      }));
+      CHECK(std::none_of(list.begin(), list.end(), [](const Candidate &it) {
+        return it.asked.algorithm == RONDO_ALGORITHM_HIERARCHICAL;  // for several hosts
+      }));
+    }
+}
+
+TEST_CASE("tune: on several hosts there is one group of all ranks, hierarchical is tried, and rows say so") {
+  const auto parsed = parse({"--hosts", "a:4,b:4", "--sizes", "64K-4M/8", "--collectives", "all_reduce,reduce"});
+  const auto options = std::get<Options>(parsed.value());
+  const auto groups = host_groups(options, 2).value();
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].rank_count == 8);
+  CHECK(groups[0].several_hosts);
+  const auto list = host_candidates(options, groups[0], cli::tuner_input(Config{}, 8, false, 2));
+  CHECK(std::any_of(list.begin(), list.end(), [](const Candidate &it) {
+    return it.asked.algorithm == RONDO_ALGORITHM_HIERARCHICAL;
+  }));
+  CHECK(std::none_of(list.begin(), list.end(), [](const Candidate &it) {
+    return it.asked.kernel == RONDO_KERNEL_LOAD_STORE;  // for ranks that share memory
+  }));
+  Measured of_hosts = measured(groups[0], {{65536, {{ring, 20}, {tree, 9}}}});
+  of_hosts.built_in = {{65536, ring}};
+  const auto rows = build_rows(std::vector{of_hosts});
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].several_hosts);
+  const auto comparisons = compare(std::vector{of_hosts}, TuningTable::make(rows).value(), Config{});
+  REQUIRE(comparisons.size() == 1);
+  CHECK(comparisons[0].chosen_us == 9.0);
+  CHECK(comparisons[0].built_in_us == 20.0);
 }
 
 TEST_CASE("tune: the document holds rows that read back, and what they follow from") {
@@ -312,32 +348,6 @@ TEST_CASE("tune: networks of the table are found again, mixed between sizes, ref
   CHECK(contains(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE).error().message, "cannot read"));
 }
 
-TEST_CASE("tune: a job and its results survive the way to the ranks and back") {
-  const std::string path = "/tmp/rondo-tune-test-" + std::to_string(reinterpret_cast<uintptr_t>(&path)) + ".json";
-  const Job job{{RONDO_REDUCE, 3, true}, 7, 12345, {{24, {tree}}, {4096, {tree, ring}}}};
-  REQUIRE(write_file(path, job_text(job)).ok());
-  const Job again = read_job(path).value();
-  CHECK(job_text(again) == job_text(job));
-  const Measured before = measured(four, {{64, {{tree, 1.25}, {ring, 2.5}}}});
-  REQUIRE(write_file(path, measured_json(before).dump()).ok());
-  CHECK(measured_json(read_measured(path).value()) == measured_json(before));
-  CHECK_FALSE(read_job(path).ok());
-  REQUIRE(write_file(path, "[").ok());
-  CHECK_FALSE(read_measured(path).ok());
-  std::remove(path.c_str());
-  CHECK_FALSE(read_measured(path).ok());
-}
-
-TEST_CASE("tune: what others use of the processors is read from the system's own count") {
-  const std::string stat =
-      "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 10 20 5000 70 3 4 5 0 0\ncpu1 1 2 3 4 5 6 7 8 9 0\nintr 5\n";
-  CHECK(busy_seconds_of(stat, std::vector<uint32_t>{0}, 100) == 1.42);  // all but idle and waiting for a disk
-  CHECK(busy_seconds_of(stat, std::vector<uint32_t>{0, 1}, 100) == 1.69);
-  CHECK_FALSE(busy_seconds_of(stat, std::vector<uint32_t>{0, 2}, 100));
-  CHECK_FALSE(busy_seconds_of("", std::vector<uint32_t>{0}, 100));
-  CHECK_FALSE(busy_seconds_of("cpu0 1 2\n", std::vector<uint32_t>{0}, 100));
-}
-
 TEST_CASE("tune: options are lists and ranges, and what cannot be is answered") {
   const auto options =
       std::get<Options>(parse({"--ranks", "8,2", "--collectives", "reduce,all_reduce", "--sizes", "8-1K/8"}).value());
@@ -359,18 +369,22 @@ TEST_CASE("tune: options are lists and ranges, and what cannot be is answered") 
   CHECK(contains(refusal({"--sizes", "8-64/1"}), "--sizes: '1' is not a number from 2 to 1024"));
   CHECK(contains(refusal({"--sizes", "2G"}), "--sizes: '2G'"));
   CHECK(contains(refusal({"--rounds", "0"}), "--rounds"));
+  for (const auto &words : {std::vector{"--hosts"}, {"--hosts", "-o", "hosts.json"}})
+    CHECK(contains(refusal(words), "--hosts takes the hosts and the ranks on each, such as --hosts a:4,b:4"));
+  CHECK(contains(refusal({"--hosts", "a:4"}), "'a:4' is one host"));
+  CHECK(contains(refusal({"--hosts", "a:4,b:4", "--device", "cuda"}), "give one of them"));
 }
 
-TEST_CASE("tune: the sizes of collectives of blocks are whole blocks, none twice") {
+TEST_CASE("tune: ranks beyond the cores are a group of their own, and sizes without an element for each are left out") {
   Options options;
-  options.rank_counts = {3};
+  options.rank_counts = {2, 3};
   options.collectives = {RONDO_ALL_GATHER};
   options.sizes = {4, 8, 64};
-  const auto jobs = plan_jobs(options, Config{}, 2);
-  REQUIRE(jobs.size() == 1);
-  CHECK(jobs[0].group.oversubscribed);
-  REQUIRE(jobs[0].sizes.size() == 2);
-  CHECK(jobs[0].sizes[0].bytes == 12);
-  CHECK(jobs[0].sizes[1].bytes == 60);
-  CHECK(estimate_seconds(jobs[0]) > 1);
+  const auto groups = host_groups(options, 2).value();
+  REQUIRE(groups.size() == 2);
+  CHECK_FALSE(groups[0].oversubscribed);
+  CHECK(groups[1].oversubscribed);
+  CHECK(sizes_of(options, groups[1], {}) == std::vector<uint64_t>{64});
+  options.sizes = {4};
+  CHECK_FALSE(host_groups(options, 2).ok());
 }

@@ -2,11 +2,13 @@
 #include "transports/hosts/connect.h"
 
 #include <sodium.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "src/bootstrap/address.h"
@@ -111,27 +113,45 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   return {};
 }
 
-/// Says for each rank whether it and this rank are the first ranks of two neighbour hosts.
-std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vector<uint32_t> &neighbours) {
-  const auto host_of = request.group.node_of_ranks();
-  const auto first_of = [&](uint32_t host) { return std::ranges::find(host_of, host) - host_of.begin(); };
-  std::vector<bool> controlled(host_of.size());
-  if (std::cmp_not_equal(first_of(host_of[request.rank]), request.rank)) return controlled;
-  for (const uint32_t host : neighbours) controlled[static_cast<size_t>(first_of(host))] = true;
+/// Says for each rank whether it and this rank are the first ranks of two hosts.
+std::vector<bool> controlled_ranks(const GroupRequest &request) {
+  const GroupInfo &group = request.group;
+  std::vector<bool> controlled(group.rank_count());
+  if (group.index_on_node(request.rank) != 0) return controlled;
+  for (uint32_t rank = 0; rank < group.rank_count(); ++rank)
+    controlled[rank] = group.index_on_node(rank) == 0 && group.node_of(rank) != group.node_of(request.rank);
   return controlled;
+}
+
+/// Checks that this rank may hold its connections. Otherwise the error would come in the middle of connecting, when
+/// nothing knows how many descriptors are still needed.
+Result<void> check_descriptors(const MeshRequest &request) {
+  const auto linked = static_cast<size_t>(std::ranges::count(request.linked, true));
+  const size_t wanted = request.group.node_count() - 1 + linked * request.data_sockets();
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  std::error_code error;
+  const std::filesystem::directory_iterator first("/proc/self/fd", error);
+  const auto open = static_cast<size_t>(std::distance(first, std::filesystem::directory_iterator()));
+  if (error || open + wanted <= limit.rlim_cur) return {};
+  return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+               request.group.infos[request.rank].describe(request.rank) + " needs " + std::to_string(wanted) +
+                   " more descriptors for its connections with " + std::to_string(request.group.node_count() - 1) +
+                   " hosts, and " + std::to_string(open) + " are open, but the limit is " +
+                   std::to_string(limit.rlim_cur) + "; raise that limit to at least " + std::to_string(open + wanted) +
+                   " (ulimit -n)"};
 }
 
 /// Shares the control plane, and checks that whole slots pass. If a pair of ranks fails, every rank gets an error that
 /// names the pair.
-Result<net::ControlShare> check_and_share(const GroupRequest &request, const std::vector<uint32_t> &neighbours,
-                                          const MeshRequest &mesh_request, Mesh &mesh, size_t slot_bytes,
-                                          Store &store) {
+Result<net::ControlShare> check_and_share(const GroupRequest &request, const MeshRequest &mesh_request, Mesh &mesh,
+                                          size_t slot_bytes, Store &store) {
   std::vector<net::PeerSocket> &control = mesh.control;
   std::ranges::sort(control, {}, [&](const net::PeerSocket &each) { return request.group.node_of(each.peer); });
   std::vector<int> sockets;
   for (const net::PeerSocket &each : control) sockets.push_back(each.socket.get());
-  auto shared = share_control(
-      {request.rank, hosts_of(request.group), neighbours, request.key_prefix, request.deadline_ns}, sockets, store);
+  auto shared = share_control({request.rank, hosts_of(request.group), request.key_prefix, request.deadline_ns},
+                              sockets, store);
   const Result<void> flown = shared.ok() ? fly_before(request, mesh_request, mesh, slot_bytes, store)
                                          : Result<void>(shared.error());
   RONDO_TRY(check_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, flown,
@@ -198,21 +218,27 @@ ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, Netw
   return {geometry.slot_count, std::min(geometry.slot_bytes, fitting), 0};
 }
 
+Result<void> check_host_count(uint32_t host_count) {
+  if (host_count <= net::hosts_max) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED, "this communicator has ranks on " + std::to_string(host_count) +
+                                            " hosts, but a communicator spans at most " +
+                                            std::to_string(net::hosts_max) +
+                                            "; use several communicators, each on a part of the hosts"};
+}
+
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                            Store &store) {
-  const net::Overlay overlay(request.group.node_count(), request.mesh_hosts_max);
-  const std::vector<uint32_t> &neighbours = overlay.neighbours(request.group.node_of(request.rank));
-  MeshRequest mesh_request{request, request.messages ? far_ranks(request) : request.linked,
-                           controlled_ranks(request, neighbours)};
+  MeshRequest mesh_request{request, request.messages ? far_ranks(request) : request.linked, controlled_ranks(request)};
   mesh_request.secret = secret_of("rondo mesh ", request);
   mesh_request.congestion = request.congestion;
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.settings.sockets : 0;
+  RONDO_TRY(check_descriptors(mesh_request));
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
   // The control plane's timeout ends first, so that its report comes before a loss of the data sockets.
   for (net::PeerSocket &each : mesh.data) each.patience_ns = request.settings.network_timeout_ns * 5 / 2;
 
-  RONDO_TRY_ASSIGN(auto control, check_and_share(request, neighbours, mesh_request, mesh,
-                                                 local->links().geometry().slot_bytes, store));
+  RONDO_TRY_ASSIGN(auto control, check_and_share(request, mesh_request, mesh, local->links().geometry().slot_bytes,
+                                                 store));
   RONDO_TRY_ASSIGN(auto memory, make_links(request, local->links()));
   net::GroupParts parts;
   parts.rank = request.rank;
@@ -223,7 +249,6 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.local_index = local_indices(request);
   parts.messages = request.messages;
   parts.rings = !request.on_device();
-  parts.mesh_hosts_max = request.mesh_hosts_max;
   parts.settings = request.settings;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank)
     parts.names.push_back(request.group.infos[rank].describe(rank));

@@ -14,7 +14,6 @@
 #include "transports/hosts/congestion.h"
 #include "src/links/init_context.h"
 #include "transports/net/join.h"
-#include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
 #include "src/links/rdma_memory.h"
 #include "src/links/transport.h"
@@ -30,7 +29,6 @@ struct GroupRequest : InitContext {
   Congestion congestion{};                     ///< for TCP
   /// Allocates the slots of links to other hosts, if these slots are in device memory.
   std::function<Result<std::shared_ptr<const RdmaMemory>>(size_t bytes)> allocate_rdma_memory{};
-  uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< with more hosts, control connections form a ring
 
   /// Says whether kernels of a device post to the links.
   [[nodiscard]] bool on_device() const { return settings.device != RONDO_DEVICE_HOST; }
@@ -65,6 +63,9 @@ inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 /// Returns the same for links for messages, if the group's other links have `geometry`.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,
                                                       uint32_t rank_count);
+
+/// Refuses a group on more than net::hosts_max hosts.
+[[nodiscard]] Result<void> check_host_count(uint32_t host_count);
 
 /// Connects the ranks. `local` connects the ranks of this host, and has the geometry that all hosts have.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,

@@ -26,7 +26,7 @@ std::vector<int> descriptors_of(int memory, int bell, const std::vector<int> &so
 Result<net::ControlShare> take_share(const FdTicket &ticket, const ShareRequest &request, uint32_t host_count,
                                 Store &store) {
   constexpr size_t others = 2;  // memory and bell
-  RONDO_TRY_ASSIGN(auto taken, take_descriptors(ticket, others + request.neighbours.size(), request.deadline_ns,
+  RONDO_TRY_ASSIGN(auto taken, take_descriptors(ticket, others + host_count - 1, request.deadline_ns,
                                                 [&store] { return store.check(); }));
   net::ControlShare share;
   const auto rank_count = static_cast<uint32_t>(request.host_of.size());
@@ -34,7 +34,8 @@ Result<net::ControlShare> take_share(const FdTicket &ticket, const ShareRequest 
   share.bell = std::move(taken[1]);
   share.sockets.resize(host_count);
   size_t next = others;
-  for (const uint32_t host : request.neighbours) share.sockets[host] = std::move(taken[next++]);
+  for (uint32_t host = 0; host < host_count; ++host)
+    if (host != request.host_of[request.rank]) share.sockets[host] = std::move(taken[next++]);
   return share;
 }
 

@@ -13,8 +13,7 @@ namespace rondo::hosts {
 
 struct ShareRequest {
   uint32_t rank = 0;
-  std::vector<uint32_t> host_of;     ///< by rank
-  std::vector<uint32_t> neighbours;  ///< the hosts with which this host has control connections, ascending
+  std::vector<uint32_t> host_of;  ///< by rank
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };
@@ -30,8 +29,8 @@ struct SharedControl {
   ControlOffer offer;
 };
 
-/// Shares the connections; every rank calls it. The first rank of a host passes `sockets`, in the order of
-/// `neighbours`. It keeps them open until the other ranks have theirs.
+/// Shares the connections; every rank calls it. The first rank of a host passes `sockets`, one for each other host in
+/// ascending order. It keeps them open until the other ranks have theirs.
 [[nodiscard]] Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets,
                                                   Store &store);
 

@@ -116,21 +116,24 @@ Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets, cons
   std::vector<Pair> pairs;
   pairs.reserve(sockets.size());
   for (const net::PeerSocket *socket : sockets) pairs.emplace_back(*socket, request.slot_bytes);
-  std::vector<pollfd> descriptors;
+  std::vector<pollfd> descriptors(pairs.size(), {-1, 0, POLLOUT});
   StoreWatch watch(store);
   for (;;) {  // ends when all slots are through, or nothing moves
-    descriptors.clear();
-    for (Pair &pair : pairs) {
-      if (auto broken = pair.advance(request); !broken.ok()) {
-        RONDO_TRY(watch.hear_why());
-        return broken;
-      }
+    bool done = true;
+    for (size_t index = 0; index < pairs.size(); ++index) {
+      Pair &pair = pairs[index];
+      if (descriptors[index].revents != 0)
+        if (auto broken = pair.advance(request); !broken.ok()) {
+          RONDO_TRY(watch.hear_why());
+          return broken;
+        }
       const uint64_t now = now_ns();
       if (!pair.done() && (now - pair.moved_ns() >= stall_limit_ns || now >= request.deadline_ns))
         return pair.stalled(request);
-      if (!pair.done()) descriptors.push_back(pair.interest());
+      descriptors[index] = pair.interest();
+      done &= pair.done();
     }
-    if (descriptors.empty()) return {};
+    if (done) return {};
     ::poll(descriptors.data(), descriptors.size(), look_ms);
     RONDO_TRY(watch.look());
   }

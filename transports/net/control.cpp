@@ -22,6 +22,15 @@ constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat a failure
 constexpr uint32_t locked_out_max = 100;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
+/// Says whether `host` gets the states of this host's ranks at this heartbeat. A host reports to at most 64 hosts at a
+/// time, so that a thousand hosts do not keep a core busy. In each heartbeat, some hosts report to each host. So if a
+/// host is cut off, these notice that as soon as all would.
+bool is_turn(uint32_t host, uint32_t own_host, size_t other_count, uint64_t now_ns) {
+  constexpr size_t reports_max = 64;
+  const size_t turns = (other_count + reports_max - 1) / reports_max;
+  return (host + own_host + now_ns / heartbeat_ns) % turns == 0;
+}
+
 /// Describes why a connection is lost. `error` is errno, or 0 if the other end closed the connection.
 std::string reason_of(int error, uint64_t timeout_ns) {
   switch (error) {
@@ -50,9 +59,9 @@ std::string reason_of(int error, uint64_t timeout_ns) {
 Control::Control(Parts parts)
     : parts_(std::move(parts)),
       host_(parts_.host_of[parts_.rank]),
-      overlay_(host_count_of(parts_.host_of), parts_.mesh_max),
-      lines_(parts_.share.memory, parts_.share.sockets, parts_.settings.network_timeout_ns),
-      news_(parts_.share.memory, overlay_, parts_.host_of, host_) {
+      lines_(parts_.share.memory, parts_.share.sockets, parts_.settings.network_timeout_ns) {
+  for (uint32_t host = 0; host < host_count_of(parts_.host_of); ++host)
+    if (host != host_) others_.push_back(host);
   for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank) {
     if (rank == parts_.rank) index_ = static_cast<uint32_t>(local_ranks_.size());
     if (is_local(rank)) local_ranks_.push_back(rank);
@@ -61,10 +70,16 @@ Control::Control(Parts parts)
   ended_.resize(local_ranks_.size());
 }
 
+Result<std::unique_ptr<Control>> Control::make(Parts parts) {
+  std::unique_ptr<Control> control(new Control(std::move(parts)));
+  RONDO_TRY(control->lines_.open());
+  return control;
+}
+
 RankStatus Control::status(uint32_t peer) const {
   const RemoteRank &known = remote(peer);
   RankStatus status;
-  status.state = static_cast<RankState>(memory::load_acquire(known.state));  // these pair with News::take()
+  status.state = static_cast<RankState>(memory::load_acquire(known.state));  // these pair with take_status()
   status.entered = memory::load_acquire(known.entered);
   status.completed = memory::load_acquire(known.completed);
   return status;
@@ -88,7 +103,7 @@ std::string Control::why_dead(uint32_t peer) const {
 bool Control::was_reset(uint32_t peer) const {
   const uint64_t ended = memory::load_acquire(remote(peer).ended);
   const bool reset = ended == uint64_t{ECONNRESET} + 1 || ended == uint64_t{ECONNABORTED} + 1;
-  return reset && overlay_.is_mesh() && status(peer).state != RankState::left;
+  return reset && status(peer).state != RankState::left;
 }
 
 void Control::tell_status() {
@@ -107,9 +122,7 @@ void Control::tell_leaving() {
   if (parts_.local->failed() && header().failure_told == 0) send_failure();
   if (is_deserted()) return say_farewell();
   const Cell cell = own_status(index_ / statuses_max);
-  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
-  news_.call_due(UINT64_MAX);  // the other ranks of this host may end without a report
-  news_.tell(lines_);
+  for (const uint32_t host : others_) lines_.send(host, cell);
 }
 
 /// Says whether all ranks of this host have left or ended.
@@ -129,21 +142,17 @@ void Control::say_farewell() {
   bool done = false;
   while (!done) {  // ends after tell_patience_ns
     done = tell_farewell();
-    for (const uint32_t host : overlay_.neighbours(host_)) done &= lines_.has_arrived(host);
+    for (const uint32_t host : others_) done &= lines_.has_arrived(host);
     if (now_ns() - begun_ns >= tell_patience_ns) return;
     if (!done) sleep_for_ns(farewell_look_ns);
   }
 }
 
-/// Sends the last updates to all neighbours. Returns false if a connection was full.
+/// Sends the last updates to all other hosts. Returns false if a connection was full.
 bool Control::tell_farewell() {
   const uint64_t limit = std::max(ControlLines::failure_max + own_cells(), ControlLines::buffered_max);
-  // Updates that other hosts can only get through this host are sent first. Once this host has left, no path leads over
-  // it.
-  news_.call_due(UINT64_MAX);
-  news_.tell(lines_, limit - own_cells());
   bool done = true;
-  for (const uint32_t host : overlay_.neighbours(host_)) {
+  for (const uint32_t host : others_) {
     RemoteHost &peer = parts_.share.memory.host(host);
     while (peer.farewell_told < own_cells() && lines_.send(host, own_status(peer.farewell_told), limit))
       ++peer.farewell_told;
@@ -210,51 +219,69 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   [[maybe_unused]] const ssize_t drained = ::read(parts_.share.bell.get(), &rung, sizeof rung);
   const bool beats = now_ns >= shared.next_beat_ns;
   if (beats) memory::store_relaxed(shared.next_beat_ns, now_ns + heartbeat_ns);
-  for (const uint32_t host : overlay_.neighbours(host_)) {
-    RemoteHost &peer = parts_.share.memory.host(host);
-    if (peer.lost == 0) receive(host);
-    if (peer.lost == 0 && peer.send_error != 0) news_.lose(host, static_cast<int>(peer.send_error));
-    // This runs before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
-    // heartbeat was sent one interval ago.
-    if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) {
-      news_.lose(host, ETIMEDOUT);
-      lines_.give_up(host);
-    }
-    if (peer.lost == 0) static_cast<void>(lines_.send_rest(host));
-  }
+  lines_.for_each_ready([this](uint32_t host) { receive(host); });
+  // This runs before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
+  // heartbeat was sent one interval ago.
+  for (const uint32_t host : others_)
+    if (beats && parts_.share.memory.host(host).lost == 0) look_after(host, now_ns);
+  lines_.send_rests();
   // This runs before the other updates, so a failure is sent before the report that a rank left because of it.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
-  if (beats || someone_died || asked) send_status();
-  if (beats) news_.find_hidden(now_ns);
-  if (beats) news_.call_due(now_ns);
-  news_.tell(lines_);
+  if (someone_died || asked) send_status();
+  else if (beats) {
+    for (size_t which = 0; which < own_cells(); ++which) {
+      const Cell cell = own_status(which);
+      for (const uint32_t host : others_)
+        if (is_turn(host, host_, others_.size(), now_ns)) lines_.send(host, cell);
+    }
+  }
   if (beats && parts_.clock_measured) {
     shared.clock_asked_ns = rondo::now_ns();
-    send_towards(parts_.host_of[0], Cell(CellKind::clock).put(shared.clock_asked_ns));
+    lines_.send(parts_.host_of[0], Cell(CellKind::clock).put(shared.clock_asked_ns));
   }
+}
+
+/// Checks the connection with a host; call this at each heartbeat.
+void Control::look_after(uint32_t host, uint64_t now_ns) {
+  if (const uint64_t error = parts_.share.memory.host(host).send_error; error != 0)
+    return lose(host, static_cast<int>(error));
+  if (!lines_.is_silent(host, now_ns)) return;
+  lose(host, ETIMEDOUT);
+  lines_.give_up(host);
+}
+
+/// Marks the ranks of the host as ended. `error` is errno, or 0 if the other end closed the connection. If this process
+/// ends midway, the next serving rank can repeat the steps, because of their order.
+void Control::lose(uint32_t host, int error) {
+  const uint64_t reason = static_cast<uint64_t>(error) + 1;
+  for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank)
+    if (parts_.host_of[rank] == host && remote(rank).ended == 0)
+      memory::store_release(remote(rank).ended, reason);  // pairs with why_dead()
+  parts_.share.memory.host(host).lost = 1;
 }
 
 void Control::send_status() {
   for (size_t which = 0; which < own_cells(); ++which) {
     const Cell cell = own_status(which);
-    for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
+    for (const uint32_t host : others_) lines_.send(host, cell);
   }
 }
 
 /// Returns the states of the ranks of this host, from rank number `which` * statuses_max on.
 Cell Control::own_status(size_t which) const {
-  std::array<RankNews, statuses_max> statuses;
   const size_t first = which * statuses_max, count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
+  Cell cell(CellKind::status);
+  cell.put(static_cast<uint32_t>(count));
   for (size_t each = 0; each < count; ++each) {
     const auto index = static_cast<uint32_t>(first + each);
     const RankState state = parts_.local->state(index);
     const bool ended = ended_[index] && state != RankState::left;
-    statuses[each] = {local_ranks_[index], ended ? ended_state : static_cast<uint32_t>(state),
-                      parts_.local->latest_operation(index), parts_.local->completed_operation(index)};
+    cell.put(local_ranks_[index]).put(ended ? ended_state : static_cast<uint32_t>(state));
+    cell.put(parts_.local->latest_operation(index)).put(parts_.local->completed_operation(index));
   }
-  return status_cell(std::span(statuses).first(count));
+  return cell;
 }
 
 void Control::send_failure() {
@@ -263,72 +290,87 @@ void Control::send_failure() {
   cell.put(static_cast<uint32_t>(error.status)).put(static_cast<uint32_t>(error.rank));
   cell.put(static_cast<uint32_t>(error.peer)).put(error.operation);
   cell.put(std::string_view(error.message).substr(0, failure_text_max));
-  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell, ControlLines::failure_max);
+  for (const uint32_t host : others_) lines_.send(host, cell, ControlLines::failure_max);
   memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with pass_on_failure()
 }
 
-void Control::receive(uint32_t neighbour) {
-  const auto ended = lines_.receive(neighbour, [this, neighbour](ByteReader cell) { return take(neighbour, cell); });
-  if (ended) news_.lose(neighbour, *ended);
+void Control::receive(uint32_t host) {
+  const auto ended = lines_.receive(host, [this, host](ByteReader cell) { return take(host, cell); });
+  if (ended) lose(host, *ended);
 }
 
 /// Handles a cell. Returns false if nothing that arrives on this connection can be understood any more.
-bool Control::take(uint32_t neighbour, ByteReader cell) {
+bool Control::take(uint32_t host, ByteReader cell) {
   const auto magic = cell.number<uint32_t>();
   const auto kind = static_cast<CellKind>(cell.number<uint32_t>());
-  if (magic != cell_magic) return news_.lose(neighbour, EPROTO), false;
-  parts_.share.memory.host(neighbour).sent_unheard = 0;
+  if (magic != cell_magic) return lose(host, EPROTO), false;
+  parts_.share.memory.host(host).sent_unheard = 0;
   switch (kind) {
     case CellKind::status:
-      take_status(neighbour, cell);
+      take_status(host, cell);
       break;
     case CellKind::ask:
-      take_question(cell);
+      take_question(host, cell);
       break;
     case CellKind::record:
-      take_record(neighbour, cell);
+      take_record(host, cell);
       break;
     case CellKind::ask_pair:
-      take_pair_question(cell);
+      take_pair_question(host, cell);
       break;
     case CellKind::pair:
-      take_pair(cell);
+      take_pair(host, cell);
       break;
     case CellKind::ask_notes:
-      take_note_question(cell);
+      take_note_question(host, cell);
       break;
     case CellKind::note:
-      take_note(cell);
+      take_note(host, cell);
       break;
     case CellKind::ask_waits:
-      take_waits_question(cell);
+      take_waits_question(host, cell);
       break;
     case CellKind::waits:
-      take_waits(neighbour, cell);
+      take_waits(host, cell);
       break;
     case CellKind::clock:
-      take_clock(neighbour, cell);
+      take_clock(host, cell);
       break;
     case CellKind::failure:
       take_failure(cell);
-      break;
-    case CellKind::down:
-      news_.take_down(cell);
       break;
   }
   return true;
 }
 
-void Control::take_status(uint32_t neighbour, ByteReader body) {
+/// Says whether the rank exists and is on the host. A host reports only its own ranks.
+bool Control::is_of(uint32_t host, uint32_t rank) const {
+  return rank < parts_.host_of.size() && parts_.host_of[rank] == host;
+}
+
+void Control::take_status(uint32_t host, ByteReader body) {
   const uint32_t count = std::min(body.number<uint32_t>(), statuses_max);
   for (uint32_t each = 0; each < count; ++each) {
-    RankNews news;
-    news.rank = body.number<uint32_t>();
-    news.state = body.number<uint32_t>();
-    news.entered = body.number<uint64_t>();
-    news.completed = body.number<uint64_t>();
-    news_.take(neighbour, news);
+    const auto rank = body.number<uint32_t>();
+    const auto state = body.number<uint32_t>();
+    const auto entered = body.number<uint64_t>();
+    const auto completed = body.number<uint64_t>();
+    if (!is_of(host, rank) || state > ended_state) continue;
+    RemoteRank &known = remote(rank);
+    memory::store_release(known.completed, std::max(known.completed, completed));  // these pair with status()
+    memory::store_release(known.entered, std::max(known.entered, entered));
+    take_state(known, state);
   }
+}
+
+/// Stores a state that is further than the known one. States only advance.
+void Control::take_state(RemoteRank &known, uint32_t state) {
+  if (state <= known.told) return;
+  if (state != ended_state)
+    memory::store_release(known.state, state);
+  else if (known.ended == 0)
+    memory::store_release(known.ended, 1);
+  known.told = state;
 }
 
 void Control::take_failure(ByteReader body) {
@@ -349,8 +391,7 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   // again.
   if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
-  for (const uint32_t host : overlay_.neighbours(host_))
-    if (parts_.share.memory.host(host).lost == 0) descriptors.push_back(lines_.interest(host));
+  lines_.watch(descriptors);
 }
 
 }  // namespace rondo::net

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane holds what is known about the ranks of other hosts. Up to 64 hosts, each pair of hosts has a
-// connection. With more, each host is connected with its neighbours in a ring (overlay.h), and hosts pass updates on
-// (news.h). What arrives is stored in memory that the ranks of a host share (control_memory.h), so all of them know it
-// at once.
+// The control plane holds what is known about the ranks of other hosts. Each pair of hosts has a connection. What
+// arrives is stored in memory that the ranks of a host share (control_memory.h), so all of them know it at once.
 //
 // The connections of a host are served by one sentinel, which belongs to the lowest rank that lives and has not left.
 // If that rank is stopped and nobody has served for stand_in_ns, another rank of the host serves until the first one is
@@ -12,12 +10,10 @@
 // Lag      A host reports the states of its ranks at each heartbeat. It reports what a rank entered when it is asked.
 // Life     A rank that leaves reports that. If its process ends without such a report, the other ranks of its host see
 //          the end and report it. When a connection ends, the last process of the host has ended. So all ranks of the
-//          host that had not left are dead. In a ring, this holds when the last path to the host has ended.
+//          host that had not left are dead.
 //          A cut cable sends no signal: a connection ends when heartbeats stay unacknowledged for a second. A stopped
 //          process is late, not dead: its kernel still acknowledges. Heartbeats pause before unread ones could fill the
 //          receiver's buffer. From then on keepalive probes detect a cut cable.
-// Far      If hosts are not neighbours, questions and answers take a shortest path from host to host. A host measures
-//          its clock against the neighbour on the path to rank 0's host. That neighbour adds its own measurement.
 #pragma once
 
 #include <poll.h>
@@ -35,19 +31,22 @@
 #include "transports/net/control_cell.h"
 #include "transports/net/control_lines.h"
 #include "transports/net/control_memory.h"
-#include "transports/net/news.h"
-#include "transports/net/overlay.h"
 #include "src/links/ranks.h"
+#include "src/links/recording.h"
 
 namespace rondo::net {
 
 inline constexpr uint64_t stand_in_ns = 450'000'000;
 
+/// A rank informs the other hosts at once each time it has entered this number of operations. Ranks wait for a rank
+/// that is too many operations late (HostExecutor::stay_in_reach()).
+inline constexpr uint64_t entered_step = recorded_operation_count / 4;
+
 /// The handles that the ranks of a host share for the control plane.
 struct ControlShare {
   ControlMemory memory;
   FileDescriptor bell;                   ///< an eventfd: wakes the rank that serves
-  std::vector<FileDescriptor> sockets;  ///< by host; only neighbours have one
+  std::vector<FileDescriptor> sockets;  ///< by host; this host has none
 };
 
 struct RankStatus {
@@ -66,10 +65,9 @@ class Control {
     ControlShare share;
     /// Receives each better measurement of the clock of rank 0's host. It is null on that host.
     std::function<void(const ClockOffset &)> clock_measured{};
-    uint32_t mesh_max = mesh_hosts_max;  ///< with more hosts, they form a ring
     Settings settings{};
   };
-  explicit Control(Parts parts);
+  [[nodiscard]] static Result<std::unique_ptr<Control>> make(Parts parts);
 
   [[nodiscard]] RankStatus status(uint32_t peer) const;
   /// Returns what `peer` has entered as `operation`. If that is not known yet, returns nothing and asks; call it again
@@ -79,7 +77,7 @@ class Control {
   /// is not older than `since_ns`. If there is none yet, returns nothing and asks; call it again later.
   [[nodiscard]] std::optional<MessageReport> pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns);
   /// Reads what `peer`, a rank of another host, waits for. Returns true if a report has arrived that was asked for at
-  /// `since_ns` or later. Otherwise it asks for one. In a ring of hosts it always returns false.
+  /// `since_ns` or later. Otherwise it asks for one.
   [[nodiscard]] bool waits(uint32_t peer, uint64_t since_ns, WaitReport &report);
   /// Returns the notes of `peer`, a rank of another host, that have arrived. Now and then it asks for newer ones.
   [[nodiscard]] std::vector<Note> notes(uint32_t peer);
@@ -92,7 +90,7 @@ class Control {
   /// Returns words that follow the name of `peer` and say how it ended, such as " has ended".
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
   /// Says whether the control connection with the host of `peer` was reset before that rank left. The rank may still
-  /// live. In a ring of hosts a reset connection is no loss, so the result is false.
+  /// live.
   [[nodiscard]] bool was_reset(uint32_t peer) const;
 
   /// Sends what this rank has entered to all other hosts, so that they need not ask. It skips a host whose connection
@@ -115,6 +113,7 @@ class Control {
   void watch(std::vector<pollfd> &descriptors) const;
 
  private:
+  explicit Control(Parts parts);
   [[nodiscard]] bool is_local(uint32_t rank) const { return parts_.host_of[rank] == host_; }
   [[nodiscard]] RemoteRank &remote(uint32_t rank) const { return parts_.share.memory.rank(rank); }
   [[nodiscard]] ControlHeader &header() const { return parts_.share.memory.header(); }
@@ -132,34 +131,31 @@ class Control {
   [[nodiscard]] Cell own_status(size_t which) const;
   void send_status();
   void send_failure();
-  void receive(uint32_t neighbour);
-  bool take(uint32_t neighbour, ByteReader cell);
-  void take_status(uint32_t neighbour, ByteReader body);
+  void look_after(uint32_t host, uint64_t now_ns);
+  void receive(uint32_t host);
+  void lose(uint32_t host, int error);
+  bool take(uint32_t host, ByteReader cell);
+  void take_status(uint32_t host, ByteReader body);
+  void take_state(RemoteRank &known, uint32_t state);
   [[nodiscard]] bool may_ask(uint64_t now_ns) const;
-  void take_question(ByteReader body);
-  [[nodiscard]] bool is_known(const Inquiry &inquiry) const;
-  void answer(const Inquiry &asked);
-  void take_record(uint32_t neighbour, ByteReader body);
-  [[nodiscard]] bool is_known(const PairInquiry &inquiry) const;
+  void take_question(uint32_t host, ByteReader body);
+  [[nodiscard]] bool is_of(uint32_t host, uint32_t rank) const;
+  void take_record(uint32_t host, ByteReader body);
   [[nodiscard]] RemotePair &pair_with(uint32_t peer, uint32_t own) const;
-  void take_pair_question(ByteReader body);
-  void answer(const PairInquiry &asked);
-  void take_pair(ByteReader body);
-  void take_waits_question(ByteReader body);
-  void take_waits(uint32_t neighbour, ByteReader body);
-  void take_note_question(ByteReader body);
-  void take_note(ByteReader body);
-  void take_clock(uint32_t neighbour, ByteReader body);
-  void answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns);
+  void take_pair_question(uint32_t host, ByteReader body);
+  void take_pair(uint32_t host, ByteReader body);
+  void take_waits_question(uint32_t host, ByteReader body);
+  void take_waits(uint32_t host, ByteReader body);
+  void take_note_question(uint32_t host, ByteReader body);
+  void take_note(uint32_t host, ByteReader body);
+  void take_clock(uint32_t host, ByteReader body);
   void take_failure(ByteReader body);
-  void send_towards(uint32_t host, const Cell &cell);
 
   const Parts parts_;
   const uint32_t host_;
   std::vector<uint32_t> local_ranks_;  ///< ranks of this host, ascending
-  const Overlay overlay_;
+  std::vector<uint32_t> others_;       ///< all other hosts
   ControlLines lines_;
-  News news_;
   uint32_t index_ = 0;                 ///< this rank's index in local_ranks_
   mutable std::mutex mutex_;           ///< of this rank's threads; taken before the lock, it protects the next members
   std::vector<pollfd> processes_;      ///< by index, handles of other processes; -1 if ended or not watched

@@ -4,33 +4,28 @@
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64
-//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes. In a ring
-//            of hosts, the cell also reports ranks of other hosts.
-//   ask      rank u32 | operation u64 | asker u32 | hops u32
-//            Asks what `rank` called as `operation`. The asker is the host that asks. The question may be passed on
-//            `hops` more times.
-//   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history
+//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes.
+//   ask      rank u32 | operation u64
+//            Asks what `rank` called as `operation`.
+//   record   rank u32 | operation u64 | signature | plan choice | history
 //            The answer to ask: one cell for the operation, and one for each of the RemoteRank::record_count - 1
 //            operations before it, as far as they were entered and are kept.
-//   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64
-//            The neighbour on the path to rank 0's host gets the question at every heartbeat; only `asked` is set then.
-//            In the answer, each time is by the clock of the host that took it. The answer also says how far the clock
-//            of rank 0's host is ahead of the neighbour's clock.
+//   clock    asked u64 | received u64 | answered u64
+//            Rank 0's host gets the question at every heartbeat; only `asked` is set then. In the answer, each time is
+//            by the clock of the host that took it.
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
-//   down     host u32 | count u32 | count x: neighbour u32 | reason u32
-//            In a ring: the connection ends that `host` reported as down. The reason is 1 + errno.
-//   ask_pair rank u32 | message u64 | asker u32 | hops u32 | with u32 | sends u32 | asked u64
+//   ask_pair rank u32 | message u64 | with u32 | sends u32 | asked u64
 //            Asks what `rank` has published about its messages with the rank `with` in one direction, and about one of
 //            these messages. `asked` identifies the question: it is the time of asking by the asker's clock.
 //   pair     the fields of ask_pair | entered u64 | completed u64 | batches entered u64 | batches completed u64 |
 //            known u32 | type u32 | bytes u64
 //            The answer to ask_pair. If `known` is 1, a record of the message is kept, and type and bytes are from it.
-//   ask_notes rank u32 | 0 u64 | asker u32 | hops u32
+//   ask_notes rank u32 | 0 u64
 //            Asks for the notes of `rank` (src/links/notes.h).
-//   note     rank u32 | number u64 | asker u32 | hops u32 | revision u64 | words
-//            A note of `rank` for the host `asker`, which need not have asked.
-//   ask_waits rank u32 | 0 u64 | asker u32 | 0 u32 | asked u64
-//            Asks what `rank` waits for. Only a mesh of hosts has this question. `asked` is as in ask_pair.
+//   note     rank u32 | number u64 | revision u64 | words
+//            A note of `rank`. The receiver need not have asked for it.
+//   ask_waits rank u32 | 0 u64 | asked u64
+//            Asks what `rank` waits for. `asked` is as in ask_pair.
 //   waits    the fields of ask_waits | batches entered u64 | batches completed u64 | entered u64 | completed u64 |
 //            last u32 | count u32 | count x: with u32 | sends entered u64 | sends completed u64 |
 //            receives entered u64 | receives completed u64 | blocked u64 | needed u64
@@ -57,13 +52,12 @@ enum class CellKind : uint32_t {
   record = 3,
   failure = 4,
   clock = 5,
-  down = 6,
-  ask_pair = 7,
-  pair = 8,
-  ask_notes = 9,
-  note = 10,
-  ask_waits = 11,
-  waits = 12
+  ask_pair = 6,
+  pair = 7,
+  ask_notes = 8,
+  note = 9,
+  ask_waits = 10,
+  waits = 11
 };
 
 /// A rank's state on the wire: RankState, or that its process has ended.
@@ -71,16 +65,11 @@ inline constexpr uint32_t ended_state = 4;
 inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(uint64_t);
 inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / status_entry_bytes;
 inline constexpr size_t failure_text_max = 900;
-static_assert((4 + 2 * ring_neighbours_max) * sizeof(uint32_t) <= cell_bytes);
 
-/// The first fields of a question and of its answer: what has `rank` called as `operation`? `asker` is the host that
-/// asks.
+/// The first fields of a question and of its answer: what has `rank` called as `operation`?
 struct Inquiry {
   uint32_t rank = 0;
   uint64_t operation = 0;
-  uint32_t asker = 0;
-  uint32_t hops = 0;  ///< hosts that may pass it on
-  [[nodiscard]] Inquiry passed_on() const { return {rank, operation, asker, hops - 1}; }
 };
 
 /// A message of fixed size that is written from the front, without an allocation.
@@ -102,9 +91,7 @@ class Cell {
     used_ += text.size();
     return *this;
   }
-  Cell &put(const Inquiry &inquiry) {
-    return put(inquiry.rank).put(inquiry.operation).put(inquiry.asker).put(inquiry.hops);
-  }
+  Cell &put(const Inquiry &inquiry) { return put(inquiry.rank).put(inquiry.operation); }
   Cell &put(const OperationInfo &what) {
     for (const uint64_t field :
          {uint64_t{what.signature.collective}, uint64_t{what.signature.type}, uint64_t{what.signature.op},
@@ -134,8 +121,6 @@ struct PairInquiry {
   Inquiry inquiry;
   inquiry.rank = body.number<uint32_t>();
   inquiry.operation = body.number<uint64_t>();
-  inquiry.asker = body.number<uint32_t>();
-  inquiry.hops = body.number<uint32_t>();
   return inquiry;
 }
 

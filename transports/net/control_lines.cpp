@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 
+#include "src/proto/memory.h"
 #include "transports/net/tcp_state.h"
 
 namespace rondo::net {
@@ -17,8 +19,22 @@ namespace {
 constexpr SilenceLimits usual = silence_limits(default_network_timeout_ns, heartbeat_ns);
 static_assert(usual.looks == 5 && usual.repeats == 3 && usual.probes == 4);
 constexpr uint32_t cells_max = 4096;  // most cells that one call takes
+constexpr size_t ready_count_max = 64;  // hosts that one system call reports
 
 }  // namespace
+
+Result<void> ControlLines::open() {
+  ready_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!ready_.valid()) return system_error("epoll_create1", errno);
+  for (uint32_t host = 0; host < sockets_.size(); ++host) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u32 = host;
+    if (sockets_[host].valid() && ::epoll_ctl(ready_.get(), EPOLL_CTL_ADD, sockets_[host].get(), &event) != 0)
+      return system_error("epoll_ctl of a control connection", errno);
+  }
+  return {};
+}
 
 /// Returns the errno that describes the end of the connection. If only one direction is cut, the other end notices that
 /// and resets the connection. Then unacknowledged data of this end shows that the network was cut. If a process ends,
@@ -42,6 +58,7 @@ bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t limit) const {
   std::ranges::copy(cell.bytes(), peer.unsent.begin());
   peer.unsent_bytes = cell_bytes;
   if (send_rest(host) || peer.unsent_bytes != cell_bytes) {
+    if (peer.unsent_bytes != 0) memory::store_relaxed(memory_.header().rests, 1);
     ++peer.sent_unheard;
     return true;
   }
@@ -102,9 +119,40 @@ bool ControlLines::is_silent(uint32_t host, uint64_t now_ns) const {
 
 void ControlLines::give_up(uint32_t host) const { reset_connection(sockets_[host].get()); }
 
-pollfd ControlLines::interest(uint32_t host) const {
-  const int events = memory_.host(host).unsent_bytes == 0 ? POLLIN : POLLIN | POLLOUT;
-  return {sockets_[host].get(), static_cast<short>(events), 0};
+bool ControlLines::has_rest(uint32_t host) const {
+  const RemoteHost &peer = memory_.host(host);
+  return peer.unsent_bytes != 0 && peer.lost == 0 && peer.send_error == 0;
+}
+
+/// A host that is lost is removed from the epoll instance. Other ranks of this host keep its connection open, so the
+/// kernel would report the end again and again.
+void ControlLines::for_each_ready(const std::function<void(uint32_t)> &serve) const {
+  std::array<epoll_event, ready_count_max> events;
+  for (size_t seen = 0; seen <= sockets_.size();) {  // the kernel reports all others before it repeats one
+    const int count = ::epoll_wait(ready_.get(), events.data(), ready_count_max, 0);
+    for (int each = 0; each < count; ++each) {
+      const uint32_t host = events[static_cast<size_t>(each)].data.u32;
+      if (memory_.host(host).lost == 0) serve(host);
+      if (memory_.host(host).lost != 0)
+        static_cast<void>(::epoll_ctl(ready_.get(), EPOLL_CTL_DEL, sockets_[host].get(), nullptr));
+    }
+    if (count < static_cast<int>(ready_count_max)) return;
+    seen += ready_count_max;
+  }
+}
+
+void ControlLines::watch(std::vector<pollfd> &descriptors) const {
+  descriptors.push_back({ready_.get(), POLLIN, 0});
+  if (memory::load_relaxed(memory_.header().rests) == 0) return;
+  for (uint32_t host = 0; host < sockets_.size(); ++host)
+    if (has_rest(host)) descriptors.push_back({sockets_[host].get(), POLLOUT, 0});
+}
+
+void ControlLines::send_rests() const {
+  if (memory::load_relaxed(memory_.header().rests) == 0) return;
+  bool left = false;
+  for (uint32_t host = 0; host < sockets_.size(); ++host) left |= has_rest(host) && !send_rest(host) && has_rest(host);
+  memory::store_relaxed(memory_.header().rests, left ? 1 : 0);
 }
 
 }  // namespace rondo::net

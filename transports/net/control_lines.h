@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the connections of a host with its neighbours, as streams of whole cells. Every rank of the host
+// This file declares the connections of a host with all other hosts, as streams of whole cells. Every rank of the host
 // holds the connections. The rank that holds the lock of the shared memory uses them.
+//
+// A host may have a thousand connections, of which few have something to read at a time. So each rank has an epoll
+// instance, which reports only these.
 #pragma once
 
 #include <poll.h>
@@ -18,10 +21,11 @@ namespace rondo::net {
 
 class ControlLines {
  public:
-  /// `sockets` is indexed by host; both outlive this.
+  /// `sockets` is indexed by host; both outlive this. Call open() before any other function.
   ControlLines(const ControlMemory &memory, const std::vector<FileDescriptor> &sockets,
                uint64_t timeout_ns = default_network_timeout_ns)
       : memory_(memory), sockets_(sockets), limits_(silence_limits(timeout_ns, heartbeat_ns)) {}
+  [[nodiscard]] Result<void> open();
 
   /// The most cells that are sent to a host without hearing from it. A stopped process reads nothing. With this limit
   /// its buffer does not fill, so nobody takes it for dead.
@@ -31,8 +35,8 @@ class ControlLines {
   /// Sends a cell. Returns false if the cell was not sent. The reason is that the connection is full or closed, or that
   /// `limit` cells were sent since the host was last heard.
   bool send(uint32_t host, const Cell &cell, uint64_t limit = unheard_max) const;
-  /// Sends the rest of a cell that was sent in part. Returns true if nothing is left.
-  bool send_rest(uint32_t host) const;
+  /// Sends the rests of cells that were sent in part, as far as the connections take them.
+  void send_rests() const;
   /// Says whether the other host's kernel has acknowledged everything, or will never acknowledge more.
   [[nodiscard]] bool has_arrived(uint32_t host) const;
   /// Takes all cells that have arrived, until `take` returns false. If the connection has ended, returns errno, or 0 if
@@ -42,10 +46,16 @@ class ControlLines {
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
   /// Resets the connection. Otherwise the other host might still receive from this one, and wait for an answer.
   void give_up(uint32_t host) const;
-  [[nodiscard]] pollfd interest(uint32_t host) const;
+  /// Calls `serve` for each host that is not lost and whose connection has something to read, or has ended.
+  void for_each_ready(const std::function<void(uint32_t host)> &serve) const;
+  /// Appends what a thread waits for: something to read, or room for the rest of a cell.
+  void watch(std::vector<pollfd> &descriptors) const;
 
  private:
   [[nodiscard]] int reason_of_end(uint32_t host, int error) const;
+  [[nodiscard]] bool has_rest(uint32_t host) const;
+  /// Sends the rest of a cell that was sent in part. Returns true if nothing is left.
+  bool send_rest(uint32_t host) const;
 
   // The usual value of net.core.rmem_max, which the kernel counts in pages. A received cell takes one page and its
   // descriptor.
@@ -55,6 +65,7 @@ class ControlLines {
   const ControlMemory &memory_;
   const std::vector<FileDescriptor> &sockets_;
   const SilenceLimits limits_;
+  FileDescriptor ready_;  ///< an epoll instance with all sockets
 };
 
 }  // namespace rondo::net

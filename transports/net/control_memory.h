@@ -16,6 +16,7 @@
 //          the next heartbeat.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,6 @@
 #include "src/links/message_boards.h"
 #include "src/links/notes.h"
 #include "src/links/wait_report.h"
-#include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
 #include "src/links/recording.h"
 
@@ -39,6 +39,14 @@ inline constexpr size_t cell_bytes = 1024;
 
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
 
+/// The most hosts of a communicator. Each pair of hosts has a control connection.
+inline constexpr uint32_t hosts_max = 1024;
+
+/// Returns the number of hosts. `host_of` is indexed by rank. Hosts are numbered from 0 without a gap.
+[[nodiscard]] inline uint32_t host_count_of(const std::vector<uint32_t> &host_of) {
+  return *std::ranges::max_element(host_of) + 1;
+}
+
 struct ControlHeader {
   alignas(cache_line_bytes) uint64_t lock = 0;
   uint64_t server = 0;       ///< 1 + the host's rank that served last; readable without the lock, and so is the next
@@ -49,14 +57,9 @@ struct ControlHeader {
   uint64_t clock_asked_ns = 0;     ///< 0: no answer is due
   uint64_t clock_measured_ns = 0;  ///< 0: never
   ClockOffset clock;               ///< the best so far
-  // In a ring of hosts (overlay.h):
-  uint64_t due = 0;           ///< a bit for each neighbour to which updates must be sent now
-  uint64_t downs = 0;         ///< how many ends of connections are known to be down
-  uint64_t gone_ranks = 0;    ///< how many ranks of other hosts are known to have left or ended
-  uint64_t down_reason = 0;   ///< reason of the latest one: 1 + errno
-  uint64_t next_sweep_ns = 0;  ///< when all waiting updates become due to all neighbours
   uint64_t asked_ns = 0;      ///< when the first of the latest questions to other hosts was asked
   uint64_t asked_count = 0;
+  uint64_t rests = 0;         ///< 1 if a cell may have been sent to a host in part; readable without the lock
 };
 
 struct RemoteHost {
@@ -67,9 +70,6 @@ struct RemoteHost {
   SilenceWatch silence;      ///< checked at each heartbeat
   uint64_t unsent_bytes = 0;  ///< this many bytes at the end of `unsent` are still to be sent
   std::array<std::byte, cell_bytes> unsent{};
-  // In a ring of hosts, this host included:
-  uint64_t down_due = 0;  ///< a bit for each neighbour of this rank's host that has yet to learn of `down`
-  std::array<uint64_t, ring_neighbours_max> down{};  ///< by neighbour: 1 + errno of a connection reported as down
 };
 
 struct RemoteRecord {
@@ -107,8 +107,6 @@ struct RemoteRank {
   uint64_t ended = 0;  ///< its process has ended, or its host is lost: 1 + errno (1 without an errno)
   // These need the lock:
   uint64_t told = 0;       ///< the furthest state that was reported, as on the wire
-  uint64_t due_now = 0;    ///< in a ring: a bit for each neighbour that must learn of this rank
-  uint64_t due_later = 0;  ///< the same, at a later heartbeat
   uint64_t asked_ns = 0;
   uint64_t asked_count = 0;  ///< questions since its latest answer
   std::array<RemoteRecord, record_count> records{};

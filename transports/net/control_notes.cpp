@@ -10,7 +10,6 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_notes_ns = 100'000'000;
-constexpr uint32_t hops_max = 64;
 
 Cell note_cell(const Inquiry &about, const Note &note) {
   Cell cell(CellKind::note);
@@ -19,7 +18,7 @@ Cell note_cell(const Inquiry &about, const Note &note) {
   return cell;
 }
 
-static_assert((7 + 2 * (2 + Note::word_count)) * sizeof(uint32_t) <= cell_bytes);
+static_assert((5 + 2 * (2 + Note::word_count)) * sizeof(uint32_t) <= cell_bytes);
 
 }  // namespace
 
@@ -36,7 +35,7 @@ std::vector<Note> Control::notes(uint32_t rank) {
   if (now - peer.notes_asked_ns < ask_notes_ns || !may_ask(now)) return found;
   peer.notes_asked_ns = now;
   ++header().asked_count;
-  send_towards(parts_.host_of[rank], Cell(CellKind::ask_notes).put(Inquiry{rank, 0, host_, hops_max}));
+  lines_.send(parts_.host_of[rank], Cell(CellKind::ask_notes).put(Inquiry{rank, 0}));
   return found;
 }
 
@@ -44,34 +43,26 @@ void Control::tell_note(const Note &note) {
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (!lock.held()) return;
-  for (uint32_t host = 0; host < overlay_.host_count(); ++host)
-    if (host != host_) send_towards(host, note_cell({parts_.rank, note.number, host, hops_max}, note));
+  const Cell cell = note_cell({parts_.rank, note.number}, note);
+  for (const uint32_t host : others_) lines_.send(host, cell);
 }
 
-void Control::take_note_question(ByteReader body) {
+void Control::take_note_question(uint32_t host, ByteReader body) {
   const Inquiry asked = inquiry_of(body);
-  if (!is_known(asked) || asked.asker == host_) return;
-  if (!is_local(asked.rank)) {
-    if (asked.hops != 0) send_towards(parts_.host_of[asked.rank], Cell(CellKind::ask_notes).put(asked.passed_on()));
-    return;
-  }
+  if (!is_of(host_, asked.rank)) return;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.rank) - local_ranks_.begin());
   for (const Note &note : parts_.local->notes(index))
-    send_towards(asked.asker, note_cell({asked.rank, note.number, asked.asker, hops_max}, note));
+    lines_.send(host, note_cell({asked.rank, note.number}, note));
 }
 
-void Control::take_note(ByteReader body) {
+void Control::take_note(uint32_t host, ByteReader body) {
   const Inquiry about = inquiry_of(body);
-  if (!is_known(about) || is_local(about.rank)) return;
+  if (!is_of(host, about.rank)) return;
   Note note;
   note.number = about.operation;
   note.revision = body.number<uint64_t>();
   for (uint64_t &word : note.words) word = body.number<uint64_t>();
   if (body.failed()) return;
-  if (about.asker != host_) {
-    if (about.hops != 0) send_towards(about.asker, note_cell(about.passed_on(), note));
-    return;
-  }
   Note &kept = remote(about.rank).notes[note.number % kept_note_count];
   if (note.revision > kept.revision) kept = note;
 }

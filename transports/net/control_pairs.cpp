@@ -10,7 +10,6 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
-constexpr uint32_t hops_max = 64;
 
 Cell &put(Cell &cell, const PairInquiry &inquiry) {
   return cell.put(inquiry.about).put(inquiry.with).put(uint32_t{inquiry.sends}).put(inquiry.asked_ns);
@@ -28,11 +27,6 @@ PairInquiry pair_inquiry_of(ByteReader &body) {
   inquiry.with = body.number<uint32_t>();
   inquiry.sends = body.number<uint32_t>() != 0;
   inquiry.asked_ns = body.number<uint64_t>();
-  return inquiry;
-}
-
-PairInquiry passed_on(PairInquiry inquiry) {
-  inquiry.about = inquiry.about.passed_on();
   return inquiry;
 }
 
@@ -77,29 +71,17 @@ std::optional<MessageReport> Control::pair(uint32_t peer, bool sends, uint64_t m
   const bool asked = is_own && known.asked_ns >= since_ns;
   if (asked && known.answered != 0) return report_of(known, parts_.rank, sends, message);
   if (asked && now - known.asked_ns < ask_again_ns) return std::nullopt;
-  const uint32_t next = news_.first_hop(parts_.host_of[peer]);
-  if (remote(peer).ended != 0 || next == Overlay::no_way || !may_ask(now)) return std::nullopt;
-  const PairInquiry inquiry{{peer, message, host_, hops_max}, parts_.rank, sends, now};
-  if (!lines_.send(next, cell_of(CellKind::ask_pair, inquiry))) return std::nullopt;
+  if (remote(peer).ended != 0 || !may_ask(now)) return std::nullopt;
+  const PairInquiry inquiry{{peer, message}, parts_.rank, sends, now};
+  if (!lines_.send(parts_.host_of[peer], cell_of(CellKind::ask_pair, inquiry))) return std::nullopt;
   ++header().asked_count;
   known = {uint64_t{parts_.rank} + 1, question, now, 0, {}, {}, 0, 0, 0};
   return std::nullopt;
 }
 
-bool Control::is_known(const PairInquiry &inquiry) const {
-  return is_known(inquiry.about) && inquiry.with < parts_.host_of.size() &&
-         parts_.host_of[inquiry.with] == inquiry.about.asker;
-}
-
-void Control::take_pair_question(ByteReader body) {
+void Control::take_pair_question(uint32_t host, ByteReader body) {
   const PairInquiry asked = pair_inquiry_of(body);
-  if (body.failed() || !is_known(asked) || asked.about.asker == host_) return;
-  if (is_local(asked.about.rank)) return answer(asked);
-  if (asked.about.hops != 0)
-    send_towards(parts_.host_of[asked.about.rank], cell_of(CellKind::ask_pair, passed_on(asked)));
-}
-
-void Control::answer(const PairInquiry &asked) {
+  if (body.failed() || !is_of(host_, asked.about.rank) || !is_of(host, asked.with)) return;
   MessageBoards *const boards = parts_.local->messages();
   const auto index =
       static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.about.rank) - local_ranks_.begin());
@@ -109,13 +91,11 @@ void Control::answer(const PairInquiry &asked) {
     if (!boards->open().ok()) return;  // without an answer, the asker reports that it does not know
     report = boards->report(index, asked.with, asked.sends, asked.about.operation, 0);
   }
-  PairInquiry answered = asked;
-  answered.about.hops = hops_max;
-  Cell cell = cell_of(CellKind::pair, answered);
-  if (report) send_towards(asked.about.asker, put(cell, *report));
+  Cell cell = cell_of(CellKind::pair, asked);
+  if (report) lines_.send(host, put(cell, *report));
 }
 
-void Control::take_pair(ByteReader body) {
+void Control::take_pair(uint32_t host, ByteReader body) {
   const PairInquiry answered = pair_inquiry_of(body);
   MessageReport report;
   report.pair.entered = body.number<uint64_t>();
@@ -127,12 +107,7 @@ void Control::take_pair(ByteReader body) {
   message.type = body.number<uint32_t>();
   message.bytes = body.number<uint64_t>();
   if (is_kept) report.message = message;
-  if (body.failed() || !is_known(answered) || is_local(answered.about.rank)) return;
-  if (answered.about.asker != host_) {
-    Cell cell = cell_of(CellKind::pair, passed_on(answered));
-    if (answered.about.hops != 0) send_towards(answered.about.asker, put(cell, report));
-    return;
-  }
+  if (body.failed() || !is_of(host, answered.about.rank) || !is_of(host_, answered.with)) return;
   RemotePair &known = pair_with(answered.about.rank, answered.with);
   if (known.with != uint64_t{answered.with} + 1 || known.asked_ns != answered.asked_ns ||
       known.question != question_of(answered.about.operation, answered.sends))

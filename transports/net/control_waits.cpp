@@ -40,7 +40,7 @@ WaitReport::Pair pair_of(ByteReader &body) {
 bool Control::waits(uint32_t peer, uint64_t since_ns, WaitReport &report) {
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, 0, ended_);
-  if (!lock.held() || !overlay_.is_mesh()) return false;
+  if (!lock.held()) return false;
   RemoteWaits &known = remote(peer).waits;
   const uint64_t now = now_ns();
   if (known.arrived_ns != 0 && known.arrived_ns >= since_ns) {
@@ -51,15 +51,15 @@ bool Control::waits(uint32_t peer, uint64_t since_ns, WaitReport &report) {
   const bool asked = known.asked_ns >= since_ns && now - known.asked_ns < ask_again_ns;
   if (asked || remote(peer).ended != 0) return false;
   Cell cell(CellKind::ask_waits);
-  if (lines_.send(parts_.host_of[peer], cell.put(Inquiry{peer, 0, host_, 0}).put(now))) known.asked_ns = now;
+  if (lines_.send(parts_.host_of[peer], cell.put(Inquiry{peer, 0}).put(now))) known.asked_ns = now;
   return false;
 }
 
-void Control::take_waits_question(ByteReader body) {
+void Control::take_waits_question(uint32_t host, ByteReader body) {
   const Inquiry asked = inquiry_of(body);
   const auto asked_ns = body.number<uint64_t>();
   MessageBoards *const boards = parts_.local->messages();
-  if (body.failed() || !is_known(asked) || !is_local(asked.rank) || boards == nullptr || !overlay_.is_mesh()) return;
+  if (body.failed() || !is_of(host_, asked.rank) || boards == nullptr) return;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.rank) - local_ranks_.begin());
   const uint64_t completed = parts_.local->completed_operation(index);  // read before the latest, as in WaitReport
   const uint64_t entered = parts_.local->latest_operation(index);
@@ -81,14 +81,14 @@ void Control::take_waits_question(ByteReader body) {
     cell.put(asked).put(asked_ns).put(batches.entered).put(batches.completed).put(entered).put(completed);
     cell.put(uint32_t{last}).put(count);
     for (uint32_t each = 0; each < count; ++each) put(cell, taken[each].first, taken[each].second);
-    if (!lines_.send(asked.asker, cell)) return;
+    if (!lines_.send(host, cell)) return;
   }
 }
 
-void Control::take_waits(uint32_t neighbour, ByteReader body) {
+void Control::take_waits(uint32_t host, ByteReader body) {
   const Inquiry answered = inquiry_of(body);
   const auto asked_ns = body.number<uint64_t>();
-  if (body.failed() || !is_known(answered) || parts_.host_of[answered.rank] != neighbour) return;
+  if (body.failed() || !is_of(host, answered.rank)) return;
   RemoteWaits &known = remote(answered.rank).waits;
   if (known.arriving_ns != asked_ns) known.arriving = {};
   known.arriving_ns = asked_ns;

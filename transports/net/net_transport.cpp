@@ -259,11 +259,10 @@ class GroupTransport final : public Transport {
     recorder.set_group_rank(own, group_.parts.rank);
     if (group_.parts.rank == 0) recorder.set_clock_offset({});
     Control::Parts control{group_.parts.rank, std::move(group_.parts.host_of), &local, std::move(group_.parts.control)};
-    control.mesh_max = group_.parts.mesh_hosts_max;
     control.settings = group_.parts.settings;
     if (!group_.is_local(0))
       control.clock_measured = [&recorder](const ClockOffset &offset) { recorder.set_clock_offset(offset); };
-    group_.control = std::make_unique<Control>(std::move(control));
+    RONDO_TRY_ASSIGN(group_.control, Control::make(std::move(control)));
     Sentinel::Hooks hooks;
     hooks.failed = [&local] { return local.failed(); };
     hooks.ring = [&peers = group_.local_links.peers(), own] { peers.wake(own); };

@@ -26,7 +26,6 @@ struct GroupParts {
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< for this host's ranks
   ControlShare control;
-  uint32_t mesh_hosts_max = net::mesh_hosts_max;
   Settings settings{};
   bool messages = false;  ///< a link for messages with every rank of another host exists
   bool rings = true;  ///< threads that post to links serve them or ring the sentinel, which devices do not

@@ -81,7 +81,8 @@ Result<std::string> own_program() {
   return program;
 }
 
-Result<int> execute(const std::vector<std::string> &words, const std::string &errors_path) {
+Result<int> execute(const std::vector<std::string> &words, const std::string &output_path,
+                    const std::string &errors_path) {
   std::vector<char *> pointers;
   for (const std::string &word : words) pointers.push_back(const_cast<char *>(word.c_str()));
   pointers.push_back(nullptr);
@@ -93,10 +94,8 @@ Result<int> execute(const std::vector<std::string> &words, const std::string &er
     held.restore();
     // The launcher must not outlive this process. The launcher's ranks end with it.
     static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGTERM));
-    if (!errors_path.empty()) {
-      replace_descriptor(STDOUT_FILENO, "/dev/null");
-      replace_descriptor(STDERR_FILENO, errors_path.c_str());
-    }
+    replace_descriptor(STDOUT_FILENO, output_path.c_str());
+    replace_descriptor(STDERR_FILENO, errors_path.c_str());
     if (::getppid() == own) ::execv(pointers[0], pointers.data());
     ::_exit(127);
   }

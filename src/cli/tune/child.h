@@ -29,10 +29,9 @@ class Folder {
 /// Returns the path of this program's file.
 [[nodiscard]] Result<std::string> own_program();
 
-/// Runs a program until it ends.
-/// @param errors_path  a file for its standard error, and its standard output is discarded; if empty, it shares both
-/// with this process
+/// Runs a program until it ends, with files for its standard output and its standard error.
 /// @return its exit status, or 128 + number after a signal, even if that signal was for this process
-[[nodiscard]] Result<int> execute(const std::vector<std::string> &words, const std::string &errors_path = {});
+[[nodiscard]] Result<int> execute(const std::vector<std::string> &words, const std::string &output_path,
+                                  const std::string &errors_path);
 
 }  // namespace rondo::cli::tune

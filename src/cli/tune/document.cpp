@@ -91,7 +91,8 @@ Json fits_json(std::span<const Measured> all) {
 Json networks_json(const Findings &findings) {
   Json list = Json::array();
   for (const Measured &measured : findings.all) {
-    if (measured.group.buffers != BufferPlace::host) continue;  // the simulator's networks model hosts
+    // The simulator's networks model one host here.
+    if (measured.group.buffers != BufferPlace::host || measured.group.several_hosts) continue;
     for (const Calibration &calibration : calibrate(findings, measured))
       list.push_back({{"collective", rondo_collective_string(measured.group.collective)},
                       {"ranks", measured.group.rank_count},

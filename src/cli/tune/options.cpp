@@ -94,24 +94,26 @@ Result<Options> finish(const Raw &raw, Options options) {
   if (options.sizes.size() > size_count_max)
     return invalid_argument("--sizes: more than " + std::to_string(size_count_max));
   if (options.output.empty()) return invalid_argument("-o takes the name of a file");
-  if (options.hosts && !options.device.empty())
-    return invalid_argument("--device measures devices of this host, --hosts links between hosts; give one of them");
+  if (!options.hosts.empty() && !options.device.empty())
+    return invalid_argument("--device measures devices of this host, --hosts ranks on several hosts; give one of them");
+  if (options.hosts.empty()) return options;
+  RONDO_TRY_ASSIGN(options.host_shares, parse_hosts(options.hosts));
+  if (options.host_shares.size() < 2)
+    return invalid_argument("--hosts: '" + options.hosts + "' is one host; name several");
   return options;
 }
 
 constexpr console::Manual manual{
     "rondo tune",
-    "Measures the algorithms on this machine, by ranks of its own, and writes the table that RONDO_TUNING_FILE loads.\n"
-    "With --hosts, as a rank of a job on several hosts, it measures the links inside of and between them. Its status:\n"
-    "0; 1 if a choice is over 10 % slower than the best, a size is left out because other programs disturbed every\n"
-    "round, or measuring failed; 2: used wrongly.",
+    "Measures the algorithms by runs of rondo perf, and writes the table that RONDO_TUNING_FILE loads. Its status: 0;\n"
+    "1 if a choice is over 10 % slower than the best, a size is left out because other programs disturbed every run,\n"
+    "or measuring failed; 2: used wrongly.",
     "rondo tune [OPTIONS]",
     "  rondo tune -o here.json                     2, 4 and 8 ranks, all_reduce, 8 to 64M: some minutes\n"
     "  rondo tune --quick --ranks 2 -o here.json   a first impression: seconds\n"
     "  RONDO_TUNING_FILE=here.json rondo run -n 4 ./train\n"
     "  rondo tune --device cuda -o devices.json    buffers on CUDA devices; --quick: fewer runs\n"
-    "  rondo run --hosts a:4,b:4 rondo tune --hosts -o hosts.json\n"
-    "                                              jobs on these hosts: choices by simulation, from measured links\n"};
+    "  rondo tune --hosts a:4,b:4 -o hosts.json    ranks on these hosts, which rondo run starts by ssh\n"};
 
 void add_options(console::CommandLine &app, Options &options, Raw &raw) {
   app.begin_group("What is measured");
@@ -122,13 +124,13 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
       ->type_name("NAME,...");
   app.add_option("--sizes", raw.sizes, "a list, or FROM-TO/FACTOR, both ends included [8-64M/4]")->type_name("SIZES");
   app.add_flag("--keep-disturbed", options.keep_disturbed,
-               "write sizes, too, in whose every round other programs used the processors");
+               "write sizes, too, in whose every run other programs used the processors");
   app.add_flag("--quick", raw.quick, "fewer sizes (8-1M/32), two rounds, short samples: a first impression");
   app.add_option("--rounds", options.round_count, "times that every candidate's turn comes at a size, 1 to 1000 [5]")
       ->check(console::InRange(1u, round_count_max))
       ->type_name("N");
-  app.add_flag("--hosts", options.hosts,
-               "as a rank of a launcher on several hosts: measure links inside and between them, choose by simulation");
+  app.add_option("--hosts", options.hosts, "ranks on these hosts, in place of --ranks, as with rondo run: a:4,b:4")
+      ->type_name("LIST");
   app.add_option("--device", options.device,
                  "buffers on CUDA devices, as with rondo perf: cuda, cuda:0, ...; ranks as processes and as threads")
       ->type_name("NAME");
@@ -136,8 +138,6 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
   app.add_option("-o,--output", options.output, "the table, which is JSON; - is standard output [rondo-tuning.json]")
       ->type_name("FILE");
   app.add_json(raw.json, "as --output: write the table");
-  app.add_option("--job", options.job_path)->group("");  // for the ranks that it starts itself
-  app.add_option("--result", options.result_path)->group("");
 }
 
 }  // namespace
@@ -148,6 +148,11 @@ Result<std::variant<Options, std::string>> parse_options(Arguments args) {
   Raw raw;
   console::CommandLine app(manual);
   add_options(app, options, raw);
+  for (size_t at = 0; at < args.size(); ++at)
+    if (args[at] == std::string_view("--hosts") && (at + 1 == args.size() || args[at + 1][0] == '-'))
+      return invalid_argument(
+          "--hosts takes the hosts and the ranks on each, such as --hosts a:4,b:4; start rondo tune once, not as ranks "
+          "of a job");
   if (auto answer = app.read(args)) {
     if (answer->is_help) return Parsed(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
@@ -158,11 +163,9 @@ Result<std::variant<Options, std::string>> parse_options(Arguments args) {
   options.quick = raw.quick;
   if (raw.quick) {
     if (app.count("--rounds") == 0) options.round_count = 2;
-    options.sample_ns = 3'000'000;
   }
   RONDO_TRY_ASSIGN(options, finish(raw, std::move(options)));
-  if (options.job_path.empty() && !options.hosts)  // with several hosts, only rank 0 writes
-    if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
+  if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
   return Parsed(std::move(options));
 }
 

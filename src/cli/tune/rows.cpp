@@ -92,7 +92,7 @@ void add_rows(const Measured &measured, std::vector<TuningRow> &rows) {
   std::vector<TuningRow> own;
   for (size_t end = sizes.size(); end > 0; end = best[end].begin)
     own.push_back({measured.group.collective, measured.group.rank_count, measured.group.oversubscribed,
-                   row_end(sizes, end), best[end].choice, false, measured.group.buffers});
+                   row_end(sizes, end), best[end].choice, measured.group.several_hosts, measured.group.buffers});
   rows.insert(rows.end(), own.rbegin(), own.rend());
 }
 
@@ -151,13 +151,14 @@ void note(std::span<const Series> size, const PlanChoice &choice, PlanChoice &to
   if (const double time = time_of(size, choice); time < never) time_us = time;
 }
 
-/// Compares, on devices, the choice of the table's rows with the library's choice. This code does not know a device's
-/// slots.
-void compare_on_devices(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
+/// Compares the choice of the table's rows with the library's choice, on devices and on several hosts. This code does
+/// not know the slots there.
+void compare_as_measured(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
   const Group &group = measured.group;
   for (const auto &size : by_size(measured)) {
     Comparison comparison{group, size[0].bytes, best_of(size), {}, {}, {}, {}};
-    const auto rows = table.rows_for(group.collective, group.rank_count, group.oversubscribed, false, group.buffers);
+    const auto rows = table.rows_for(group.collective, group.rank_count, group.oversubscribed, group.several_hosts,
+                                     group.buffers);
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const TuningRow &it) { return size[0].bytes <= it.bytes_max; });
     if (row != rows.end()) note(size, row->choice, comparison.chosen, comparison.chosen_us);
@@ -172,8 +173,8 @@ void compare_on_devices(const Measured &measured, const TuningTable &table, std:
 std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable &table, const Config &config) {
   std::vector<Comparison> comparisons;
   for (const Measured &measured : all) {
-    if (measured.group.buffers != BufferPlace::host) {
-      compare_on_devices(measured, table, comparisons);
+    if (measured.group.buffers != BufferPlace::host || measured.group.several_hosts) {
+      compare_as_measured(measured, table, comparisons);
       continue;
     }
     TunerInput input = tuner_input(config, measured.group.rank_count, measured.group.oversubscribed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is `rondo tune`. It measures this machine, writes the table that RONDO_TUNING_FILE loads, and shows what
 // the table chooses.
-#include "src/cli/tune/tune.h"
+#include "src/cli/tune/runs.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,6 @@
 #include <cstdlib>
 
 #include "src/base/parse.h"
-#include "src/cli/tune/hosts.h"
 #include "src/console/output.h"
 
 namespace rondo::cli {
@@ -19,7 +18,6 @@ namespace {
 using namespace tune;
 
 constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // time to measure each rate
-constexpr uint64_t quick_sample_ns = 5'000'000;
 
 /// Reads the configuration. Algorithm and table from the environment are removed, because they are what is measured.
 /// Settings such as slots and waiting stay.
@@ -36,22 +34,15 @@ Result<Config> configuration() {
   return config;
 }
 
-void announce(const std::vector<Job> &jobs) {
-  double seconds = 0;
-  for (const Job &job : jobs) seconds += estimate_seconds(job);
-  std::fprintf(stderr, "rondo tune: about %.0f s if nothing else runs here; at most about twice as long otherwise\n",
-               seconds);
-}
-
-/// Reports the rounds that other programs disturbed, and adds the undisturbed sizes to the findings.
+/// Reports the runs that other programs disturbed, and adds the undisturbed sizes to the findings.
 void take_quiet(const Options &options, Measured measured, Findings &findings) {
   if (measured.repeated_count != 0 || measured.disturbed_count != 0)
     std::fprintf(stderr, "  other programs disturbed %s; measured again: %u\n",
-                 counted(measured.repeated_count + measured.disturbed_count, "round").c_str(), measured.repeated_count);
+                 counted(measured.repeated_count + measured.disturbed_count, "run").c_str(), measured.repeated_count);
   if (!options.keep_disturbed) {
     const std::vector<uint64_t> lacking = drop_disturbed(measured);
     for (const uint64_t bytes : lacking)
-      std::fprintf(stderr, "  %8s  is left out of the table: other programs disturbed every round\n",
+      std::fprintf(stderr, "  %8s  is left out of the table: other programs disturbed every run\n",
                    show_bytes(bytes).c_str());
     findings.lacks_sizes |= !lacking.empty();
   }
@@ -112,18 +103,14 @@ Result<bool> conclude(const Findings &findings, const Partial &partial, const st
 }
 
 Result<void> measure_on_host(const Options &options, Findings &findings) {
-  const auto jobs = plan_jobs(options, findings.config, usable_core_count(findings.topology));
-  announce(jobs);
-  for (const Job &job : jobs) {
-    std::fprintf(stderr, "%s, %u ranks\n", rondo_collective_string(job.group.collective), job.group.rank_count);
-    RONDO_TRY_ASSIGN(Measured measured, run_job(job));
-    take_quiet(options, std::move(measured), findings);
-  }
+  RONDO_TRY_ASSIGN(const auto groups, host_groups(options, usable_core_count(findings.topology)));
+  RONDO_TRY_ASSIGN(auto all, measure_groups(options, findings.config, groups));
+  for (Measured &measured : all) take_quiet(options, std::move(measured), findings);
   if (findings.all.empty())
-    return Error{RONDO_ERROR_SYSTEM, "no table is written: other programs disturbed every round of every size; end "
+    return Error{RONDO_ERROR_SYSTEM, "no table is written: other programs disturbed every run of every size; end "
                                      "them and run this again, or give --keep-disturbed"};
-  findings.costs = measure_costs(findings.topology,
-                                 options.sample_ns <= quick_sample_ns ? quick_cost_seconds : cost_seconds);
+  if (options.hosts.empty())
+    findings.costs = measure_costs(findings.topology, options.quick ? quick_cost_seconds : cost_seconds);
   return {};
 }
 
@@ -136,20 +123,10 @@ Result<bool> measure_here(const Options &options) {
   if (options.device.empty()) {
     RONDO_TRY(measure_on_host(options, findings));
   } else {
-    RONDO_TRY_ASSIGN(findings.all, measure_devices(options, findings.config));
+    RONDO_TRY_ASSIGN(const auto groups, device_groups(options, findings.config));
+    RONDO_TRY_ASSIGN(findings.all, measure_groups(options, findings.config, groups));
   }
   return conclude(findings, partial, options.output);
-}
-
-Result<bool> measure_as_rank(const Options &options) {
-  RONDO_TRY_ASSIGN(const Job job, read_job(options.job_path));
-  RONDO_TRY(run_rank(job, options.result_path));
-  return true;
-}
-
-Result<bool> measure_hosts(const Options &options) {
-  RONDO_TRY(tune_hosts(options));
-  return true;
 }
 
 }  // namespace
@@ -165,8 +142,7 @@ int run_tune(Arguments args) {
     return 0;
   }
   const auto &options = std::get<Options>(parsed.value());
-  const bool is_rank = !options.job_path.empty();
-  const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_here(options);
+  const auto good = measure_here(options);
   if (!good.ok()) {
     std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
     return good.error().status == RONDO_ERROR_INVALID_ARGUMENT ? exit_usage : exit_failed;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the parts of `rondo tune`: real ranks measure under `rondo run`, and the rest computes results.
-// Only rank.cpp, load.cpp, machine.cpp and devices.cpp measure; the other files do no I/O. docs/tuning.md explains how
-// and why.
+// This file declares the parts of `rondo tune`, which measures candidates by `rondo perf` and computes a table. Only
+// runs.cpp, devices.cpp and machine.cpp measure; the other files do no I/O. docs/tuning.md explains how and why.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "src/cli/commands.h"
+#include "src/cli/hosts/host_list.h"
 #include "src/sim/sim_network.h"
 #include "src/plan/tuner.h"
 #include "src/topo/topology.h"
@@ -33,13 +33,12 @@ struct Options {
   std::vector<rondo_collective_t> collectives{RONDO_ALL_REDUCE};
   std::vector<uint64_t> sizes;  ///< bytes
   uint32_t round_count = 5;
-  uint64_t sample_ns = 30'000'000;  ///< time for a candidate's runs in a round
   std::string output = "rondo-tuning.json";
-  std::string job_path, result_path;  ///< set if this process is a rank of such a job
-  bool hosts = false;                 ///< this process is a rank that a launcher started on one of several hosts
-  bool quick = false;                 ///< --quick
-  bool keep_disturbed = false;        ///< --keep-disturbed
-  std::string device;                 ///< like --device of `rondo perf`; empty for host memory
+  std::string hosts;                    ///< like --hosts of `rondo run`; empty for ranks on this host
+  std::vector<HostShare> host_shares;   ///< the hosts in it
+  bool quick = false;                   ///< --quick
+  bool keep_disturbed = false;          ///< --keep-disturbed
+  std::string device;                   ///< like --device of `rondo perf`; empty for host memory
 };
 
 /// Returns the options, or the help.
@@ -51,20 +50,7 @@ struct Group {
   uint32_t rank_count = 2;
   bool oversubscribed = false;
   BufferPlace buffers = BufferPlace::host;
-};
-
-struct SizeJob {
-  uint64_t bytes = 0;  ///< bytes of the whole vector of float32
-  std::vector<PlanChoice> candidates;
-};
-
-/// The measurements of one job of ranks.
-struct Job {
-  Group group;
-  uint32_t round_count = 1;
-  uint64_t sample_ns = 0;
-  std::vector<SizeJob> sizes;
-  double part_begin = 0, part_end = 1;  ///< which part of the whole estimated time this job is
+  bool several_hosts = false;
 };
 
 /// The measurements of a candidate at a size. A run is one call, and its time is the slowest rank's time.
@@ -80,54 +66,17 @@ struct Series {
 struct Measured {
   Group group;
   std::vector<Series> series;      ///< by ascending bytes
-  uint32_t disturbed_count = 0;    ///< disturbed rounds that had to be used
-  uint32_t repeated_count = 0;     ///< rounds that were discarded and repeated
-  std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< on devices: the library's own choice, by bytes
+  uint32_t disturbed_count = 0;    ///< disturbed runs that had to be used
+  uint32_t repeated_count = 0;     ///< runs that were discarded and repeated
+  std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< the library's own choice, by bytes
 };
 
-/// Returns every possible algorithm and protocol, with a few chunk sizes and channels. The choice of the tuner without
-/// a table is always included. `input` has group, bytes and the sizes of slots.
-[[nodiscard]] std::vector<PlanChoice> candidates(TunerInput input);
 /// Returns the size nearest to `bytes` with whole elements, and the same number of them in each block.
 [[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
-[[nodiscard]] std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count);
-[[nodiscard]] double estimate_seconds(const Job &job);
-[[nodiscard]] double estimate_seconds(const Job &job, const SizeJob &size);
-/// Returns text such as "12 %, about 40 s left", if the job's first `done_count` sizes took `elapsed_s`.
-[[nodiscard]] std::string progress_of(const Job &job, size_t done_count, double elapsed_s);
 
 [[nodiscard]] nlohmann::ordered_json group_json(const Group &group);
-[[nodiscard]] std::string job_text(const Job &job);
-[[nodiscard]] Result<Job> read_job(const std::string &path);
 [[nodiscard]] nlohmann::ordered_json measured_json(const Measured &measured);
-[[nodiscard]] Result<Measured> read_measured(const std::string &path);
 [[nodiscard]] Result<void> write_file(const std::string &path, const std::string &text);
-
-/// Runs the job by `rondo run` of this program, with a deadline.
-[[nodiscard]] Result<Measured> run_job(const Job &job);
-/// Runs one rank of the job.
-[[nodiscard]] Result<void> run_rank(const Job &job, const std::string &result_path);
-
-/// Measures for `--device` with `rondo perf`. Ranks are processes first, and then threads of one process (devices.cpp).
-[[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config);
-
-/// The processor time that other processes and the hypervisor use.
-class Load {
- public:
-  explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
-  /// Returns how many seconds processors were busy since this object was made, or nothing if the system does not report
-  /// it.
-  [[nodiscard]] std::optional<double> busy_seconds() const;
-  static constexpr double resolution_seconds = 0.02;
-
- private:
-  [[nodiscard]] std::optional<double> read() const;
-  std::vector<uint32_t> os_indices_;
-  std::optional<double> begin_;
-};
-/// Returns the busy seconds in the text of /proc/stat. Processors have the system's numbers.
-[[nodiscard]] std::optional<double> busy_seconds_of(std::string_view stat, std::span<const uint32_t> os_indices,
-                                                    double ticks_per_second);
 
 /// The rates of a core while all other cores do the same. The operands together take `working_set_bytes`.
 struct Rates {

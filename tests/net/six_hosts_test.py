@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that are network namespaces with control connections as in a ring, which begins above 4 hosts here. Every host
-learns of a rank or a host that is killed. It also learns of a cable that is cut, one way or both, and of a partition.
-timed_hosts_test.py checks that it is soon. usage: ring_hosts_test.py RING_RANK"""
+"""Six to eight hosts, which are network namespaces. Every host learns of a rank or a host that is killed. It also
+learns of a cable that is cut, one way or both, and of a partition. timed_hosts_test.py checks that it is soon.
+usage: six_hosts_test.py RANK_PROGRAM"""
 
 import os
 import signal
@@ -15,12 +15,12 @@ PROGRAM = os.path.abspath(sys.argv.pop(1))
 NO_ANSWER = r"(gave no answer|cannot be reached)"
 
 
-class RingOfHosts(HostsTest):
+class SixHosts(HostsTest):
     def expect_told(self, host_count, layout, harm, *expected):
         """Checks that a job learns of harm(hosts, job). `expected` has ranks, the error that each of them gets, and the
         ranks that it may name."""
         with net.Hosts(host_count) as hosts:
-            job = Job(hosts, layout, [PROGRAM, "4"]).begun()
+            job = Job(hosts, layout, [PROGRAM, "busy", "1000", "1000"]).begun()
             seconds = self.seconds_until_told(job, lambda: harm(hosts, job), *expected)
         print(f"{self.id().split('.')[-1]}: told after {seconds:.2f} s", flush=True)
 

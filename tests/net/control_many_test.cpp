@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane of a host that has connections with many others, with the test as all other hosts.
+#include <poll.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tests/net/control_ends.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+
+namespace {
+
+/// The control plane of rank 0, on a host of its own, and the other ends of its connections.
+struct ManyEnds {
+  explicit ManyEnds(uint32_t host_count) : ranks(1), theirs(host_count), held(host_count) {
+    const FileDescriptor file = net::ControlMemory::create(host_count, host_count).value();
+    net::Control::Parts parts;
+    for (uint32_t host = 0; host < host_count; ++host) parts.host_of.push_back(host);
+    parts.local = &ranks;
+    parts.share.memory = net::ControlMemory::map(file.get(), host_count, host_count).value();
+    parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    parts.share.sockets.resize(host_count);
+    for (uint32_t host = 1; host < host_count; ++host) {
+      auto [far, near] = connected_sockets();
+      held[host].reset(::dup(near.get()));
+      theirs[host] = std::move(far);
+      parts.share.sockets[host] = std::move(near);
+    }
+    control = net::Control::make(std::move(parts)).value();
+  }
+  /// Lets each host report that its rank has entered and completed this number of operations.
+  void say_all(uint64_t operation) const {
+    for (uint32_t host = 1; host < theirs.size(); ++host) {
+      const net::Cell cell = status_of(host, RankState::alive, operation);
+      const auto sent = ::send(theirs[host].get(), cell.bytes().data(), cell.bytes().size(), MSG_NOSIGNAL);
+      REQUIRE((!theirs[host].valid() || sent == static_cast<ssize_t>(net::cell_bytes)));
+    }
+  }
+  [[nodiscard]] std::vector<uint32_t> heard(uint64_t operation) const {
+    std::vector<uint32_t> hosts;
+    for (uint32_t host = 1; host < theirs.size(); ++host)
+      if (control->status(host).entered == operation) hosts.push_back(host);
+    return hosts;
+  }
+  template <class Condition>
+  bool run(const Condition &condition) const {
+    for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns && !condition();)
+      control->step(now_ns());
+    return condition();
+  }
+  /// Says whether something waits for the rank that serves.
+  [[nodiscard]] bool wakes() const {
+    std::vector<pollfd> descriptors;
+    control->watch(descriptors);
+    return ::poll(descriptors.data(), descriptors.size(), 0) > 0;
+  }
+
+  SceneRanks ranks;
+  std::vector<FileDescriptor> theirs, held;  ///< by host; what is held is what other ranks of the host keep open
+  std::unique_ptr<net::Control> control;
+};
+
+}  // namespace
+
+TEST_CASE("control plane: of many hosts each is heard, and those that end are lost alone and wake nobody any more",
+          "[net]") {
+  constexpr uint32_t host_count = 200;  // the system reports them in several parts
+  ManyEnds ends(host_count);
+  ends.say_all(1);
+  REQUIRE(ends.run([&] { return ends.heard(1).size() == host_count - 1; }));
+  const std::vector<uint32_t> ended{7, 70, 150};
+  for (const uint32_t host : ended) ends.theirs[host].reset();
+  REQUIRE(ends.run([&] { return dead_of(*ends.control) == ended; }));
+  ends.say_all(2);
+  REQUIRE(ends.run([&] { return ends.heard(2).size() == host_count - 1 - ended.size(); }));
+  CHECK(ends.heard(1) == ended);
+  CHECK(dead_of(*ends.control) == ended);
+  ends.control->step(now_ns());
+  CHECK_FALSE(ends.wakes());
+  ends.say_all(3);
+  CHECK(ends.run([&] { return ends.heard(3).size() == host_count - 1 - ended.size(); }));
+}
+
+TEST_CASE("control plane: a heartbeat reports to a part of many hosts, and each of them has its turn", "[net]") {
+  constexpr uint32_t host_count = 200, turns = 4, heartbeats = 12;
+  ManyEnds ends(host_count);
+  std::vector<uint32_t> reports(host_count);
+  const uint64_t begun_ns = now_ns() / net::heartbeat_ns * net::heartbeat_ns;
+  for (uint32_t beat = 0; beat < heartbeats; ++beat) {
+    ends.control->step(begun_ns + beat * net::heartbeat_ns);
+    uint32_t at_once = 0;
+    for (uint32_t host = 1; host < host_count; ++host) {
+      Bytes cell(net::cell_bytes);
+      if (::recv(ends.theirs[host].get(), cell.data(), cell.size(), MSG_DONTWAIT) <= 0) continue;
+      ++at_once;
+      ++reports[host];
+    }
+    CHECK(at_once <= 64);
+  }
+  for (uint32_t host = 1; host < host_count; ++host) CHECK(reports[host] == heartbeats / turns);
+}
+
+TEST_CASE("control plane: a host that says nothing among many wakes nobody, and a report does", "[net]") {
+  ManyEnds ends(3);
+  ends.control->step(now_ns());
+  CHECK_FALSE(ends.wakes());
+  ends.say_all(1);
+  for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns && !ends.wakes();) yield_core();
+  CHECK(ends.wakes());
+}
