@@ -26,6 +26,7 @@ struct Roles {
 
   const Rank job;
   const int old_count, maker, victim;
+  bool has_split = false;
   Rank parent;  ///< without a communicator on a new rank
   rondo_unique_id_t id{};
 };
@@ -33,7 +34,8 @@ struct Roles {
 /// Makes the parent, and the id if this rank is its maker, and hands the id to all.
 rondo_status_t prepare(Roles &roles) {
   const Rank &job = roles.job;
-  if (roles.parent.comm == nullptr) {
+  if (!roles.has_split) {
+    roles.has_split = true;
     const int color = roles.is_new() ? RONDO_NO_COLOR : 0;
     if (const auto status = rondo_comm_split(job.comm, color, 0, nullptr, &roles.parent.comm)) return status;
     roles.parent.rank = job.rank;

@@ -221,7 +221,7 @@ TEST_CASE("grow: a new rank that disagrees fails all ranks, and the parent compu
   check_failed(grow_all(asked), RONDO_ERROR_MISMATCH, "rank 1 joined twice");
   id = id_of(ranks[1]);
   asked = old_ranks(ranks, 3);
-  asked.push_back({nullptr, &id, 2, 3, RONDO_CONFIG_INIT});
+  asked.push_back({nullptr, &id, 2, 3, with_init_timeout(0)});
   asked.back().config->algorithm = RONDO_ALGORITHM_RING;
   check_failed(grow_all(asked), RONDO_ERROR_MISMATCH, "RONDO_ALGORITHM");
   check_usable(ranks);

@@ -73,7 +73,7 @@ Rest shrink_and_sum(int rank, rondo_comm_t comm, const std::vector<int> &exclude
 
 TEST_CASE("shrink: a note holds any call, and words of no call are refused") {
   RegroupNote shrink;
-  for (const uint32_t rank : {0u, 63u, 64u, RankSet::rank_count_max - 1}) shrink.excluded.insert(rank);
+  for (const uint32_t rank : {0u, 63u, 64u, RankSet::rank_count_max - 1}) shrink.wanted.excluded.insert(rank);
   shrink.occurrence = 7;
   shrink.phase = RegroupPhase::failed;
   shrink.port = 65535;
@@ -86,8 +86,8 @@ TEST_CASE("shrink: a note holds any call, and words of no call are refused") {
   REQUIRE(read);
   CHECK((read->matches(shrink) && read->phase == shrink.phase && read->port == shrink.port));
   CHECK((read->nonce == shrink.nonce && read->status == shrink.status && read->peer == 9));
-  CHECK(read->excluded.ranks() == std::vector<uint32_t>{0, 63, 64, 2047});
-  CHECK(read->excluded.describe() == "{0, 63, 64, 2047}");
+  CHECK(read->wanted.excluded.ranks() == std::vector<uint32_t>{0, 63, 64, 2047});
+  CHECK(read->wanted.excluded.describe() == "{0, 63, 64, 2047}");
   CHECK(RankSet().describe() == "{}");
   const std::vector<std::pair<size_t, uint64_t>> wrong{{0, 0}, {0, 4}, {1, 16}, {2, 65536}};
   for (const auto &[word, value] : wrong) {
