@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "cuda/executors/connection_shape.h"
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
 #include "src/proto/memory.h"
@@ -112,20 +111,6 @@ Result<std::unique_ptr<CopyMessages>> CopyMessages::make(const PrimaryContext &c
   made->use(made->report_words_.data(), queue_count_max, 1);
   made->make_ends(host_links, flags, rank);
   return made;
-}
-
-void CopyMessages::add_to(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings) {
-  constexpr uint32_t channel_count = 2;
-  constexpr uint64_t memory_bytes = 4 << 20;  // of all slots for messages of a rank, where slots may be smaller
-  constexpr uint64_t bytes_max = 256 << 10, bytes_min = 4 << 10;
-  if (choose_message_channels(request) == 0) return;
-  shape.message_channels = channel_count;
-  const Settings &asked = request.settings;
-  const uint32_t slot_count = asked.slot_count != 0 ? asked.slot_count : 4;
-  const uint64_t share = (memory_bytes >> halvings) / channel_count / request.rank_count / slot_count;
-  const uint64_t slot_bytes = std::clamp(share / bytes_min * bytes_min, bytes_min, bytes_max);
-  shape.message_geometry = {slot_count, static_cast<uint32_t>(asked.slot_bytes != 0 ? asked.slot_bytes : slot_bytes),
-                            0};
 }
 
 void CopyMessages::make_ends(const HostLinks &host_links, const Flags &flags, uint32_t rank) {

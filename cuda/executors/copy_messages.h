@@ -42,9 +42,6 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] static Result<std::unique_ptr<CopyMessages>> make(const PrimaryContext &context, CuStream stream,
                                                                   const Segment &segment, const HostLinks &host_links,
                                                                   const Flags &flags, uint32_t rank);
-  /// Adds the connections for messages to the shape of a segment: one with each rank for messages, and one for the
-  /// blocks of collectives. Their memory is halved `halvings` times.
-  static void add_to(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings);
   CopyMessages(const CopyMessages &) = delete;
   CopyMessages &operator=(const CopyMessages &) = delete;
   ~CopyMessages() override;

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cuda/executors/connection_shape.h"
-#include "cuda/executors/copy_messages.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/transport/regions.h"
@@ -30,6 +29,22 @@ SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channel
   return shape;
 }
 
+/// Adds the connections for messages that are copied: one with each rank for messages, and one for the blocks of
+/// collectives. Their memory is halved `halvings` times.
+void add_copied_messages(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings) {
+  constexpr uint32_t channel_count = 2;
+  constexpr uint64_t memory_bytes = 4 << 20;  // of all slots for messages of a rank, where slots may be smaller
+  constexpr uint64_t bytes_max = 256 << 10, bytes_min = 4 << 10;
+  if (choose_message_channels(request) == 0) return;
+  shape.message_channels = channel_count;
+  const Settings &asked = request.settings;
+  const uint32_t slot_count = asked.slot_count != 0 ? asked.slot_count : 4;
+  const uint64_t share = (memory_bytes >> halvings) / channel_count / request.rank_count / slot_count;
+  const uint64_t slot_bytes = std::clamp(share / bytes_min * bytes_min, bytes_min, bytes_max);
+  shape.message_geometry = {slot_count, static_cast<uint32_t>(asked.slot_bytes != 0 ? asked.slot_bytes : slot_bytes),
+                            0};
+}
+
 SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   SegmentShape shape;
   shape.rank_count = request.rank_count;
@@ -39,7 +54,7 @@ SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   // Scratch: a sum on its way to several peers, and what CopyProgress needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
   shape.cleared = false;  // flags are elsewhere
-  CopyMessages::add_to(shape, request, halvings);
+  add_copied_messages(shape, request, halvings);
   return shape;
 }
 
