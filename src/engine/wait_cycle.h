@@ -10,8 +10,8 @@
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
 // operations before and after their edges were read, all edges were true at one time.
 //
-// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for.
-// So one search over several hosts proves nothing, and a second one is needed (find_far_wait_cycle()).
+// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for,
+// but not all at one time. So one search over several hosts proves nothing: find_far_wait_cycle() must run twice.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;
     if (peer == rank || !has_left || !owes(peer)) continue;
-    // A rank may leave because another rank died. Then that death is the reason. It happened before the state was read.
+    // A rank may leave because another rank died. That death is then the reason. It came first, so it is visible here.
     if (auto death = find_death()) return death;
     return ended(peer, state == RankState::left ? " has destroyed its communicator"
                                                 : " has finalized its communicator");
@@ -95,9 +95,9 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Compares records with all ranks. It includes operations that are over, because a rank may complete one before the
-/// ranks that disagree on it have called. The root of a broadcast does so, and if ranks disagree on the root, all may.
-/// From there on the ranks' histories differ.
+/// Compares records with all ranks, including records of completed operations. A rank may complete an operation before
+/// the ranks that disagree on it have called. The root of a broadcast may do so, and if ranks disagree on the root,
+/// every rank may. From such an operation on, the histories of the ranks differ.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
