@@ -64,7 +64,7 @@ class Part {
   [[nodiscard]] Made make(const Cancel *cancel);
   /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
-  /// Completes an error of the part. Its fields then count ranks as the parent does. `call` begins the message.
+  /// Completes an error of the part. Its fields then number the ranks as the parent does. `call` begins the message.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;
 
  private:

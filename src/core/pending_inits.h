@@ -28,8 +28,8 @@ class PendingInits {
  public:
   explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
 
-  /// Starts the initialisation and returns its handle. If no thread can be made, it runs in this call. The caller must
-  /// call finish() later.
+  /// Starts the initialisation and returns its handle. If no thread can be made, this call runs the initialisation
+  /// itself. The caller must call finish() later.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
   /// Returns why `handle` has no communicator: RONDO_NOT_READY, or its failure. Empty if the communicator is made, or

@@ -111,7 +111,7 @@ class DeviceExecutor : public Executor {
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
   /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait.
-  /// That thread may wait for replays that have not begun, so the monitor must be able to end those.
+  /// That thread may wait for replays that have not begun, so the monitor must be able to end these replays.
   virtual void ask_to_follow_peers() {}
   /// Opens the memory that peers have shared, and closes the memory that they have withdrawn, before a call is
   /// enqueued. Waits until that is done; other calls of the process wait, too. Returns false if the wait ends early.

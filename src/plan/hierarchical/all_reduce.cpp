@@ -10,8 +10,8 @@
 //                |           |             network: S/2 for each pair and direction, S in all (S: bytes of the vector)
 //      host 1: rank 2 <--> rank 3
 //
-// The number of owners is the number of ranks of the smallest host. On larger hosts, the other ranks own nothing, so
-// hosts may be uneven.
+// An owner is a rank that computes its host's sums of some chunks. Each host has as many owners as the smallest host
+// has ranks. On larger hosts, the other ranks own nothing, so hosts may be uneven.
 //
 // Slots: everything is ordered by j in the same way on all ranks of a host, and each link has at most one chunk in
 // flight. So slot_count > slots of a chunk suffices. Host k computes the whole sum of (i, k) last (j = k + 1, k + 2,
