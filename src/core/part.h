@@ -2,8 +2,8 @@
 // A part is a communicator whose members are ranks of a parent. The members agree on the membership before.
 //
 // Meet     The first member serves the part's store on a port that it has offered. The secret and the name of the part
-//          are derived from the parent's secret and that member's nonce, so no secret crosses the network. A part that
-//          grows has further ranks, which are not of the parent and know an id.
+//          are derived from the parent's secret and that member's nonce, so no secret crosses the network. A grow makes
+//          a part with further ranks, which are not in the parent and know only an id.
 // Make     The members make the part like any other communicator. Failures from here on do not affect the parent.
 #pragma once
 

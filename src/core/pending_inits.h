@@ -39,8 +39,8 @@ class PendingInits {
   /// Makes a running initialisation fail with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
   [[nodiscard]] bool cancel(const void *handle);
 
-  /// Cancels the initialisation and waits until its thread has ended. Returns true if it made no communicator. The
-  /// handle is free then.
+  /// Cancels the initialisation and waits until its thread has ended. Returns true if that thread made no communicator.
+  /// The handle is then free.
   [[nodiscard]] bool finish(const void *handle);
   void finish_all();
 

@@ -3,8 +3,8 @@
 // (device_executor.h). The communicator gives operations their numbers and plans, and uses only this interface.
 //
 // Order    Operations run in the order of their turns, even on different streams. start() precedes all of them. The
-//          communicator makes one call of prepare() or enqueue() at a time. The exception is enqueue() for work that
-//          runs in the call, which may overlap with any other call.
+//          communicator makes one call of prepare() or enqueue() at a time. The exception is an enqueue() that runs its
+//          work before it returns: it may overlap with any other call.
 // Failure  If check_buffer(), check_stream() or prepare() refuses a call, the call has no effect. Once an operation has
 //          a number, its failure is the communicator's: the executor raises it (Operations::raise()). All running
 //          work ends as soon as it notices that the communicator has failed.

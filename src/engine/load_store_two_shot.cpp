@@ -30,7 +30,7 @@ RunOutcome LoadStoreCall::run_two_shot() {
 
 /// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
 /// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
-/// the caches, as all ranks do for copies. For other cases that was not measured.
+/// the caches, as all ranks do for copies. In other cases, such stores of sums were not measured.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;

@@ -63,7 +63,7 @@ class TransferWatch final : public Watch {
   /// @param received  number of messages that the receiver had entered and, at the same moment, completed
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
-  /// Asks the peer for which this batch waits what messages it has called. The questions begin before the deadline.
+  /// Asks the peer that keeps this batch waiting how many messages it has called. Begins before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   /// Describes the calls of the peer that match `head`, and what the peer does now.

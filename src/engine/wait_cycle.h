@@ -2,8 +2,8 @@
 // This function finds ranks that wait for each other in a circle. It uses the state that ranks publish. Operations of a
 // rank run one after another, so a circle does not end by itself.
 //
-// An edge leads from a rank that waits to the rank for which it waits. The first rank cannot complete its operation
-// until the other rank begins something that is not in its present operation. There are three kinds of edges:
+// An edge leads from a rank that waits to the rank for which it waits. The waiting rank cannot complete its operation
+// until the awaited rank begins something outside of the operation that it is in now. There are three kinds of edges:
 // - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
