@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is the host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P has these functions, which every thread of a group calls.
+// A protocol P has these functions. All threads of a group that runs a lane call them. On the host, it is one thread.
 // For all links of a step: P::wait returns moved, blocked or failed. Moved means that results can be sent. In a group
 // that waits for operands together, it also means that the operands have arrived. Posts and releases may be delayed
 // until P::publish.

@@ -51,9 +51,9 @@ RunOutcome LoadStoreCall::run_exported_parts() {
   return finish_gathering();
 }
 
-/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This moves as
-/// many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
-/// begins with the half with which the other ends, so that they do not request the same lines at once. If the ranks
+/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
+/// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
+/// begins with the half with which its peer ends, so that they do not request the same lines at once. If the ranks
 /// share a core, and so its caches, or if the arithmetic is slower than memory, this form is not used.
 RunOutcome LoadStoreCall::run_exported_whole() {
   in_ring_order_ = true;

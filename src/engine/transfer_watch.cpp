@@ -166,8 +166,8 @@ bool TransferWatch::publish_far_blocked(uint64_t since_ns) {
   return complete;
 }
 
-/// Adds up the slots of the messages behind the first `received` ones. The receiver had emptied the slots of those, and
-/// no other slots. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
+/// Adds up the slots of the messages behind the first `received` ones. The receiver had emptied the slots of the first
+/// ones only. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
 bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
   const Transfer &head = heads_.head(index);
   const SlotUse use = heads_.posted_slots(index);

@@ -154,8 +154,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
-/// Raises that one rank has finalized while the other still calls. The first rank left too early, but no call was
-/// wrong.
+/// Raises that one of two ranks has finalized while the other rank still calls collectives. The finalized rank left too
+/// early, but no call was wrong.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
   const bool own_end = is_finalize(own);
   if (own_end == is_finalize(theirs)) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a ring, each rank receives from its predecessor and sends to its successor. It uses the bandwidth best, and its
-// latency grows with the number of ranks.
+// In a ring, each rank receives from its predecessor and sends to its successor. A ring uses the bandwidth best, and
+// its latency grows with the number of ranks.
 //
 //     n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
 //                                        |  summed: x0(x3(x2 x1))    |    shared     |

@@ -4,7 +4,7 @@
 //     2 hosts of 2 ranks, k = host, i = index of the rank in its host; chunk (i, j) for each owner i and host j
 //     1. inside     every rank sends its operand of (i, j) to owner i of its host, which computes the host's sum
 //     2. between    owner i sends its host's sum of (i, j) to owner i of host j, which computes the whole sum
-//     3. both back  owner i of host j sends the result to all other owners i, and each of them to its host's ranks
+//     3. both back  owner i of host j sends the result to every other owner i; each owner sends it to its host's ranks
 //
 //      host 0: rank 0 <--> rank 1          rank 0 owns (0, *), rank 1 owns (1, *) of host 0's sums
 //                |           |             network: S/2 for each pair and direction, S in all (S: bytes of the vector)
