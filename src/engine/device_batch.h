@@ -52,7 +52,7 @@ class BatchProgress {
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
   /// Returns how many parts of a queue are done. `turn` is the turn of the batch.
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;
-  /// Returns how often in a row a thread block has found nothing to do until now. UINT32_MAX means that it has ended.
+  /// Returns how many checks in a row a thread block has just made in vain. UINT32_MAX means that the block has ended.
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
   /// Returns the size that the sender gave for a message or block whose two ends differ in size.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;
