@@ -155,8 +155,8 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // a rank has reported this
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // A failure is checked once more, even if nothing lags. The store was checked before the ranks. If it failed
-        // between these checks and a rank died of that, the second check finds the reason.
+        // A failure is checked once more, even if nothing lags. The store was checked before the ranks. If the store
+        // failed in between, and a rank died of that, the second check finds the reason.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }

@@ -14,8 +14,8 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
-// another host arrives after a heartbeat and a question. A rank of this host is known at once to have called, but not
-// to have ended.
+// another host arrives after a heartbeat and a question. On its own host, a rank sees every call at once, but the end
+// of a process may become visible late.
 constexpr int far_looks_max = 400, near_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // After a failure, one rank of the communicator writes the recording into a folder, and the other ranks see that it has
-// done so. Each rank does this in a separate thread. So the failure is reported in time, even if the folder is slow, or
-// if the rank that claimed the dump has been stopped.
+// done so. Each rank does its part in a separate thread. So the failure is reported in time, even if the folder is
+// slow, or if the rank that claimed the dump has been stopped.
 #pragma once
 
 #include <atomic>
