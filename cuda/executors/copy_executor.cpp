@@ -73,7 +73,7 @@ class CopyExecutor final : public ExecutorBase {
     own.sends_messages = own.exchanges_blocks = messages_ != nullptr;
     return own;
   }
-  /// Returns a chunk size. Chunks are enough to overlap, and too few to fill the stream's launch queue in one call.
+  /// Returns a chunk size. There are enough chunks to overlap, but too few to fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }

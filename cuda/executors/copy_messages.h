@@ -57,7 +57,7 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] bool is_idle() const;
   /// Returns why a copy could not be made, until stop() is called.
   [[nodiscard]] Result<void> check() const;
-  /// Ends what waits for this rank's messages, now and later. Call it again as long as streams may wait.
+  /// Ends all waits for this rank's messages, now and later. Call it again as long as streams may wait.
   void stop();
 
  private:
@@ -104,7 +104,7 @@ class CopyMessages final : public TransferWords {
   HostMemory pinned_;
   std::vector<uint64_t> report_words_;
   std::vector<device::DeviceLinkEnds> ends_;  ///< by channel and peer
-  std::vector<uint64_t> to_slots_;  ///< likewise: from where the FIFO would have its payloads to where they are
+  std::vector<uint64_t> to_slots_;  ///< likewise: the distance from a payload's address in its FIFO to its true address
   Stream second_stream_;
   device::DeviceResult result_;
   ResultReader results_;

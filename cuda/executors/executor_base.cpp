@@ -134,8 +134,8 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   return captured;
 }
 
-/// Finds the context and the flags of a stream, unless it is the stream of the latest call. If that was destroyed, its
-/// handle may name another stream now. A launch on a stream of another device fails.
+/// Finds the context and the flags of a stream, unless the latest call had the same handle. Meanwhile the handle may
+/// have passed to a new stream. If that stream is on another device, the launch fails.
 Result<void> ExecutorBase::know_stream(CuStream stream) const {
   if (stream == known_stream_) return {};
   known_stream_ = nullptr;

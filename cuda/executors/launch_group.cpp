@@ -97,8 +97,8 @@ bool LaunchGroup::has_lost_patience() const {
   return impatient_count_ != 0;
 }
 
-/// Says whether the call takes part in a shared launch, with mutex_ held. The value of own_until_ only changes to one
-/// after the latest call of each rank, so all ranks of an operation get the same answer.
+/// Says whether the call takes part in a shared launch, with mutex_ held. The value of own_until_ changes only to a
+/// number above the latest call of every rank, so all ranks of an operation get the same answer.
 bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   own.number = number;
   own.thread = std::this_thread::get_id();

@@ -140,7 +140,7 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
     through_host_.push_back(links.network->reaches(peer) || (links.host != nullptr && links.host->reaches(peer)));
-    // Ranks that share a kernel know each other by the segment of the first.
+    // Ranks that share a kernel name their group by the first rank's segment, so they open that segment.
     const bool same_device = info.process == own.process && info.uuid == own.uuid;
     if (through_host_[peer] || !(wants_all || same_device || links.permitted[peer])) continue;
     RONDO_TRY_ASSIGN(peers_[peer], open_peer(context, info, own, peer, info_exchange));

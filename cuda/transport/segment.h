@@ -78,15 +78,15 @@ struct SegmentInfo {
 struct SegmentLinks {
   std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
-  bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
+  bool one_process = false;               ///< all ranks of this node are threads of one process, so none opens a handle
   const HostLinks *host = nullptr;        ///< to ranks of this node whose memory it does not reach; or null
 };
 
 class Segment {
  public:
   /// Allocates and clears the segment, describes it to the others, and opens the segments of permitted peers on this
-  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node. It opens none of a
-  /// rank that `links.host` reaches. Every rank calls it, and it works on `stream`.
+  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node, but none of a rank
+  /// that `links.host` reaches. Every rank calls it, and it works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);

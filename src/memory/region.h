@@ -92,7 +92,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed: with 0 no lock is taken, and a thread that has a region saw it added
+  std::atomic<size_t> count_ = 0;    // relaxed, as a thread with a region has seen it grow; at 0, find() takes no lock
 };
 
 /// Frees the pages of a memfd at once, even if peers still map it.
