@@ -55,7 +55,7 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t state = 0;               ///< RankState
   uint64_t process = 0;             ///< process id
   uint64_t segment_descriptor = 0;  ///< its descriptor of the segment: peers try to open it
-  uint64_t probe_address = 0;       ///< address of a word of the process that holds `probe`: peers try to read it
+  uint64_t probe_address = 0;       ///< address of a word of the rank's process that has `probe`; peers try to read it
   uint64_t probe = 0;
   uint64_t running = 0;             ///< 1 while an executor may read buffers that peers exported
   // The bell. Its rank writes `sleeping`, and the ranks that wake it write `bell`.
