@@ -14,11 +14,11 @@ namespace rondo::cuda {
 
 /// Kernels that are loaded together.
 enum class KernelFamily : uint8_t {
-  plans,       ///< that run plans by simple and ll, and messages
-  load_store,  ///< that are a collective each
+  plans,       ///< kernels that run plans by simple and ll, and messages
+  load_store,  ///< kernels that are a collective each
   joint,       ///< each of these kernels runs all ranks, and waits for none
-  reduce,      ///< that reduce slices for the copy executor, and wait for nobody
-  operands,    ///< that widen and narrow integers for a mean, or scale, and wait for nobody
+  reduce,      ///< kernels that reduce slices for the copy executor, and wait for nobody
+  operands,    ///< kernels that widen and narrow integers for a mean, or scale, and wait for nobody
 };
 
 /// Returns the kernels that a communicator with these settings uses. `kernel` is the requested kernel. It is

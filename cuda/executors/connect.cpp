@@ -254,7 +254,7 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
   const auto connected = connect_chosen(request, info_exchange, executor);
   for (const char *const key :
        {placement_key, reach_key, peers_key, host_links_key, segment_key, regions_key, flags_key}) {
-    const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
+    const bool knows_all = executor != nullptr;  // this rank knows where the others are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
                         (key == reach_key && knows_all) ||
                         (key == host_links_key && knows_all && request.pairs_apart.empty()) ||

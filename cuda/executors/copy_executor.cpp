@@ -134,7 +134,7 @@ class CopyExecutor final : public ExecutorBase {
   std::vector<CopyEnds> captured_ends_;  ///< for the call that is being captured
   CopyProgress progress_;
   Flags flags_;
-  std::unique_ptr<CopyMessages> messages_;  ///< may be null; after all that it uses
+  std::unique_ptr<CopyMessages> messages_;  ///< may be null; declared after everything that it uses
 };
 
 Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {

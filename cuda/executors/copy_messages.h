@@ -114,7 +114,7 @@ class CopyMessages final : public TransferWords {
   device::DeviceProgress progress_;
   CuStream streams_[2] = {};
   CuStream stream_ = nullptr;  ///< that the present batch uses
-  uint64_t probes_[2] = {};    ///< the latest that was written to each
+  uint64_t probes_[2] = {};    ///< number of the latest test write on each stream
   uint64_t probe_ = 0;
   bool broken_ = false;  ///< a copy has failed: nothing is published any more
   Rests rests_;
@@ -122,7 +122,7 @@ class CopyMessages final : public TransferWords {
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
-  std::deque<Batch> pending_;   ///< not captured; the first one may run
+  std::deque<Batch> pending_;   ///< batches that are not captured; the first one may be running
   std::deque<Batch> captured_;  ///< for replays
   std::optional<Error> error_;
   uint64_t enqueued_count_ = 0;  ///< batches that were not captured

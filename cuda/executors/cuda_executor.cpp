@@ -326,7 +326,7 @@ Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &ca
     done = group_->launch(place_, part, words().abort, patience_ns_, launched);
     gathers_.store(false, std::memory_order_relaxed);
   }
-  if (launched && !call.captured) last_turn_ = call.turn;  // also where an error followed: it will run
+  if (launched && !call.captured) last_turn_ = call.turn;  // even if an error followed, since the kernel will run
   if (!launched && (call.captured || group_->has_lost_patience()))
     warn_of_queues(rank_, std::move(call.captured ? capture_warning_ : own_warning_));
   return done;

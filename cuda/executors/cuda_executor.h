@@ -20,7 +20,7 @@ namespace rondo::cuda {
 
 /// The request of a rank for an executor on its device.
 struct DeviceRequest : InitContext {
-  Links *links = nullptr;            ///< outlives the executor; serves what is between nodes
+  Links *links = nullptr;            ///< outlives the executor; has the links between nodes
   std::vector<bool> permitted{};     ///< by rank, whether it is a peer in a possible schedule; if empty, all ranks are
   bool measured_load_store = false;  ///< settings.kernel is auto, and a measured table has rows of load_store
 

@@ -22,7 +22,7 @@ constexpr uint64_t first_patience_ns = 100'000'000, later_patience_ns = 2'000'00
 constexpr uint32_t impatient_count_max = 8;  // then ranks stay separate
 constexpr uint32_t rounds_to_forgive = 1000;
 constexpr uint64_t never = UINT64_MAX;
-constexpr auto look_interval = std::chrono::milliseconds(1);  // between reads of the abort word: no notification
+constexpr auto look_interval = std::chrono::milliseconds(1);  // between reads of the abort word; nothing announces it
 
 SharedTable<DevicePointer, LaunchGroup> &groups() {
   static auto *const all = new SharedTable<DevicePointer, LaunchGroup>;

@@ -84,7 +84,7 @@ Result<std::shared_ptr<ClaimGroup>> ClaimGroup::join(const CudaDevice &device, c
 Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCounts own, InfoExchange &info_exchange,
                                         PlacedRequest &request) {
   if (!agrees_on_channels(request)) return own;
-  std::vector<PrimaryContext> peers;  // held until the ranks there have theirs
+  std::vector<PrimaryContext> peers;  // held until the ranks on these devices have their own
   for (const CuDevice peer : request.peer_devices) {
     if (!agrees_on_peers(request)) break;
     auto opened = open_peer_device(context, peer);
@@ -104,7 +104,7 @@ Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCo
   if (own.load_store == 0) {
     request.peer_devices.clear();
     request.shares_regions = false;
-    own.load_store = own.connections;  // for places, where load_store was asked for
+    own.load_store = own.connections;  // for places, if load_store was requested
   } else if (request.handles_are_free && request.one_process) {
     request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
   }

@@ -38,7 +38,7 @@ device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBat
 
 /// Returns the count in a word of TransferReport, or 0 if the word is about another batch.
 uint32_t count_in(const uint64_t &word, uint64_t turn) {
-  const uint64_t value = memory::load_relaxed(word);  // only informs what a batch waits for
+  const uint64_t value = memory::load_relaxed(word);  // relaxed: it only shows what a batch waits for
   return static_cast<uint32_t>(value >> 32) == static_cast<uint32_t>(turn) ? static_cast<uint32_t>(value) : 0;
 }
 

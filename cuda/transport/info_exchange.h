@@ -17,9 +17,9 @@ namespace rondo::cuda {
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char reach_key[] = "/cuda-reach";          ///< PeerReach of each rank, on several devices
 inline constexpr char peers_key[] = "/cuda-peers";          ///< ChannelCounts, where ranks agree on them
-inline constexpr char host_links_key[] = "/cuda-host-links";  ///< a file, where devices do not reach each other
+inline constexpr char host_links_key[] = "/cuda-host-links";  ///< a file, if devices do not reach each other
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
-inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, where ranks share buffers by regions
+inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, if ranks share buffers by regions
 inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
 

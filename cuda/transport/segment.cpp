@@ -153,7 +153,7 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
                                                             uint32_t channel, bool of_messages) const {
   const ConnectionGeometry &geometry = of_messages ? shape_.message_geometry : shape_.geometry;
   const auto view = [&](DevicePointer base) { return ConnectionView{reinterpret_cast<std::byte *>(base), geometry}; };
-  if (links.host != nullptr && links.host->reaches(peer)) {  // heads are near, as all of the link is
+  if (links.host != nullptr && links.host->reaches(peer)) {  // heads are in the host's memory, like the whole link
     const auto in_host = [&](uint32_t sender, uint32_t receiver) {
       return view(of_messages ? links.host->message_connection(channel, sender, receiver)
                               : links.host->connection(channel, sender, receiver));

@@ -128,7 +128,7 @@ class Segment {
   std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< segments of other threads of the process
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
-  std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
+  std::vector<DevicePointer> peers_;           ///< address of each rank's segment, as this rank sees it
   std::vector<bool> through_host_;             ///< by rank: its links are in the host's memory
 };
 

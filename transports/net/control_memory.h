@@ -131,7 +131,7 @@ class ControlMemory {
   uint32_t host_count_ = 0;
 };
 
-inline constexpr uint64_t tell_patience_ns = 500'000'000;  // for how long a rank with something to report waits
+inline constexpr uint64_t tell_patience_ns = 500'000'000;  // how long a rank that has something to report waits
 
 /// Holds the lock if held() returns true. The destructor releases it.
 class ControlLock {

@@ -16,7 +16,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t charge_look_ns = 10'000'000;
-constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
+constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // time for the control plane to report the reason
 constexpr uint64_t reset_patience_ns = 100'000'000;  // for this long, the links of an ended process may still end
 // These times are for the links of a device, for which no thread rings the bell.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: polls without a pause

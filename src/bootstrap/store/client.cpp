@@ -335,7 +335,7 @@ class Connector {
   bool awaits_later_ = false;  ///< a store whose program ends sent this rank away; the next store may start late
   bool was_refused_ = false;
   size_t foreign_count_ = 0;       ///< attempts in a row that met no process, or one that does not know the secret
-  std::optional<Error> stranger_;  ///< the latest error of the second kind
+  std::optional<Error> stranger_;  ///< the latest error of a store that does not know the secret
   bool gone_ = false;
 };
 
