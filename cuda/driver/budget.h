@@ -78,8 +78,8 @@ struct ClaimedBlocks {
 inline constexpr uint64_t kept_ranks_max = 128;
 /// Returns how many blocks each of the `rank_count` ranks of a new communicator may take on the device. Together these
 /// ranks take at most half of the free blocks, and no more than the device has multiprocessors. They leave the blocks
-/// that the device keeps for later ranks (kept_ranks_max). If a rank gets few blocks by this, it may take up to
-/// default_channel_count of those that are not kept. It may take 1 in any case.
+/// that the device keeps for later ranks (kept_ranks_max). If a rank gets few blocks by these rules, it may take up to
+/// default_channel_count blocks that are not kept. A rank may take one block in any case.
 [[nodiscard]] uint64_t share_of_rank(const BlockBudget &budget, const ClaimedBlocks &claimed, uint64_t rank_count);
 struct BlockClaimTraits {
   using Handle = ClaimedBlocks;

@@ -21,8 +21,8 @@ enum class KernelFamily : uint8_t {
   operands,    ///< kernels that widen and narrow integers for a mean, or scale, and wait for nobody
 };
 
-/// Returns the kernels that a communicator with these settings uses. `kernel` is the requested kernel. It is
-/// load_store, too, if the communicator uses load_store by default.
+/// Returns the kernels that a communicator with these settings uses. `kernel` is the requested kernel, or load_store if
+/// the communicator uses load_store by default.
 [[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_kernel_t kernel);
 /// Returns the names of all kernels of a family.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);

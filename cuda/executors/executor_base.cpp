@@ -87,7 +87,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
 
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
-  // The answer is the same in any context. The calling thread has one, unless this is its first use of CUDA.
+  // The answer is the same in any context. The calling thread has a context, unless this is its first use of CUDA.
   auto found = pointer_info(*driver_, pointer);
   if (!found.ok()) {
     const ContextGuard guard(*driver_, context_.get().context);

@@ -152,8 +152,8 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 void warn_of_unknown_variables();
 
 /// Merges the settings of a communicator. If a field of `caller` has its default value, the environment's value
-/// applies. `caller` may be null, which means all defaults. Its size may be that of an earlier version. It may be that
-/// of a later version if all fields that this version does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
+/// applies. `caller` may be null, which means all defaults. Its struct may be of an earlier version. It may be of a
+/// later version if all fields that this version does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
 /// field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 

@@ -220,7 +220,7 @@ class Connector {
   Result<std::unique_ptr<Store>> connect(uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     const uint64_t end_ns = std::min(deadline_ns, host_.attempts_end_ns);
-    // This ends at end_ns. A store that has accepted this rank may answer until the deadline.
+    // The loop ends at end_ns. A store that has accepted this rank may answer until the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();

@@ -48,8 +48,8 @@ class StoreHub {
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
   [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
-  /// Ends the server. Each waiting client gets an error that says so, and what was missing. After this, send the
-  /// remaining output, and close.
+  /// Ends the server. Each waiting client gets an error about the end, and about what was missing. The caller then
+  /// sends the remaining output, and closes.
   void end(uint64_t now_ns);
 
   [[nodiscard]] ByteView output(uint64_t connection) const;
