@@ -221,7 +221,7 @@ Result<void> CopyExecutor::check_device() const {
   return messages_ != nullptr ? messages_->check() : Result<void>();
 }
 
-/// Enqueues what enqueue(work) does, between the words that report its progress.
+/// Calls enqueue(work) between the writes of the words that report its progress.
 template <class Enqueue>
 Result<void> CopyExecutor::enqueue_call(const DeviceCall &call, void *stream_handle, const Enqueue &enqueue) {
   auto *const stream = static_cast<CuStream>(stream_handle);

@@ -27,7 +27,7 @@ struct PlanMemory {
   Arena arena{0};
   std::vector<PlanRange> late;  ///< ranges of destroyed plans, not given back yet: a copy to them may not have ended
 
-  /// Gives it the memory, once.
+  /// Gives the object its memory, once.
   void give(uint64_t bytes) {
     all_bytes = bytes;
     arena = Arena(bytes);

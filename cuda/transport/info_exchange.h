@@ -45,7 +45,7 @@ class InfoExchange {
     RONDO_TRY_ASSIGN(const auto parts, gather(key, Bytes(bytes.begin(), bytes.end())));
     return structs_of<Info>(parts);
   }
-  /// Returns the bytes of every rank likewise.
+  /// Returns the bytes of all ranks in rank order, or the error of gather_outcomes().
   [[nodiscard]] Result<std::vector<Bytes>> parts(const char *key, Bytes own) { return gather(key, std::move(own)); }
   /// Returns success if all ranks have succeeded so far, or the error of gather_outcomes().
   [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {

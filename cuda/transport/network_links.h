@@ -65,7 +65,7 @@ class NetworkLinks {
   std::vector<uint32_t> nodes_;
   uint32_t rank_ = 0;
   NetworkMemory memory_;
-  // Parts of memory_, and gone before it.
+  // Parts of memory_, destroyed before it.
   Registered collectives_;
   Registered messages_;
 };
