@@ -23,8 +23,8 @@ constexpr uint32_t locked_out_max = 100;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Says whether `host` gets the states of this host's ranks at this heartbeat. A host reports to at most 64 hosts at a
-/// time, so that a thousand hosts do not keep a core busy. In each heartbeat, some hosts report to each host. So if a
-/// host is cut off, these notice that as soon as all would.
+/// time, so that a thousand hosts do not keep a core busy. At each heartbeat, some hosts report to `host`. If `host` is
+/// cut off, these hosts notice that as soon as all would.
 bool is_turn(uint32_t host, uint32_t own_host, size_t other_count, uint64_t now_ns) {
   constexpr size_t reports_max = 64;
   const size_t turns = (other_count + reports_max - 1) / reports_max;
@@ -220,12 +220,12 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   const bool beats = now_ns >= shared.next_beat_ns;
   if (beats) memory::store_relaxed(shared.next_beat_ns, now_ns + heartbeat_ns);
   lines_.for_each_ready([this](uint32_t host) { receive(host); });
-  // This runs before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
+  // The checks run before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
   // heartbeat was sent one interval ago.
   for (const uint32_t host : others_)
     if (beats && parts_.share.memory.host(host).lost == 0) look_after(host, now_ns);
   lines_.send_rests();
-  // This runs before the other updates, so a failure is sent before the report that a rank left because of it.
+  // A failure is sent before the other updates, which may report that a rank left because of the failure.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
