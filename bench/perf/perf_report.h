@@ -112,7 +112,7 @@ struct TableColumns {
 /// Returns the columns that fit into `terminal_columns`. If the table goes to no terminal, `terminal_columns` is 0.
 [[nodiscard]] TableColumns table_columns(const Options &options, bool floors, size_t terminal_columns);
 
-/// Returns the table's lines; each ends with a newline. `version` is the library's.
+/// Returns the table's lines; each ends with a newline. `version` is the library's version.
 [[nodiscard]] std::string table_head(const Options &options, const Machine &machine, const std::string &version,
                                      const TableColumns &columns = {});
 [[nodiscard]] std::string table_row(const Case &what, const Row &row, const TableColumns &columns = {});
