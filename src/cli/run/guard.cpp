@@ -107,8 +107,8 @@ void Guard::start_ranks(const Order &start) {
       ranks_[rank].phase = RankState::Phase::ended;
     }
   }
-  // The ranks have their descriptors. If the guard kept copies open, the other ends would not notice that a rank closes
-  // one.
+  // The ranks have their descriptors now. If the guard kept copies open, the launcher would not notice that a rank
+  // closes its own.
   plan_.streams.clear();
   plan_.input.reset();
   ::dup2(plan_.null_input.get(), STDIN_FILENO);

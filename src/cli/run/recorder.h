@@ -13,8 +13,8 @@ namespace rondo::cli {
 /// NAME=VALUE.
 [[nodiscard]] std::string recorder_folder(const std::vector<std::string> &environment);
 
-/// Writes a recording into `folder` for each communicator of a process below this one, unless one of its ranks has
-/// written it. `say` gets a message about each.
+/// Writes a recording into `folder` for each communicator of the processes below this one, unless one of its ranks has
+/// written it already. Calls `say` with a message about each recording.
 void record_job(const std::string &folder, const std::function<void(const std::string &)> &say);
 
 }  // namespace rondo::cli

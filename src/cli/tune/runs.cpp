@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file measures candidates by runs of `rondo perf`, each over all sizes of the candidate. On devices, calls are
 // replayed from a graph. perf also verifies the results. Candidates take turns, round by round, so a change of the
-// machine's speed affects all of them. The report of perf says what the library really chose, because, for instance,
-// blocks are limited and not requested.
+// machine's speed affects all of them. The report of perf says what the library really chose: for instance, a candidate
+// only limits the number of blocks, and does not request it.
 #include "src/cli/tune/runs.h"
 
 #include <algorithm>
