@@ -45,7 +45,7 @@ struct Case {
   rondo_op_t op = RONDO_SUM;
   int root = 0;
   int ranks = 1;
-  rondo_op_t made = RONDO_SUM;  ///< what this rank calls with where `op` is mulsum
+  rondo_op_t made = RONDO_SUM;  ///< the operation that this rank made, if `op` is mulsum
 };
 
 /// The operation of nccl-tests that each rank makes with a factor of its own.

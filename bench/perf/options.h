@@ -56,7 +56,7 @@ struct Options {
   uint64_t seed = 1;
   rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, kernel, protocol, channels, chunk size, timeout
   std::string csv_path, json_path, plot_path;  ///< "-" for standard output; empty if not requested
-  bool table_to_errors = false;                ///< one of them is "-", so the table goes to standard error
+  bool table_to_errors = false;                ///< one of these paths is "-", so the table goes to standard error
 };
 
 /// The number of calls in one timed run on a device. The host's time to enqueue delays only the first of these calls.

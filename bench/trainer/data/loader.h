@@ -46,8 +46,8 @@ struct Sharing {
   size_t context = 0, batch = 0;
   uint64_t seed = 0;
   uint64_t batches_a_step = 0;  ///< batches of all ranks
-  uint64_t first_batch = 0;     ///< this rank's first one among them
-  uint64_t own_batches = 0;     ///< this rank's batches in a step: the first one and those that follow it
+  uint64_t first_batch = 0;     ///< number of this rank's first batch among them
+  uint64_t own_batches = 0;     ///< how many batches of a step this rank has, from first_batch on
   uint64_t first_step = 0;
 };
 

@@ -41,8 +41,8 @@ class Exchange {
   [[nodiscard]] float *gradients() const { return gradients_.get(); }
   [[nodiscard]] const std::vector<Bucket> &buckets() const { return buckets_; }
   [[nodiscard]] size_t memory_bytes() const { return carrier_->memory_bytes(); }
-  [[nodiscard]] size_t wire_bytes() const;      ///< that one rank hands to collectives in a step
-  [[nodiscard]] size_t received_bytes() const;  ///< that one rank must receive at least for them
+  [[nodiscard]] size_t wire_bytes() const;      ///< bytes that one rank passes to collectives in a step
+  [[nodiscard]] size_t received_bytes() const;  ///< least bytes that one rank must receive in these
   [[nodiscard]] size_t plain_bytes() const;     ///< likewise, if gradients were all-reduced as floats
   [[nodiscard]] bool sharded() const { return settings_.sharded; }
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
@@ -102,7 +102,7 @@ class Exchange {
   bool overlap_;
   Buffer gradients_;
   std::unique_ptr<Lane> lane_;
-  std::unique_ptr<Lane> losses_lane_;  ///< on the host, where losses are; null if lane_ serves them
+  std::unique_ptr<Lane> losses_lane_;  ///< a lane on the host, where the losses are; null if lane_ sums them
   std::unique_ptr<Carrier> carrier_;
   std::vector<Times> times_;              ///< round_count for each bucket, and one for the losses
   std::vector<size_t> counts_, offsets_;  ///< of each bucket's shares; offsets as in the layout

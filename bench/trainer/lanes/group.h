@@ -50,7 +50,7 @@ class Group {
 
   // The next three functions wait until they are done. Meanwhile nothing else may be enqueued on the communicator.
   [[nodiscard]] Outcome broadcast(void *data, size_t bytes, size_t from = 0);
-  [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< all's blocks are in the order of ranks
+  [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< `all` has the blocks in rank order
   [[nodiscard]] Outcome sum(double *values, size_t count);
   [[nodiscard]] Outcome sum(float *values, size_t count);
   [[nodiscard]] Outcome average(float *values, size_t count);

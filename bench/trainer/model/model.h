@@ -113,7 +113,7 @@ class Model {
   float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
-  float *narrow_ = nullptr;                  ///< likewise, and what ranks that share the model add up
+  float *narrow_ = nullptr;                  ///< scratch, and sums over the ranks that share the model
   std::vector<const uint8_t *> inputs_;  ///< of each slot
   const uint8_t *targets_ = nullptr;
 };

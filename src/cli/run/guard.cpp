@@ -19,7 +19,7 @@ namespace rondo::cli {
 namespace {
 
 constexpr int status_not_executable = run_exit_not_executable << 8;  // in the form of waitpid()
-constexpr int ending_poll_ms = 20;                                   // how soon a new orphan is met while ending
+constexpr int ending_poll_ms = 20;                                   // interval between searches for new orphans
 
 struct RankState {
   enum class Phase { waiting, running, ended, reported };

@@ -122,7 +122,7 @@ Words words_of(const Options &options, const Group &group, const Candidate &cand
 /// A candidate, and its turns so far.
 struct Entry {
   Candidate candidate;
-  std::vector<uint64_t> sizes;        ///< at which it is still tried; if none is left, it takes no turns
+  std::vector<uint64_t> sizes;        ///< sizes at which the candidate is still tried; without any, it takes no turns
   std::vector<PerfResult> results{};  ///< of its latest turn
 };
 
