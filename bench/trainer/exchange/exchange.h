@@ -43,7 +43,7 @@ class Exchange {
   [[nodiscard]] size_t memory_bytes() const { return carrier_->memory_bytes(); }
   [[nodiscard]] size_t wire_bytes() const;      ///< bytes that one rank passes to collectives in a step
   [[nodiscard]] size_t received_bytes() const;  ///< least bytes that one rank must receive in these
-  [[nodiscard]] size_t plain_bytes() const;     ///< likewise, if gradients were all-reduced as floats
+  [[nodiscard]] size_t plain_bytes() const;     ///< received_bytes() if gradients were all-reduced as floats
   [[nodiscard]] bool sharded() const { return settings_.sharded; }
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 

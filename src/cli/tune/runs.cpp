@@ -165,7 +165,7 @@ Result<void> Runs::run(Entry &entry, std::span<const uint64_t> sizes) {
     const std::string what = show(entry.candidate) + ": rondo perf ended with status " + std::to_string(status) + ": " +
                              failure_in(errors_path);
     const bool is_own_choice = &entry == &entries_.front();
-    if (is_own_choice && status == exit_usage) return invalid_argument(what);  // as a device that does not exist
+    if (is_own_choice && status == exit_usage) return invalid_argument(what);  // for example, the device does not exist
     if (is_own_choice || status != exit_usage) return Error{RONDO_ERROR_REMOTE, what};
     std::fprintf(stderr, "  left out: %s\n", what.c_str());
     entry.sizes.clear();
