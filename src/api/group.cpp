@@ -328,7 +328,7 @@ Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm
   Call copy = call;
   copy.counts = keep_counts(part, call.counts);
   copy.displacements = keep_counts(part, call.displacements);
-  part.calls.push_back(copy);
+  part.calls.push_back(std::move(copy));
   return {};
 }
 

@@ -47,24 +47,32 @@ Result<CreatedOp> CreatedOps::find(rondo_op_t op, const Communicator &comm) cons
 }
 
 Result<void> CreatedOps::remove(rondo_op_t op, const Communicator &comm) {
+  std::shared_ptr<const CallDetails> factor;  // ends after the unlock, because other threads spin meanwhile
   const std::lock_guard lock(lock_);
   RONDO_TRY_ASSIGN(const uint32_t index, slot_of(op, comm));
-  free_slot(index);
+  factor = free_slot(index);
   return {};
 }
 
 void CreatedOps::remove_all(const Communicator &comm) {
-  const std::lock_guard lock(lock_);
-  for (uint32_t index = 0; live_count_ != 0 && index < slots_.size(); ++index)
-    if (slots_[index].made.comm == &comm) free_slot(index);
+  for (uint32_t index = 0;; ++index) {  // ends at the last slot
+    std::shared_ptr<const CallDetails> factor;  // ends after the unlock
+    const std::lock_guard lock(lock_);
+    if (live_count_ == 0) return;
+    while (index < slots_.size() && slots_[index].made.comm != &comm) ++index;
+    if (index >= slots_.size()) return;
+    factor = free_slot(index);
+  }
 }
 
-void CreatedOps::free_slot(uint32_t index) {
+std::shared_ptr<const CallDetails> CreatedOps::free_slot(uint32_t index) {
   Slot &slot = slots_[index];
+  std::shared_ptr<const CallDetails> factor = std::move(slot.made.factor);
   slot.made = {};
   slot.generation = slot.generation == generation_max ? 1 : slot.generation + 1;
   slot.next_free = std::exchange(first_free_, index);
   --live_count_;
+  return factor;
 }
 
 }  // namespace rondo

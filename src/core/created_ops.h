@@ -51,7 +51,8 @@ class CreatedOps {
   };
 
   [[nodiscard]] Result<uint32_t> slot_of(rondo_op_t op, const Communicator &comm) const;
-  void free_slot(uint32_t index);
+  /// Returns the factor of the slot. The caller lets it end after it has released the lock.
+  [[nodiscard]] std::shared_ptr<const CallDetails> free_slot(uint32_t index);
 
   mutable ShortLock lock_;
   std::vector<Slot> slots_;  ///< grows and never shrinks: generations must not be forgotten

@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t visit_slices_max = 4;
 
-
 Blocks blocks_of(const WorkItem &work, uint32_t rank) {
   return {work.plan->key.signature, work.lists(), rank};
 }

@@ -45,6 +45,9 @@ Result<void> check_row(const TuningRow &row) {
   const PlanChoice &choice = row.choice;
   if (!traits_of(row.collective).has_data)
     return invalid_argument("a barrier has no rows: it is planned as an all_reduce");
+  if (!has_schedule(row.collective))
+    return invalid_argument(std::string(rondo_collective_string(row.collective)) +
+                            " has no rows: nothing is chosen for it");
   const Algorithm *const algorithm = find_algorithm(choice.algorithm);
   const bool interpreted = choice.kernel == RONDO_KERNEL_INTERPRETER;
   if (algorithm == nullptr || choice.kernel == RONDO_KERNEL_AUTO ||

@@ -84,6 +84,31 @@ class Info(unittest.TestCase):
                     self.assertGreater(int(used), 0)
                     self.assertLessEqual(int(used), expected)
 
+    def test_links_of_a_device_with_more_channels_have_those_of_host_memory(self):
+        told = {channels: document("--ranks", "2", RONDO_CHANNELS=channels)["plans"] for channels in ("8", "9", "128")}
+        for sizes in ("shared_bytes", "memory_bytes", "slot_bytes"):
+            self.assertEqual({plans[sizes] for plans in told.values()}, {told["8"][sizes]}, sizes)
+
+    def test_it_reserves_what_the_limit_of_memory_counts(self):
+        for options in (["--ranks", "5"], ["--ranks", "5", "--hosts", "2"]):
+            usual = document(*options)["plans"]
+            self.assertGreater(usual["memory_bytes"], usual["shared_bytes"])
+            exactly = document(*options, RONDO_MAX_MEMORY_BYTES=str(usual["memory_bytes"]))["plans"]
+            self.assertEqual(exactly, usual)
+            less = document(*options, RONDO_MAX_MEMORY_BYTES=str(usual["memory_bytes"] - 1))["plans"]
+            self.assertEqual(less["memory_refusal"], "")
+            self.assertLess(less["memory_bytes"], usual["memory_bytes"])
+            refused = document(*options, RONDO_MAX_MEMORY_BYTES="64K")["plans"]
+            self.assertIn("is 64 KiB, and this communicator needs ", refused["memory_refusal"])
+            self.assertEqual((refused["memory_bytes"], refused["shared_bytes"]), (0, 0))
+            text = info(*options, RONDO_MAX_MEMORY_BYTES="64K").stdout
+            self.assertRegex(text, r"\n  refused +max_memory_bytes ")
+            self.assertNotRegex(text, r"\n  reserved ")
+        # Ranks on a host of their own share no slots with others.
+        alone = document("--ranks", "2", "--hosts", "2")["plans"]
+        self.assertLess(alone["shared_bytes"], document("--ranks", "2")["plans"]["shared_bytes"])
+        self.assertRegex(info("--ranks", "2", "--hosts", "2").stdout, r"\n  reserved +\S+ \w+ on a host; pages ")
+
     def test_it_counts_the_processors_that_this_process_may_use(self):
         allowed = sorted(os.sched_getaffinity(0))
         topology = document()["topology"]

@@ -295,6 +295,13 @@ class Life(unittest.TestCase):
             comm.abort()
             comm.destroy()
 
+    def test_an_option_is_a_number_that_its_field_can_hold(self):
+        with rondo.init(max_memory_bytes=1 << 33) as alone:
+            self.assertEqual(alone.all_reduce(ints([7]))[0], 7)
+        for name, most in (("max_memory_bytes", (1 << 64) - 1), ("channels", (1 << 32) - 1)):
+            with self.assertRaisesRegex(rondo.InvalidArgument, f"{name} is a whole number from 0 to {most}, not"):
+                rondo.init(**{name: most + 1})
+
     def test_a_part_with_options_keeps_the_device(self):
         with rondo.init() as comm:
             about, given = comm.properties(), []

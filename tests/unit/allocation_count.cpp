@@ -7,15 +7,28 @@
 
 namespace {
 std::atomic<uint64_t> count = 0;  // relaxed: a number, no data rides on it
-}
+std::atomic<bool> others_fail = false;  // relaxed: a thread that starts later sees it
+thread_local bool is_spared = false;
+}  // namespace
 
 namespace rondo_test {
 uint64_t allocation_count() { return count.load(std::memory_order_relaxed); }
+
+OthersOutOfMemory::OthersOutOfMemory() {
+  is_spared = true;
+  others_fail.store(true, std::memory_order_relaxed);
+}
+
+OthersOutOfMemory::~OthersOutOfMemory() {
+  others_fail.store(false, std::memory_order_relaxed);
+  is_spared = false;
+}
 }  // namespace rondo_test
 
 namespace {
 void *count_and_allocate(size_t bytes) {
   count.fetch_add(1, std::memory_order_relaxed);
+  if (others_fail.load(std::memory_order_relaxed) && !is_spared) return nullptr;
   return std::malloc(bytes);
 }
 

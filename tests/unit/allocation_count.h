@@ -9,4 +9,13 @@ namespace rondo_test {
 
 [[nodiscard]] uint64_t allocation_count();
 
+/// While an object lives, the allocations of all threads but the one that made it fail. One at a time.
+class OthersOutOfMemory {
+ public:
+  OthersOutOfMemory();
+  ~OthersOutOfMemory();
+  OthersOutOfMemory(const OthersOutOfMemory &) = delete;
+  OthersOutOfMemory &operator=(const OthersOutOfMemory &) = delete;
+};
+
 }  // namespace rondo_test

@@ -7,6 +7,7 @@
 
 #include "tests/catch.h"
 #include "tests/sanitized.h"
+#include "tests/unit/block_values.h"
 #include "tests/unit/ranks.h"
 
 using namespace rondo_test;
@@ -16,23 +17,6 @@ namespace {
 
 // Up to 8 elements go by ll. 2,048 elements are exported, 50,000 need more than a slot.
 constexpr size_t counts[] = {0, 1, 8, 9, 257, 2'048, 50'000, 300'001};
-
-using Values = std::vector<int32_t>;
-
-/// Element `i` of the block that `from` sends to `to`.
-int32_t element(int from, int to, size_t i) { return from * 1'000'003 + to * 10'007 + static_cast<int32_t>(i); }
-
-/// Appends a block.
-void put(Values &values, int from, int to, size_t count) {
-  for (size_t i = 0; i < count; ++i) values.push_back(element(from, to, i));
-}
-
-/// Returns what `rank` sends to every rank, or receives from every rank, `count` elements each.
-Values blocks(int rank, int size, size_t count, bool received) {
-  Values values;
-  for (int peer = 0; peer < size; ++peer) put(values, received ? peer : rank, received ? rank : peer, count);
-  return values;
-}
 
 /// The elements of the block from `from` to `to` in the tests of _v: some blocks are empty.
 size_t uneven(int from, int to, size_t unit) {
@@ -51,28 +35,6 @@ struct Spread {
       elements += 3 + counts[rank];
     }
   }
-};
-
-rondo_status_t right(bool is_right, rondo_status_t status) { return is_right ? status : RONDO_ERROR_INTERNAL; }
-
-/// A buffer that peers can map.
-class Shared {
- public:
-  explicit Shared(const Values &values) : count_(values.size()) {
-    if (rondo_mem_alloc(&memory_, count_ * 4 + 4) != RONDO_OK) std::abort();
-    std::copy(values.begin(), values.end(), data());
-  }
-  ~Shared() { static_cast<void>(rondo_mem_free(memory_)); }
-  Shared(const Shared &) = delete;
-  Shared &operator=(const Shared &) = delete;
-  [[nodiscard]] int32_t *data() const { return static_cast<int32_t *>(memory_); }
-  [[nodiscard]] bool holds(const Values &expected) const {
-    return std::equal(expected.begin(), expected.end(), data(), data() + count_);
-  }
-
- private:
-  void *memory_ = nullptr;
-  size_t count_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/plan/algorithm.h"
 #include "tests/catch.h"
 #include "tests/unit/ranks.h"
 #include "transports/hosts/connect.h"
@@ -17,10 +18,41 @@ using rondo_test::Ranks;
 
 namespace {
 
+rondo::shm::SegmentShape shape_of(uint32_t rank_count, const MemoryChoice &choice) {
+  return rondo::shm::choose_segment_shape(rank_count, 2, choice.slot_count, static_cast<uint32_t>(choice.slot_bytes),
+                                          choice.halvings);
+}
+
 uint64_t bytes_of(uint32_t rank_count, const MemoryChoice &choice) {
-  const auto shape = rondo::shm::choose_segment_shape(rank_count, 2, choice.slot_count,
-                                                      static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
+  const auto shape = shape_of(rank_count, choice);
   return shape.bytes() + shape.message_bytes();
+}
+
+/// Exchanges blocks of equal sizes out of place and in place, and blocks of different sizes. Returns the number of
+/// mistakes, or -1 after a failure.
+int exchange(int rank, rondo_comm_t comm, int size, size_t count) {
+  const auto ranks = static_cast<size_t>(size);
+  const auto block_of = [&](int from, int to) { return from * 100 + to + 1; };
+  std::vector<int32_t> send, expected;
+  std::vector<size_t> sent, received;
+  for (int peer = 0; peer < size; ++peer) {
+    send.insert(send.end(), count, block_of(rank, peer));
+    expected.insert(expected.end(), count, block_of(peer, rank));
+    sent.push_back(count - static_cast<size_t>(rank + peer) % count);
+    received.push_back(count - static_cast<size_t>(rank + peer) % count);
+  }
+  std::vector<int32_t> recv(ranks * count, -1), own = send, uneven_send, uneven, uneven_expected;
+  for (int peer = 0; peer < size; ++peer) {
+    uneven_send.insert(uneven_send.end(), sent[static_cast<size_t>(peer)], block_of(rank, peer));
+    uneven_expected.insert(uneven_expected.end(), received[static_cast<size_t>(peer)], block_of(peer, rank));
+  }
+  uneven.assign(uneven_expected.size(), -1);
+  if (rondo_all_to_all(send.data(), recv.data(), count, RONDO_INT32, comm, nullptr) != RONDO_OK ||
+      rondo_all_to_all(own.data(), own.data(), count, RONDO_INT32, comm, nullptr) != RONDO_OK ||
+      rondo_all_to_all_v(uneven_send.data(), sent.data(), nullptr, uneven.data(), received.data(), nullptr, RONDO_INT32,
+                         comm, nullptr) != RONDO_OK)
+    return -1;
+  return (recv == expected ? 0 : 1) + (own == expected ? 0 : 1) + (uneven == uneven_expected ? 0 : 1);
 }
 
 /// Sums vectors and sends messages around. Returns the number of mistakes, or -1 after a failure.
@@ -79,8 +111,9 @@ TEST_CASE("memory limit: the plan with the fewest halvings is chosen, and a refu
 
 TEST_CASE("memory limit: a communicator stays within it, on one host and on several, and works") {
   for (const int size : {1, 2, 5}) {
-    const uint64_t usual = bytes_of(static_cast<uint32_t>(size), {});
-    for (const uint64_t limit : {usual, usual - 1, usual / 2, usual / 4}) {
+    const auto rank_count = static_cast<uint32_t>(size);
+    const uint64_t usual = bytes_of(rank_count, {}), least = bytes_of(rank_count, {0, 0, 16});
+    for (const uint64_t limit : {usual, usual - 1, usual / 2, usual / 4, least}) {
       CAPTURE(size, usual, limit);
       rondo_config_t config = RONDO_CONFIG_INIT;
       config.max_memory_bytes = limit;
@@ -106,6 +139,41 @@ TEST_CASE("memory limit: a communicator stays within it, on one host and on seve
     CHECK(tight.value().halvings > choice.value().halvings);
     const auto slots = rondo::hosts::choose_slots(spread, 2, 0, 0, tight.value().halvings);
     CHECK(slots.slot_bytes < rondo::hosts::choose_slots(spread, 2, 0, 0).slot_bytes);
+  }
+}
+
+TEST_CASE("memory limit: with the smallest slots, every algorithm and protocol, blocks and messages work") {
+  for (const int size : {2, 3, 4}) {
+    for (const uint32_t halvings : {12u, 16u}) {
+      const auto rank_count = static_cast<uint32_t>(size);
+      const auto shape = shape_of(rank_count, {0, 0, halvings});
+      CHECK(shape.geometry.slot_count == 2);
+      CHECK(shape.geometry.slot_bytes == 1024);
+      rondo_config_t config = RONDO_CONFIG_INIT;
+      config.max_memory_bytes = bytes_of(rank_count, {0, 0, halvings});
+      config.kernel = RONDO_KERNEL_INTERPRETER;
+      for (const rondo::Algorithm &algorithm : rondo::algorithms()) {
+        if (rank_count > algorithm.rank_count_max) continue;
+        for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+          CAPTURE(size, halvings, rondo_algorithm_string(algorithm.id), rondo_protocol_string(protocol));
+          config.algorithm = algorithm.id;
+          config.protocol = protocol;
+          Ranks ranks(size, config);
+          REQUIRE(ranks.status() == RONDO_OK);
+          rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+          CHECK(rondo_comm_query_plan(ranks[0], RONDO_ALL_REDUCE, 1000, RONDO_INT32, &plan) == RONDO_OK);
+          CHECK((plan.algorithm == algorithm.id && plan.protocol == protocol));
+          CHECK(ranks.each<int>([&](int rank, rondo_comm_t comm) {
+            const int wrong = use(rank, comm, size);
+            const int few = exchange(rank, comm, size, 7), many = exchange(rank, comm, size, 3001);
+            return wrong < 0 || few < 0 || many < 0 ? -1 : wrong + few + many;
+          }) == std::vector<int>(static_cast<size_t>(size), 0));
+          uint64_t reserved = 0;
+          CHECK(rondo_comm_memory(ranks[0], &reserved, nullptr) == RONDO_OK);
+          CHECK(reserved <= config.max_memory_bytes);
+        }
+      }
+    }
   }
 }
 

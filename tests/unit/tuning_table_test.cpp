@@ -185,6 +185,11 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
   const PlanChoice no_kernel{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_AUTO};
   CHECK(contains(refusal({row(2, 64, no_kernel)}), "one kernel"));
   CHECK(contains(refusal({{RONDO_BARRIER, 2, false, 64, ring}}), "a barrier has no rows"));
+  for (const rondo_collective_t unplanned : {RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER}) {
+    const PlanChoice choice = by(RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64);
+    CHECK(refusal({{unplanned, 2, false, 64, choice}}) ==
+          "rows[0]: " + std::string(rondo_collective_string(unplanned)) + " has no rows: nothing is chosen for it");
+  }
   CHECK(contains(refusal({{RONDO_ALL_GATHER, 2, false, 64, tree}}), "'tree' cannot do all_gather"));
   const Algorithm *one_shot = find_algorithm(RONDO_ALGORITHM_ONE_SHOT);
   CHECK(

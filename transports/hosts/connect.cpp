@@ -191,22 +191,26 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   return geometry;
 }
 
+uint64_t hosts_memory_bytes(const Spread &spread, uint32_t channel_count, const MemoryChoice &choice, bool messages) {
+  const uint32_t here = spread.host_ranks_max, far = spread.rank_count - spread.host_ranks_min;
+  const ConnectionGeometry slots = choose_slots(spread, channel_count, choice.slot_count,
+                                                static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
+  shm::SegmentShape shape =
+      shm::choose_segment_shape(here, channel_count, slots.slot_count, slots.slot_bytes, choice.halvings);
+  shape.group_rank_count = spread.rank_count;
+  uint64_t far_bytes = net::NearMemory::bytes_for(far, channel_count, near_geometry(slots));
+  if (messages) {
+    const ConnectionGeometry of_messages = choose_message_slots(slots, spread.network, spread.rank_count);
+    shape.message_slot_bytes = of_messages.slot_bytes;
+    far_bytes += net::NearMemory::bytes_for(far, 1, of_messages);
+  }
+  return shape.bytes() + shape.message_bytes() + here * far_bytes;
+}
+
 Result<MemoryChoice> choose_hosts_memory(const Spread &spread, uint32_t channel_count, const Config &config,
                                          bool messages) {
-  const uint32_t here = spread.host_ranks_max, far = spread.rank_count - spread.host_ranks_min;
   return choose_memory(config, "of a host's memory", [&](const MemoryChoice &choice) {
-    const ConnectionGeometry slots = choose_slots(spread, channel_count, choice.slot_count,
-                                                  static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
-    shm::SegmentShape shape =
-        shm::choose_segment_shape(here, channel_count, slots.slot_count, slots.slot_bytes, choice.halvings);
-    shape.group_rank_count = spread.rank_count;
-    uint64_t far_bytes = net::NearMemory::bytes_for(far, channel_count, near_geometry(slots));
-    if (messages) {
-      const ConnectionGeometry of_messages = choose_message_slots(slots, spread.network, spread.rank_count);
-      shape.message_slot_bytes = of_messages.slot_bytes;
-      far_bytes += net::NearMemory::bytes_for(far, 1, of_messages);
-    }
-    return shape.bytes() + shape.message_bytes() + here * far_bytes;
+    return hosts_memory_bytes(spread, channel_count, choice, messages);
   });
 }
 

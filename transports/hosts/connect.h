@@ -56,7 +56,12 @@ inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                               uint32_t slot_bytes, uint32_t halvings = 0);
 
-/// Calls choose_memory() for the memory of the host with the most ranks: what they share, and their near FIFOs.
+/// Returns how many bytes max_memory_bytes limits on the host with the most ranks: what they share, with messages, and
+/// their near FIFOs.
+[[nodiscard]] uint64_t hosts_memory_bytes(const Spread &spread, uint32_t channel_count, const MemoryChoice &choice,
+                                          bool messages);
+
+/// Calls choose_memory() for the memory of the host with the most ranks.
 [[nodiscard]] Result<MemoryChoice> choose_hosts_memory(const Spread &spread, uint32_t channel_count,
                                                        const Config &config, bool messages);
 

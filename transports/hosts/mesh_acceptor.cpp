@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <iterator>
+#include <new>
 
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
@@ -63,7 +64,12 @@ Acceptor::~Acceptor() {
 
 Result<void> Acceptor::start() {
   RONDO_TRY_ASSIGN(thread_, start_thread("accepting ranks of other hosts", [this] {
-                     Result<void> result = run();
+                     Result<void> result;
+                     try {
+                       result = run();
+                     } catch (const std::bad_alloc &) {
+                       result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};  // so short: no allocation
+                     }
                      const std::lock_guard lock(mutex_);
                      result_ = std::move(result);
                      ended_.notify_one();

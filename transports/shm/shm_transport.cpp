@@ -211,11 +211,15 @@ SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, u
   return shape;
 }
 
+uint64_t host_memory_bytes(uint32_t rank_count, uint32_t channel_count, const MemoryChoice &choice) {
+  const SegmentShape shape = choose_segment_shape(rank_count, channel_count, choice.slot_count,
+                                                  static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
+  return shape.bytes() + shape.message_bytes();
+}
+
 Result<MemoryChoice> choose_host_memory(uint32_t rank_count, uint32_t channel_count, const Config &config) {
   return choose_memory(config, "of a host's memory", [&](const MemoryChoice &choice) {
-    const SegmentShape shape = choose_segment_shape(rank_count, channel_count, choice.slot_count,
-                                                    static_cast<uint32_t>(choice.slot_bytes), choice.halvings);
-    return shape.bytes() + shape.message_bytes();
+    return host_memory_bytes(rank_count, channel_count, choice);
   });
 }
 

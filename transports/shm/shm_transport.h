@@ -37,6 +37,8 @@ struct ConnectRequest {
 /// `halvings` times.
 [[nodiscard]] SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
                                                 uint32_t slot_bytes, uint32_t halvings = 0);
+/// Returns how many bytes max_memory_bytes limits for a communicator on one host: its segment, with messages.
+[[nodiscard]] uint64_t host_memory_bytes(uint32_t rank_count, uint32_t channel_count, const MemoryChoice &choice);
 /// Calls choose_memory() for the segment of a communicator on one host.
 [[nodiscard]] Result<MemoryChoice> choose_host_memory(uint32_t rank_count, uint32_t channel_count,
                                                       const Config &config);

@@ -116,6 +116,7 @@ Json plans_json(const InfoInput &input) {
       if (!each.has_data) break;
     }
   }
+  const MemoryPlan memory = memory_plan(input.config, input.rank_count, input.host_count);
   return {{"ranks", tuner.rank_count},
           {"hosts", input.host_count},
           {"oversubscribed", tuner.oversubscribed},
@@ -124,8 +125,9 @@ Json plans_json(const InfoInput &input) {
           {"ll_slot_bytes", tuner.ll_slot_bytes},
           {"post_bytes", tuner.post_bytes},
           {"exchange_chunk_bytes", tuner.exchange_chunk_bytes},
-          {"shared_bytes", shared_bytes(input.config, input.rank_count)},
-          {"memory_refusal", memory_refusal(input.config, input.rank_count, input.host_count)},
+          {"shared_bytes", memory.shared_bytes},
+          {"memory_bytes", memory.memory_bytes},
+          {"memory_refusal", memory.refusal},
           {"choices", choices}};
 }
 

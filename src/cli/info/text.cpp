@@ -103,9 +103,10 @@ void add_tuning(std::string &out, const Json &tuning) {
 
 void add_memory(std::string &out, const Json &plans) {
   out += "\nShared memory of " + counted(plans["ranks"].get<uint64_t>(), "rank") + "\n";
+  if (const std::string refusal = plans["memory_refusal"]; !refusal.empty()) return add_line(out, "refused", refusal);
   add_line(out, "reserved",
-           near_bytes(plans["shared_bytes"]) + "; pages are used only where they are touched");
-  if (const std::string refusal = plans["memory_refusal"]; !refusal.empty()) add_line(out, "refused", refusal);
+           near_bytes(plans["memory_bytes"]) + (plans["hosts"] != 1 ? " on a host" : "") +
+               "; pages are used only where they are touched");
   if (plans["post_bytes"] != 0)
     add_line(out, "load_store",
              "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +

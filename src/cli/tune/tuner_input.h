@@ -15,10 +15,12 @@ namespace rondo::cli {
 [[nodiscard]] TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed,
                                      uint32_t host_count = 1);
 
-/// Returns why max_memory_bytes is too small for a communicator, or "".
-[[nodiscard]] std::string memory_refusal(const Config &config, uint32_t rank_count, uint32_t host_count);
-
-/// Returns how many bytes of memory `rank_count` ranks would reserve for sharing.
-[[nodiscard]] uint64_t shared_bytes(const Config &config, uint32_t rank_count);
+/// The memory of a communicator on the host with the most of its ranks.
+struct MemoryPlan {
+  uint64_t shared_bytes = 0;  ///< of the ranks' segment before the first message
+  uint64_t memory_bytes = 0;  ///< everything that max_memory_bytes limits, with the segment
+  std::string refusal;        ///< why max_memory_bytes is too small, or ""; then the sizes are 0
+};
+[[nodiscard]] MemoryPlan memory_plan(const Config &config, uint32_t rank_count, uint32_t host_count);
 
 }  // namespace rondo::cli

@@ -15,6 +15,7 @@ from ._library import C
 ENUMS = {"algorithm": Algorithm, "protocol": Protocol, "kernel": Kernel, "device_executor": DeviceExecutor}
 SECONDS = {"timeout": "timeout_ms", "init_timeout": "init_timeout_ms"}
 FIELDS = {field[0] for field in rondo_config_t._fields_} - {"size", "reserved", *SECONDS.values()}
+BITS = {name: 8 * sizeof(kind) for name, kind, *_ in rondo_config_t._fields_}
 OPTIONS = sorted(FIELDS | set(SECONDS))
 
 
@@ -40,7 +41,7 @@ def milliseconds(seconds: float) -> int:
 
 def whole(name: str, value: Any) -> int:
     """Returns a number that the field `name` can hold."""
-    least, most = (-1, 2 ** 31) if name == "device" else (0, 2 ** 32)
+    least, most = (-1, 2 ** 31) if name == "device" else (0, 2 ** BITS[name])
     if not isinstance(value, int) or not least <= value < most:
         raise InvalidArgument(f"the option {name} is a whole number from {least} to {most - 1}, not {value!r}")
     return value
