@@ -341,22 +341,24 @@ TEST_CASE("grow: one that is not waited for becomes ready, and one that never co
 }
 
 TEST_CASE("grow: it does not mix with a shrink, and the end of a parent ends it and its id") {
-  Ranks ranks(2);
+  Ranks ranks(3);
   rondo_unique_id_t id = id_of(ranks[1]);
   std::optional<Grown> grown;
-  std::thread thread([&] { grown = grow_and_sum({ranks[0], nullptr, -1, 3}); });
+  std::thread thread([&] { grown = grow_and_sum({ranks[0], nullptr, -1, 4}); });
   rondo_comm_t rest = nullptr;
   CHECK(rondo_comm_shrink(ranks[1], nullptr, 0, 0, nullptr, &rest) == RONDO_ERROR_MISMATCH);
   thread.join();
   check_failed({*grown}, RONDO_ERROR_MISMATCH, "excludes {}");
-  // Rank 0 has given up its first grow, and rank 1 finds no fault with that call.
-  check_failed({grow_and_sum({ranks[1], nullptr, -1, 3})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");
+  // Rank 2 comes late. It waits a while for the grow of rank 1, which would say why rank 0 has given up.
+  check_failed({grow_and_sum({ranks[2], nullptr, -1, 4})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");
+  // All ranks have called now, and rank 1 finds no fault with the calls of the others.
+  check_failed({grow_and_sum({ranks[1], nullptr, -1, 4})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");
   id = id_of(ranks[0]);
   CHECK(rondo_comm_destroy(ranks[1]) == RONDO_OK);
-  check_failed({grow_and_sum({ranks[0], nullptr, -1, 3})}, RONDO_ERROR_REMOTE, "has left the communicator");
+  check_failed({grow_and_sum({ranks[0], nullptr, -1, 4})}, RONDO_ERROR_REMOTE, "has left the communicator");
   ranks.forget(1);
   id = id_of(ranks[0]);
   CHECK(rondo_comm_destroy(ranks[0]) == RONDO_OK);
   ranks.forget(0);
-  check_failed({grow_and_sum({nullptr, &id, 2, 3})}, RONDO_ERROR_REMOTE, "made the unique id");
+  check_failed({grow_and_sum({nullptr, &id, 3, 4})}, RONDO_ERROR_REMOTE, "made the unique id");
 }
