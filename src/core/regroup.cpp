@@ -85,6 +85,8 @@ Regroup::Made Regroup::run(const Cancel *cancel) {
 Regroup::Made Regroup::agree_and_make(const Cancel *cancel) {
   RONDO_TRY(wait_for_all(RegroupPhase::called, parent_.settings().timeout_ns, cancel));
   RONDO_TRY(meet());
+  for (const uint32_t member : members_)  // a member that has given up never enters the store
+    if (note_of(member).phase == RegroupPhase::failed) RONDO_TRY(check_failed(member, false));
   auto made = part_.make(cancel);
   if (!made.ok()) return part_.explain(std::move(made).error(), call());
   post(RegroupPhase::made);
@@ -100,6 +102,7 @@ Result<void> Regroup::wait_for_all(RegroupPhase phase, uint64_t timeout_ns, cons
   while (true) {  // ends at the deadline
     const uint64_t now = now_ns();
     dead_ = ranks_.find_dead();
+    read_all(phase, now);
     std::optional<uint32_t> missing;
     for (const uint32_t member : members_) {
       if (member == parent_.rank()) continue;
@@ -116,13 +119,10 @@ Result<void> Regroup::wait_for_all(RegroupPhase phase, uint64_t timeout_ns, cons
 }
 
 /// Returns an error if it is known by now that the member will never reach `phase`.
-Result<void> Regroup::check_member(uint32_t member, RegroupPhase phase, uint64_t now) {
-  Watched &watched = watched_[member];
-  const bool has_ended = has_left(member) || std::ranges::find(dead_, member) != dead_.end();
-  if (has_ended && watched.ended_ns == 0) watched.ended_ns = now;
-  read_notes(member, now);  // after the check for the member's end, so that its last note counts
+Result<void> Regroup::check_member(uint32_t member, RegroupPhase phase, uint64_t now) const {
+  const Watched &watched = watched_[member];
   if (watched.note && watched.note->phase == RegroupPhase::failed)
-    RONDO_TRY(check_failed(*watched.note, member, phase));
+    RONDO_TRY(check_failed(member, phase == RegroupPhase::called && now - watched.failed_ns < difference_lag_ns));
   if (watched.note && watched.note->phase >= phase) return {};
   if (watched.says_so || (watched.differs_since_ns != 0 && now - watched.differs_since_ns >= difference_lag_ns))
     RONDO_TRY(check_difference(member));
@@ -134,14 +134,14 @@ Result<void> Regroup::check_member(uint32_t member, RegroupPhase phase, uint64_t
   return {};
 }
 
-/// Returns the error for a member that has given up. A disagreement about a grow is found alike by all members, so each
-/// member waits until it has found the disagreement itself.
-Result<void> Regroup::check_failed(const RegroupNote &failed, uint32_t member, RegroupPhase phase) const {
+/// Returns the error for a member that has given up. Usually all members find a disagreement about a grow alike. So
+/// with `may_wait`, this rank gets time to find the disagreement itself.
+Result<void> Regroup::check_failed(uint32_t member, bool may_wait) const {
+  const RegroupNote &failed = note_of(member);
   const bool disagrees = failed.status == RONDO_ERROR_MISMATCH;
   if (disagrees)  // usually this rank has seen the differing rank, too
     for (const uint32_t other : members_) RONDO_TRY(check_difference(other));
-  if (own_.wanted.grows() && phase == RegroupPhase::called && (disagrees || failed.status == RONDO_ERROR_INVALID_USAGE))
-    return {};
+  if (own_.wanted.grows() && may_wait && (disagrees || failed.status == RONDO_ERROR_INVALID_USAGE)) return {};
   Error error = about(failed.status,
                       call() + ": " + ranks_.describe_rank(member) + " has given up (" +
                           rondo_status_string(failed.status) + "); its own error says why. Call it again, " +
@@ -151,13 +151,32 @@ Result<void> Regroup::check_failed(const RegroupNote &failed, uint32_t member, R
   return error;
 }
 
-void Regroup::read_notes(uint32_t member, uint64_t now) {
+/// Reads the notes of all other members.
+void Regroup::read_all(RegroupPhase phase, uint64_t now) {
+  uint32_t occurrence = 0;
+  do {  // ends, because each repetition needs a later call of a member
+    occurrence = own_.occurrence;
+    for (const uint32_t member : members_)
+      if (member != parent_.rank()) read_notes(member, phase, now);
+  } while (own_.occurrence != occurrence);
+}
+
+void Regroup::read_notes(uint32_t member, RegroupPhase phase, uint64_t now) {
   Watched &watched = watched_[member];
-  for (const Note &note : ranks_.notes(member)) {
+  const bool has_ended = has_left(member) || std::ranges::find(dead_, member) != dead_.end();
+  if (has_ended && watched.ended_ns == 0) watched.ended_ns = now;
+  const std::vector<Note> notes = ranks_.notes(member);  // after the check for its end, so that its last note counts
+  for (const Note &note : notes) {
+    const auto other = regroup_note_of(note);
+    if (!other || other->wanted.counted() != own_.wanted.counted()) continue;
+    if (phase == RegroupPhase::called && other->occurrence > own_.occurrence) catch_up(other->occurrence);
+  }
+  for (const Note &note : notes) {
     const auto regroup = regroup_note_of(note);
     if (!regroup) continue;
     if (regroup->matches(own_)) {
       watched.note = regroup;
+      if (regroup->phase == RegroupPhase::failed && watched.failed_ns == 0) watched.failed_ns = now;
       watched.differs_since_ns = 0;
     } else if (!watched.note) {
       compare(watched, note, *regroup, now);
@@ -165,13 +184,28 @@ void Regroup::read_notes(uint32_t member, uint64_t now) {
   }
 }
 
+/// Joins a later call of another member. Then all notes of the call that has failed there are out of date.
+void Regroup::catch_up(uint32_t occurrence) {
+  own_.occurrence = occurrence;
+  parent_.regroup_log().catch_up(own_.wanted, occurrence);
+  for (Watched &watched : watched_) {
+    const uint64_t ended_ns = watched.ended_ns;
+    watched = {};
+    watched.ended_ns = ended_ns;
+  }
+  post(RegroupPhase::called);
+}
+
 /// Notes whether the member is in a call with other arguments. A member that has posted the end of its call is in none,
-/// unless that call ended because the arguments differ. A difference in dead ranks is no mistake, since all members
-/// will soon learn of the death. A rank that leaves after a difference was seen may leave because of it, so it counts
-/// as living.
+/// unless that call ended because the arguments differ. Grows with equal counts are one call, so its sizes may differ
+/// even if it has ended. A member that has called less often than this rank will join this call.
+///
+/// A difference in dead ranks is no mistake, since all members will soon learn of the death. A rank that leaves after a
+/// difference was seen may leave because of it, so it counts as living.
 void Regroup::compare(Watched &watched, const Note &note, const RegroupNote &other, uint64_t now) const {
   const bool seen = watched.differs_since_ns != 0 && watched.differing_number == note.number;
-  const bool found_it = other.phase == RegroupPhase::failed && other.status == RONDO_ERROR_MISMATCH;
+  const bool one_call = own_.wanted.grows() && other.wanted.grows() && other.occurrence == own_.occurrence;
+  const bool found_it = other.phase == RegroupPhase::failed && (one_call || other.status == RONDO_ERROR_MISMATCH);
   const std::vector<uint32_t> ranks = other.wanted.excluded.difference(own_.wanted.excluded).ranks();
   const bool same = other.wanted == own_.wanted;
   const auto lives = [&](uint32_t rank) {
@@ -180,11 +214,12 @@ void Regroup::compare(Watched &watched, const Note &note, const RegroupNote &oth
   };
   const bool grows = own_.wanted.grows() || other.wanted.grows();
   const bool is_mistake = grows || ranks.empty() || std::ranges::any_of(ranks, lives);
-  const bool differs = (other.phase == RegroupPhase::called && is_mistake) || (seen && found_it && !same);
+  const bool calls_else = other.phase == RegroupPhase::called && is_mistake;
+  const bool differs = !same && (calls_else || (found_it && (seen || one_call)));
   if (seen && !differs) watched.differs_since_ns = 0;
   if (seen) watched.says_so = differs && found_it;
   if (seen || !differs) return;
-  watched.says_so = false;
+  watched.says_so = found_it;
   watched.differs_since_ns = now;
   watched.differing_number = note.number;
 }
@@ -201,11 +236,6 @@ Result<void> Regroup::check_difference(uint32_t member) const {
 
 Error Regroup::differs(uint32_t member, const Regrouping &theirs) const {
   const std::string own_rank = ranks_.describe_rank(parent_.rank()), other_rank = ranks_.describe_rank(member);
-  if (theirs == own_.wanted)
-    return about(RONDO_ERROR_MISMATCH,
-                 call() + ": " + other_rank + " has called it another number of times than " + own_rank +
-                     "; each rank must call it equally often",
-                 member);
   const bool both_shrink = !own_.wanted.grows() && !theirs.grows();
   return about(RONDO_ERROR_MISMATCH,
                function_ + ": " + own_rank + " " + own_.wanted.describe() + ", " + other_rank + " " +

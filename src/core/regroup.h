@@ -4,7 +4,8 @@
 //
 // Call     Each member posts its arguments. The member that serves the store posts how to reach it. A member waits
 //          until it has seen the note of every other member. The wait fails if another member ended, gave up, or has
-//          other arguments.
+//          other arguments. Each member counts its calls, and calls with equal counts belong together. If another
+//          member has called more often, an earlier call has failed there, so this call joins the later one.
 // Make     The members make the new communicator (src/core/part.h), and each posts its result.
 // Confirm  A member returns the new communicator when all members have posted that they made it. A note stays when its
 //          rank ends. So on one host, either all living members return the new communicator, or none does.
@@ -61,6 +62,7 @@ class Regroup {
   /// The notes of another member, as far as they have arrived at this rank.
   struct Watched {
     std::optional<RegroupNote> note;  ///< latest note of this call
+    uint64_t failed_ns = 0;           ///< time at which the failure of this call was seen, or 0
     uint64_t ended_ns = 0;            ///< time at which the member's end was seen, or 0
     uint64_t differs_since_ns = 0;    ///< time at which a call with other arguments was seen, or 0
     uint64_t differing_number = 0;    ///< number of that call's note
@@ -69,9 +71,11 @@ class Regroup {
 
   [[nodiscard]] Made agree_and_make(const Cancel *cancel);
   [[nodiscard]] Result<void> wait_for_all(RegroupPhase phase, uint64_t timeout_ns, const Cancel *cancel);
-  [[nodiscard]] Result<void> check_member(uint32_t member, RegroupPhase phase, uint64_t now);
-  [[nodiscard]] Result<void> check_failed(const RegroupNote &failed, uint32_t member, RegroupPhase phase) const;
-  void read_notes(uint32_t member, uint64_t now);
+  [[nodiscard]] Result<void> check_member(uint32_t member, RegroupPhase phase, uint64_t now) const;
+  [[nodiscard]] Result<void> check_failed(uint32_t member, bool may_wait) const;
+  void read_all(RegroupPhase phase, uint64_t now);
+  void read_notes(uint32_t member, RegroupPhase phase, uint64_t now);
+  void catch_up(uint32_t occurrence);
   void compare(Watched &watched, const Note &note, const RegroupNote &other, uint64_t now) const;
   [[nodiscard]] Result<void> check_difference(uint32_t member) const;
   [[nodiscard]] Error differs(uint32_t member, const Regrouping &theirs) const;

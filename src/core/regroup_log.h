@@ -15,7 +15,7 @@ class RegroupLog {
  public:
   struct Entry {
     uint64_t number = 0;      ///< number of the call, from 1
-    uint32_t occurrence = 0;  ///< count of calls with equal arguments, from 1
+    uint32_t occurrence = 0;  ///< count of the calls that are counted together, from 1
   };
 
   /// Begins a call. Returns none while an earlier call runs. The caller must call end() later.
@@ -23,7 +23,12 @@ class RegroupLog {
     const std::lock_guard lock(mutex_);
     if (running_) return std::nullopt;
     running_ = true;
-    return Entry{++number_, ++occurrences_[wanted]};
+    return Entry{++number_, ++occurrences_[wanted.counted()]};
+  }
+  /// Raises the count of the running call, because another rank has called more often.
+  void catch_up(const Regrouping &wanted, uint32_t occurrence) {
+    const std::lock_guard lock(mutex_);
+    occurrences_[wanted.counted()] = occurrence;
   }
   [[nodiscard]] uint64_t next_revision() {
     const std::lock_guard lock(mutex_);

@@ -46,6 +46,9 @@ struct Regrouping {
   bool operator==(const Regrouping &) const = default;
   auto operator<=>(const Regrouping &) const = default;
   [[nodiscard]] bool grows() const { return grown_size != 0; }
+  /// Returns a key of the calls that are counted together: all grows, or the shrinks with equal sets. Sizes are not
+  /// counted apart, so that the counts stay equal after one rank gave a wrong size.
+  [[nodiscard]] Regrouping counted() const { return grows() ? Regrouping{{}, 1} : *this; }
   /// Returns "excludes {1, 3}" or "grows it to 4 ranks".
   [[nodiscard]] std::string describe() const;
   /// Returns "rondo_comm_shrink without {1, 3}" or "rondo_comm_grow to 4 ranks".
@@ -63,7 +66,7 @@ struct RegroupNote {
   using Place = std::array<uint64_t, RONDO_UNIQUE_ID_BYTES / sizeof(uint64_t)>;
 
   Regrouping wanted;
-  uint32_t occurrence = 1;  ///< count of the rank's calls with equal arguments, from 1
+  uint32_t occurrence = 1;  ///< count of the rank's calls with the same counted(), from 1
   RegroupPhase phase = RegroupPhase::called;
   uint32_t port = 0;  ///< port at which this rank serves the new communicator's store, or 0 if it does not
   uint64_t nonce = 0;                ///< with `port`: nonce of the store's secret

@@ -72,6 +72,39 @@ std::vector<Grown> grow_all(const std::vector<Asked> &asked) {
   return grown;
 }
 
+/// Begins the grow of an old rank, which does not wait.
+rondo_comm_t begin(rondo_comm_t comm, int size) {
+  const rondo_config_t config = nonblocking();
+  rondo_comm_t grown = nullptr;
+  REQUIRE(rondo_comm_grow(comm, nullptr, -1, size, &config, &grown) == RONDO_OK);
+  return grown;
+}
+
+/// Checks that the call that began fails with the status, and with words in the message.
+void check_fails(rondo_comm_t begun, rondo_status_t status, const std::string &words) {
+  CHECK(outcome_of(begun) == status);
+  CHECK_THAT(error_message(begun), Contains(words));
+  CHECK(rondo_comm_destroy(begun) == RONDO_OK);
+}
+
+/// Begins the grow on `first`, and only then grows on the other old ranks and on one new rank. Checks that all succeed.
+void grow_by_one(Ranks &ranks, int first) {
+  const int before = ranks.size();
+  const rondo_unique_id_t id = id_of(ranks[0]);
+  const rondo_comm_t begun = begin(ranks[first], before + 1);
+  std::vector<rondo_comm_t> grown{begun};
+  for (int rank = 0; rank < before; ++rank)
+    if (rank != first) grown.push_back(begin(ranks[rank], before + 1));
+  const rondo_config_t config = nonblocking();
+  rondo_comm_t entered = nullptr;
+  REQUIRE(rondo_comm_grow(nullptr, &id, before, before + 1, &config, &entered) == RONDO_OK);
+  grown.push_back(entered);
+  for (const rondo_comm_t each : grown) {
+    CHECK(outcome_of(each) == RONDO_OK);
+    CHECK(rondo_comm_destroy(each) == RONDO_OK);
+  }
+}
+
 std::vector<Asked> old_ranks(const Ranks &ranks, int size) {
   std::vector<Asked> asked;
   for (int rank = 0; rank < ranks.size(); ++rank) asked.push_back({ranks[rank], nullptr, -1, size});
@@ -203,10 +236,42 @@ TEST_CASE("grow: old ranks that disagree are named, new ranks hear of it, and th
   std::vector<Asked> asked = old_ranks(ranks, 4);
   asked[2].id = &other;
   fail(id, asked, "rank 2");
-  id = id_of(ranks[0]);
-  asked = old_ranks(ranks, 4);
-  asked[1].size = 5;
-  fail(id, asked, "grows it to 5 ranks");
+}
+
+TEST_CASE("grow: after a wrong size, a late rank hears of the two sizes, and the right size works") {
+  Ranks ranks(3);
+  const rondo_unique_id_t id = id_of(ranks[1]);
+  const rondo_comm_t right = begin(ranks[0], 4), wrong = begin(ranks[1], 5);
+  const rondo_config_t config = nonblocking();
+  rondo_comm_t entered = nullptr;
+  REQUIRE(rondo_comm_grow(nullptr, &id, 4, 5, &config, &entered) == RONDO_OK);
+  check_fails(right, RONDO_ERROR_MISMATCH, "rank 1");
+  check_fails(wrong, RONDO_ERROR_MISMATCH, "grows it to 4 ranks");
+  const rondo_status_t told = outcome_of(entered);
+  CHECK((told == RONDO_ERROR_MISMATCH || told == RONDO_ERROR_REMOTE));  // REMOTE: it came late, and the store had ended
+  CHECK(rondo_comm_destroy(entered) == RONDO_OK);
+  check_fails(begin(ranks[2], 4), RONDO_ERROR_MISMATCH, "grows it to 5 ranks");
+  grow_by_one(ranks, 0);
+  grow_by_one(ranks, 1);
+  check_usable(ranks);
+}
+
+TEST_CASE("grow: ranks that have called less often join the latest call") {
+  for (const int rank_count : {2, 3}) {
+    CAPTURE(rank_count);
+    Ranks ranks(rank_count);
+    rondo_comm_t grown = nullptr;
+    for (int failures = 0; failures < 2; ++failures) {  // rank 0 is alone in its calls
+      CHECK(rondo_comm_grow(ranks[1], nullptr, -1, rank_count, nullptr, &grown) == RONDO_ERROR_INVALID_ARGUMENT);
+      grown = begin(ranks[0], rank_count + 2 - failures);
+      CHECK(rondo_comm_abort(grown) == RONDO_OK);
+      check_fails(grown, RONDO_ERROR_ABORTED, "was aborted here");
+    }
+    if (rank_count == 3) check_fails(begin(ranks[2], 4), RONDO_ERROR_ABORTED, "has given up (aborted)");
+    grow_by_one(ranks, 0);
+    grow_by_one(ranks, 1);
+    check_usable(ranks);
+  }
 }
 
 TEST_CASE("grow: a new rank that disagrees fails all ranks, and the parent computes on") {
@@ -276,20 +341,24 @@ TEST_CASE("grow: one that is not waited for becomes ready, and one that never co
 }
 
 TEST_CASE("grow: it does not mix with a shrink, and the end of a parent ends it and its id") {
-  Ranks ranks(2);
-  rondo_unique_id_t id = id_of(ranks[0]);
+  Ranks ranks(3);
+  rondo_unique_id_t id = id_of(ranks[1]);
   std::optional<Grown> grown;
-  std::thread thread([&] { grown = grow_and_sum({ranks[0], nullptr, -1, 3}); });
+  std::thread thread([&] { grown = grow_and_sum({ranks[0], nullptr, -1, 4}); });
   rondo_comm_t rest = nullptr;
   CHECK(rondo_comm_shrink(ranks[1], nullptr, 0, 0, nullptr, &rest) == RONDO_ERROR_MISMATCH);
   thread.join();
   check_failed({*grown}, RONDO_ERROR_MISMATCH, "excludes {}");
+  // Rank 2 comes late. It waits a while for the grow of rank 1, which would say why rank 0 has given up.
+  check_failed({grow_and_sum({ranks[2], nullptr, -1, 4})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");
+  // All ranks have called now, and rank 1 finds no fault with the calls of the others.
+  check_failed({grow_and_sum({ranks[1], nullptr, -1, 4})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");
   id = id_of(ranks[0]);
   CHECK(rondo_comm_destroy(ranks[1]) == RONDO_OK);
-  check_failed({grow_and_sum({ranks[0], nullptr, -1, 3})}, RONDO_ERROR_REMOTE, "has left the communicator");
+  check_failed({grow_and_sum({ranks[0], nullptr, -1, 4})}, RONDO_ERROR_REMOTE, "has left the communicator");
   ranks.forget(1);
   id = id_of(ranks[0]);
   CHECK(rondo_comm_destroy(ranks[0]) == RONDO_OK);
   ranks.forget(0);
-  check_failed({grow_and_sum({nullptr, &id, 2, 3})}, RONDO_ERROR_REMOTE, "made the unique id");
+  check_failed({grow_and_sum({nullptr, &id, 3, 4})}, RONDO_ERROR_REMOTE, "made the unique id");
 }
