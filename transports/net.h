@@ -117,7 +117,7 @@ class Network {
   [[nodiscard]] virtual uint32_t poll(std::span<Event> events) = 0;
   /// Says whether everything given to put() and credit() will leave without further calls, while the network lives.
   [[nodiscard]] virtual bool flushed() const = 0;
-  /// Says whether it will all leave even if the network is destroyed now.
+  /// Says whether everything will leave even if the network is destroyed now.
   [[nodiscard]] virtual bool delivered() const { return flushed(); }
   /// Appends the descriptors on which a thread can sleep. When one is ready, poll() has work.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;

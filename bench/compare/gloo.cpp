@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes Gloo a contender of bench/compare: its ring over TCP, which is the transport in packages.
+// This file makes Gloo a contender of bench/compare. It uses Gloo's ring over TCP, the transport in Gloo's packages.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>

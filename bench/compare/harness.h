@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The harness drives every contender of bench/compare alike: the same buffers, the same numbers of calls, the same
- * check of the results. The barrier before each timed call is our own, in shared memory, never the contender's. A
- * driver brings only the calls of its library. docs/performance.md has the rules and their reasons.
+ * The harness drives every contender of bench/compare with the same buffers, numbers of calls and checks of results.
+ * Before each timed call, ranks wait at the harness's own barrier in shared memory, never at the contender's. A
+ * contender's file has only the calls of its library. docs/performance.md has the rules and reasons.
  *
  * One process is one rank; one run measures one size. Rank 0 prints one line of JSON, or writes it to a file.
  */
@@ -67,11 +67,11 @@ struct compare_summary {
   double median_us, p10_us, p90_us, min_us;
 };
 
-/* Reads the options into *job; ends the process for bad ones (2) and for --help. */
+/* Reads the options into *job. Ends the process for a bad option, with status 2, and after the text of --help. */
 void compare_parse(struct compare_job *job, const struct compare_contender *contender, int argc, char **argv);
 
-/* Makes the control block and job->rank_count processes. Returns in each of them, with job->rank set; the process that
- * called waits for them and ends with their status. With --rank this process is one of them already. */
+/* Makes the control block and job->rank_count processes, and returns in each new process with job->rank set. The caller
+ * waits for them, and ends with their status. With --rank, the caller is a rank already, and attaches. */
 void compare_fork(struct compare_job *job);
 
 /* Maps the control block at job->control_path, for ranks that a launcher made. */
@@ -80,24 +80,24 @@ void compare_attach(struct compare_job *job);
 /* Binds this rank to its core and sets its deadline, before any set-up of a library. */
 void compare_settle(struct compare_job *job);
 
-/* Does the whole of a run, from join to leave. */
+/* Does the whole work of a run, from the contender's join() to its leave(). */
 void compare_run(struct compare_job *job);
 
-/* Waits for all ranks. With `start`, those that spin go on at one instant. */
+/* Waits for all ranks. With `start`, all ranks that spin continue at the same instant. */
 void compare_barrier(struct compare_job *job, bool start);
 
-/* Gives rank 0's bytes to everyone; at most compare_note_bytes. */
+/* Copies `size` bytes of rank 0 to all other ranks. `size` is at most compare_note_bytes. */
 void compare_share(struct compare_job *job, void *bytes, size_t size);
 
-/* Samples a function. Every rank calls `prepare` (if there is one), untimed, then all together `timed`, `iterations`
- * times. Both get `state`. The result is rank 0's; the others get zeros. */
+/* Samples a function. In each of `iterations` rounds, every rank calls `prepare`, untimed, unless it is NULL. Then all
+ * ranks call `timed` together. Both get `state`. Rank 0 gets the result, and the other ranks get zeros. */
 struct compare_summary compare_sample(struct compare_job *job, int iterations, void (*prepare)(void *),
                                       void (*timed)(void *), void *state);
 
-/* Returns zeroed memory that all ranks share; before compare_fork(), or after compare_attach(). */
+/* Returns zeroed memory that all ranks share. Call it before compare_fork(), or after compare_attach(). */
 void *compare_shared_memory(struct compare_job *job, size_t bytes);
 
-/* Returns plain zeroed memory of whole pages that are never huge ones, aligned to 2 MiB. */
+/* Returns zeroed private memory of whole pages, aligned to 2 MiB. Its pages are never huge pages. */
 void *compare_private_memory(struct compare_job *job, size_t bytes);
 
 int64_t compare_now_ns(void);

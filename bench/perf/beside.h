@@ -2,16 +2,16 @@
 // This file runs a collective beside a large matrix product, and measures what each costs the other (--beside-product).
 //
 // On every device the first rank repeats the product on a second stream. A round has four runs, each after a barrier.
-// So slow changes, mainly of the device's clock, affect all four runs in the same way:
+// The four runs follow each other closely, so slow changes, mainly of the device's clock, affect all of them:
 //
 //     products alone    only products
 //     products beside   calls begin first and end after the last product; the time of the products counts
 //     calls alone       only calls
 //     calls beside      products begin first and end after the last call; the time of the calls counts
 //
-// The counted work and the other work lie each between two marks on their streams. The work that begins first waits for
-// nothing; the counted work begins after the other has begun. A slow-down means little if the two hardly overlap. So
-// the report has the smallest share of the counted work during which the other work ran.
+// The counted work and the other work each lie between two marks on their stream. The work that begins first waits for
+// nothing, and the counted work begins after the other work has begun. A slow-down means little if the two hardly
+// overlap. So the report has the smallest share of the counted work's time during which the other work ran, too.
 //
 // Times are from the ranks that have a product. A round counts the slowest of them, and the report summarises the
 // rounds.
@@ -30,7 +30,7 @@ namespace rondo::perf {
 inline constexpr double window_ns_min = 20e6;  ///< the counted work lasts at least this long
 inline constexpr uint32_t window_products_min = 8, window_batches_min = 2;
 inline constexpr uint32_t products_max = 512, batches_max = 256;  ///< in a run
-inline constexpr double outlasting = 2;  ///< the other work is planned to last this many times as long
+inline constexpr double outlasting = 2;  ///< the planned time of the other work, divided by that of the counted work
 inline constexpr uint32_t rounds_default = 5;
 
 /// The work that one run enqueues. Calls are in batches of --agg_iters.
@@ -59,10 +59,10 @@ class Beside {
  public:
   explicit Beside(Session &session) : session_(session) {}
 
-  /// Opens the products of a rank. Every rank calls both.
+  /// Opens the products of a rank. Every rank calls open() and measure().
   /// @param members  all ranks.
   [[nodiscard]] Outcome open(const ProductLibrary &library, std::span<const Member> members, ProductFacts &facts);
-  /// Measures, after measure() of the same calls, and spoils their buffers. Adds wrong products to `facts.wrong`.
+  /// Measures calls that measure() in timing.h has measured. Spoils their buffers, and adds to `facts.wrong`.
   [[nodiscard]] Outcome measure(const Case &what, const Shape &shape, Pointers at, BesideTimes &times,
                                 ProductFacts &facts);
 

@@ -17,8 +17,8 @@ namespace rondo::perf {
 
 inline constexpr size_t guard_bytes = 4096;  ///< before the data, so that the data begins on a page, and after it
 
-/// Memory for `bytes` of data and its guards. The arena owns it and its registration, which must end before the
-/// communicator.
+/// The memory of some data and of its guards. The arena owns the memory and its registration. Destroy the arena before
+/// the communicator of the registration.
 class Arena {
  public:
   Arena() = default;

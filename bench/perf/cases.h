@@ -20,7 +20,7 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// Two patterns of nccl-tests for which there are no functions. They have these numbers among the collectives.
+/// Two patterns of nccl-tests for which Rondo has no functions. They use the numbers of the two ends of a message.
 /// - sendrecv: in one group, each rank sends to the next rank and receives from the previous one.
 /// - hypercube: an all-gather among 2^k ranks in k groups. In each group, a rank exchanges all blocks that it has with
 ///   the rank whose number differs in one bit.
@@ -36,7 +36,7 @@ inline constexpr rondo_collective_t hypercube = RONDO_RECV;
 [[nodiscard]] const char *name_of(rondo_collective_t collective);
 /// Returns the collective or pattern of that name, if it can be timed.
 [[nodiscard]] std::optional<rondo_collective_t> find_collective(std::string_view name);
-/// Returns the names of all that can be timed, such as "all_reduce, reduce_scatter, ...".
+/// Returns the names of all collectives and patterns that can be timed, such as "all_reduce, reduce_scatter, ...".
 [[nodiscard]] std::string known_collectives();
 
 struct Case {
@@ -45,7 +45,7 @@ struct Case {
   rondo_op_t op = RONDO_SUM;
   int root = 0;
   int ranks = 1;
-  rondo_op_t made = RONDO_SUM;  ///< what this rank calls with where `op` is mulsum
+  rondo_op_t made = RONDO_SUM;  ///< the operation that this rank made, if `op` is mulsum
 };
 
 /// The operation of nccl-tests that each rank makes with a factor of its own.

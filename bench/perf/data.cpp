@@ -61,7 +61,7 @@ uint64_t mulsum_of_integers(std::vector<uint64_t> inputs, const TypeFacts &facts
 }
 
 std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, rondo_op_t op, int ranks) {
-  std::vector<uint64_t> row;  // sums wrap and means do not overflow, so any numbers do
+  std::vector<uint64_t> row;  // any numbers are allowed, because sums wrap and means do not overflow
   for (int rank = 0; rank < ranks; ++rank)  // odd factors keep products from becoming 0
     row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
   row.push_back(op == RONDO_AVG ? mean_of_integers(row, facts)

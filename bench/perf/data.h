@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file makes inputs whose results are known exactly, whatever the order of reduction.
 //
-// Each element belongs to one of 256 rows, drawn for a pattern of 4096 elements. Each 4096 elements of a vector are
-// that pattern, rotated by a hash of the seed and their position. So writing inputs is copying from a cache. Otherwise
-// it would take long, and its time would depend on what other users of the machine do to the caches.
+// For each of the 4096 elements of a pattern, one of 256 rows is drawn. A vector repeats this pattern, each time
+// rotated by a hash of the seed and the position. So inputs are copied from a cache. To compute them would take long,
+// and the time would depend on what other users of the machine do to the caches.
 //
 // A row has one input for each rank, and the result of reducing them. Rows are drawn so that every partial result, over
 // any ranks in any order, is exact in the element type. Inputs of sums are small integers times a power of two. Inputs
 // of products are powers of two, and one factor with a full mantissa. So the result is known bit for bit, and an
-// element in the wrong place is very likely detected. A rank needs only its own column and the results, which are 512
-// elements. Data that is only copied has random bits, including NaN.
+// element in the wrong place is very likely detected. A rank stores only its own input and the result of each row,
+// which are 512 elements. Data that is only copied has random bits, including NaN.
 #pragma once
 
 #include <array>

@@ -23,8 +23,8 @@ struct DeviceName {
   unsigned char uuid[16] = {};
 };
 
-/// The memory accesses of one rank's kernels until their result (src/proto/access_counts.h). Arrays have an entry for
-/// the rank's device, for other devices and for the host.
+/// The memory accesses that one rank's kernels make until they have their result (src/proto/access_counts.h). Arrays
+/// have an entry for the rank's device, for other devices and for the host.
 struct Accesses {
   uint64_t blocks = 0;
   uint64_t read_bytes[3] = {}, written_bytes[3] = {};
@@ -106,17 +106,17 @@ class Device {
   /// Makes this the current device of the thread, for libraries that take no ordinal.
   [[nodiscard]] virtual Outcome make_current() = 0;
 
-  /// Captures what is enqueued between the two calls, as the graph that replay() enqueues. It replaces the graph
-  /// before.
+  /// Captures what is enqueued between the two calls, as the graph that replay() enqueues. The new graph replaces the
+  /// earlier one.
   [[nodiscard]] virtual Outcome begin_capture() = 0;
   [[nodiscard]] virtual Outcome end_capture() = 0;
   [[nodiscard]] virtual Outcome replay() = 0;
   virtual void forget_graph() = 0;  ///< call it after its replays have ended
   /// Fails if branches of one graph would wait for each other. They do not if one kernel runs all ranks on one device.
   [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
-  /// While `first` captures, captures later work on this stream, ordered after what `first` has captured. Otherwise
-  /// orders it after the replay of `first`. `first` is a device of this process, and the two ranks have met at a
-  /// barrier before.
+  /// If `first` is capturing, captures later work on this stream, too, ordered after the work that `first` has
+  /// captured. Otherwise, orders later work after the replay of `first`. `first` is a device of this process, and the
+  /// two ranks have met at a barrier before.
   [[nodiscard]] virtual Outcome follow(Device &first) = 0;
   /// Orders what this stream has captured before what `first` will capture.
   [[nodiscard]] virtual Outcome lead_back(Device &first) = 0;

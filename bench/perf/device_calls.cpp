@@ -34,7 +34,7 @@ Outcome DeviceCalls::wait_for_other() {
   return session_.other->check();
 }
 
-/// Waits for the stream. The stream ends even if its kernels fail, but the communicator knows of a failure.
+/// Waits for the stream. A stream ends even if its kernels fail, so the communicator is asked for a failure.
 Outcome DeviceCalls::wait() {
   if (session_.other != nullptr) return wait_for_other();
   if (auto failure = session_.device->wait()) return failure;
@@ -94,7 +94,7 @@ Outcome DeviceCalls::enqueue_all() {
   return is_first ? std::nullopt : session_.device->follow(*session_.first);
 }
 
-/// Enqueues the calls between their marks. With --together, they follow the word.
+/// Enqueues the calls between their marks. With --together, they wait for the word first.
 /// @param host_ns  receives the time in which this thread has enqueued one call
 Outcome DeviceCalls::enqueue_run(double &host_ns) {
   Device &device = *session_.device;
@@ -111,7 +111,7 @@ Outcome DeviceCalls::enqueue_run(double &host_ns) {
 /// waits.
 Outcome DeviceCalls::start_together(Outcome enqueued) {
   if (!enqueued) enqueued = session_.group.barrier();
-  // This release pairs with the wait of the streams. If this run is the last one, any later run may begin, too.
+  // These releases pair with the wait of the streams. After a failure, the word also lets all later runs begin.
   std::atomic_ref word(*session_.start);
   if (enqueued)
     word.store(~uint64_t{0} >> 1, std::memory_order_release);

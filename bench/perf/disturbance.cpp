@@ -17,7 +17,7 @@ namespace {
 constexpr double waited_max = 0.1;
 constexpr double others_max = 0.1;
 constexpr double stolen_max = 0.02;
-constexpr double idle_min = 0.5;  ///< processors: if these are idle, other programs take none from a rank
+constexpr double idle_min = 0.5;  ///< idle processors; with at least as many, other programs take none from a rank
 /// The host's counters tick every 10 ms, so they mean nothing over a shorter time.
 constexpr uint64_t host_window_ns = 100'000'000;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds out whether other programs used a rank's processor while a row was measured. It compares counts of
-// the kernel for the thread and the host, before and after. It only reports, and changes no time.
+// This file finds out whether other programs used a rank's processor while a row was measured. It compares the kernel's
+// counters for the thread and the host, before and after. It only reports, and changes no time.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ namespace rondo::perf {
 [[nodiscard]] size_t first_on_device(std::span<const Member> members, size_t rank);
 
 /// Returns the floor in microseconds.
-/// @param copy_GBps  for each rank, of its device
+/// @param copy_GBps  for each rank, the bandwidth of its device
 [[nodiscard]] double floor_us(const Case &what, size_t bytes, Placement placement, std::span<const Member> members,
                               std::span<const double> copy_GBps);
 

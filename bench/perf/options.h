@@ -47,7 +47,7 @@ struct Options {
   std::string product_library;  ///< library of the product; if empty, the cuBLAS that the linker finds
   bool graph = false;           ///< on a device: capture a run's calls once, and replay them
   bool one_graph = false;       ///< one graph for all ranks, which are threads of this process
-  bool together = false;        ///< with graphs of ranks that are threads: all streams begin at one word
+  bool together = false;        ///< with graphs of ranks that are threads: one word starts all streams
   bool count = false;           ///< on a device: count the memory accesses of a call's kernels
   bool rewrite = true;          ///< fresh inputs before every run
   bool use_stream = false;
@@ -56,13 +56,13 @@ struct Options {
   uint64_t seed = 1;
   rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, kernel, protocol, channels, chunk size, timeout
   std::string csv_path, json_path, plot_path;  ///< "-" for standard output; empty if not requested
-  bool table_to_errors = false;                ///< one of them is "-", so the table goes to standard error
+  bool table_to_errors = false;                ///< one of these paths is "-", so the table goes to standard error
 };
 
-/// Calls in one timed run on a device. Only the first call shows how long the host takes to enqueue.
+/// The number of calls in one timed run on a device. The host's time to enqueue delays only the first of these calls.
 inline constexpr uint32_t device_aggregate_count = 20;
 
-/// Returns the options, or text to print (--help, status Exit::ok), or the error in them.
+/// Returns the options, or the text of --help (with Exit::ok), or a failure that describes a wrong option.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
 /// Returns the failure for a number of ranks for which the pattern does not exist.

@@ -81,7 +81,7 @@ rondo_status_t make_timed(Rank &rank, const Make &make) {
   return status;
 }
 
-/// Where ranks on devices run, the library to compare with, and the products beside the calls.
+/// The devices on which ranks run, the library to compare with, and the products beside the calls.
 struct Place {
   Devices &devices;
   int device_count = 0;
@@ -168,10 +168,10 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
   return std::nullopt;
 }
 
-/// First makes a communicator on host memory. It determines which device this rank uses, and serves between timed runs.
-/// Then makes the communicator on the device.
+/// Makes a communicator on host memory, and then the communicator on the device. The one on host memory determines
+/// which device this rank uses, and serves between timed runs.
 Outcome join_on_device(const Options &options, Place &place, Rank &self) {
-  rondo_config_t plain = RONDO_CONFIG_INIT;  // requested settings apply to the other one
+  rondo_config_t plain = RONDO_CONFIG_INIT;  // requested settings apply to the device's communicator
   plain.kernel = RONDO_KERNEL_INTERPRETER;
   plain.protocol = RONDO_PROTOCOL_SIMPLE;
   plain.channels = 1;

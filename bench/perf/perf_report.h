@@ -36,7 +36,7 @@ struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
   std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if nothing was checked
   std::optional<double> floor_us = {};     ///< on a device; see floor.h
-  std::optional<double> host_us = {};      ///< until a call returns, the median; on a device without a graph
+  std::optional<double> host_us = {};      ///< median time until a call returns, on a device without a graph
   std::optional<BesideTimes> beside = {};  ///< for --beside-product
 };
 
@@ -57,7 +57,7 @@ struct Row {
   uint64_t hand_overs = 0;  ///< one after another, if processes share a device; see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< for the library of --against
-  std::vector<Accesses> counts = {};  ///< for --count, on rank 0: one call, an entry for each rank in no order
+  std::vector<Accesses> counts = {};  ///< for --count, on rank 0: one call, with an entry for each rank in any order
 };
 
 /// The matrix product of --beside-product.
@@ -112,7 +112,7 @@ struct TableColumns {
 /// Returns the columns that fit into `terminal_columns`. If the table goes to no terminal, `terminal_columns` is 0.
 [[nodiscard]] TableColumns table_columns(const Options &options, bool floors, size_t terminal_columns);
 
-/// Returns the table's lines; each ends with a newline. `version` is the library's.
+/// Returns the table's lines; each ends with a newline. `version` is the library's version.
 [[nodiscard]] std::string table_head(const Options &options, const Machine &machine, const std::string &version,
                                      const TableColumns &columns = {});
 [[nodiscard]] std::string table_row(const Case &what, const Row &row, const TableColumns &columns = {});

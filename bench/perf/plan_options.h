@@ -16,7 +16,7 @@ struct PlanWords {
 
 void add_plan_options(console::CommandLine &app, Options &options, PlanWords &words);
 
-/// Returns a failure if the collective would ignore an option. The words must be interpreted already.
+/// Returns a failure if the collective would ignore an option. Call it after the options were interpreted.
 [[nodiscard]] Outcome check_plan_options(const CLI::App &app, const Options &options);
 
 }  // namespace rondo::perf

@@ -91,8 +91,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // This reports the rank's own error. Another rank with the same error may have left already, which would make the
-  // communicator fail.
+  // This reports the rank's own error. If another rank with the same error has left already, the communicator has
+  // failed, and would report that failure instead.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -142,7 +142,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
       session.other = &*rivals.other;
       if (auto failure = measure(session, what, shape, placement, workspace, other_times)) return failure;
       session.other = nullptr;
-      session.device->forget_graph();  // while it has calls of the other library, that cannot destroy its communicator
+      session.device->forget_graph();  // the other library waits for graphs that have its calls
       other_times.floor_us = times.floor_us;
     }
     const bool oversubscribed = series.machine.properties && series.machine.properties->oversubscribed != 0;
@@ -350,11 +350,11 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   // Memory that a kernel of this rank uses must not be freed while the kernel waits for a rank that has given up.
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // causes the other ranks' next failures
   if (failure) (void)rondo_comm_abort(parts.comm);
-  if (failure && rivals.other) {  // whose kernels no abort of ours ends, and which waits for graphs that have its calls
+  if (failure && rivals.other) {  // its kernels do not end by our abort, and it waits for graphs with its calls
     parts.device->forget_graph();
     rivals.other->abort();
   }
-  // The communicator does not know of replays, and replays must end before it does. An abort ends them.
+  // The communicator does not know of replays, which must end before the communicator. The abort above ends them.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (!failure && (rivals.other || rivals.beside)) {
     // Freeing memory waits for the device. So the device must not be waiting for a rank that has not reached this

@@ -23,7 +23,7 @@ namespace rondo::perf {
 inline constexpr uint64_t time_budget_ns = 300'000'000;
 inline constexpr uint32_t iterations_min = 5;
 inline constexpr uint32_t iterations_max = 100;
-inline constexpr uint32_t iterations_unmeasured = 20;  ///< without a warm-up run there is no time to use
+inline constexpr uint32_t iterations_unmeasured = 20;  ///< without a warm-up run, no time of a run is known
 
 /// Returns the number of warm-up runs if none was requested.
 [[nodiscard]] constexpr uint32_t default_warmups(size_t bytes) { return bytes <= size_t{1} << 20 ? 5 : 2; }

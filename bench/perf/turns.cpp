@@ -58,7 +58,7 @@ class Runs {
   std::vector<double> values_;
 };
 
-/// Measures the median of the runs, or 0 on a rank without a relay. All ranks keep the same pace.
+/// Measures the median of the runs, or 0 on a rank without a relay. All ranks call it, and meet before each run.
 Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   std::vector<double> times_ns;
   for (uint32_t run = 0; run < 1 + relay_runs; ++run) {
@@ -74,7 +74,7 @@ Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   return std::nullopt;
 }
 
-/// Joins a relay. The first process makes the memory that the others open. All ranks keep the same pace.
+/// Joins a relay. The first process makes the memory, and the others open it. All ranks call it, and exchange values.
 Outcome join_relay(Runs &runs, Device &device, std::span<const Member> members, RelayPlace &place,
                    const std::vector<size_t> &sharers, bool takes_part, std::unique_ptr<Relay> &relay) {
   const bool first = takes_part && place.place == 0;

@@ -22,7 +22,7 @@ namespace rondo::perf {
 inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< besides a run to warm up
 inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 
-/// Returns the first rank of each process that is on the device of `rank`.
+/// Returns the processes on the device of `rank`, each by its first rank.
 [[nodiscard]] std::vector<size_t> sharers_of(std::span<const Member> members, size_t rank);
 
 /// Measures hand-overs. Every rank calls it, with nothing in flight.

@@ -4,9 +4,9 @@
 // The buffers of a run are a list of regions. Each region has its contents before and after the run.
 // - Out of place: send keeps the input. recv is poisoned with the inverse of every result. Afterwards it holds the
 //   results, or still the poison if the rank receives nothing.
-// - In place: in one buffer, the rank's own part changes from input to result. Other blocks are poisoned or must stay
-//   unchanged: in all-gather before the call, in reduce-scatter after it. In all-to-all each block afterwards has the
-//   block of another rank.
+// - In place: in one buffer, the rank's own part changes from input to result. The other blocks are poisoned before an
+//   all-gather, and must stay unchanged in a reduce-scatter. After an all-to-all, each block must have come from the
+//   rank with the block's number.
 //
 // There are guard bytes on both sides. Every element of every region is compared, bit for bit.
 #pragma once
@@ -43,8 +43,8 @@ class Workspace {
   [[nodiscard]] Outcome prepare(uint64_t run_seed);
   /// Rewrites the inputs only.
   [[nodiscard]] Outcome rewrite(uint64_t run_seed);
-  /// Adds wrong elements, changed elements that had to stay, and changed guard bytes, after a run with the prepared
-  /// seed.
+  /// Adds up what is wrong after a run with the prepared seed: wrong elements, elements that changed but had to stay,
+  /// and changed guard bytes.
   [[nodiscard]] Outcome count_wrong(uint64_t &wrong) const;
 
  private:

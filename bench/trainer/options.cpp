@@ -26,8 +26,8 @@ constexpr console::Manual manual{
     "  rondo run -n 2 rondo train --corpus ~/texts --steps 1000 --checkpoint run.ckpt --checkpoint-every 100\n"
     "      your own text; when it was interrupted, add: --resume run.ckpt\n"};
 
-/// Bounds of integers. Beyond them, a number that does not fit would be parsed as the largest one, and a negative one
-/// as nearly that.
+/// The bounds of integers. Without them, a number that does not fit would be parsed as the largest integer, and a
+/// negative number as nearly the largest.
 constexpr uint64_t count_max = 1'000'000'000, seed_max = std::numeric_limits<int64_t>::max();
 constexpr uint64_t delay_max_ms = 86'400'000;
 
@@ -240,7 +240,7 @@ Outcome take_division(const Words &words, Options &options) {
   return check_slices(options.shape, options.parts.slices);
 }
 
-/// Sets the size of buckets to an eighth of a rank's gradients, but at most 1 MiB. So most of them can be in flight
+/// Sets the size of buckets to an eighth of a rank's gradients, but at most 1 MiB. So most buckets can be in flight
 /// during the backward pass.
 void take_buckets(const CLI::App &app, Options &options) {
   constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;

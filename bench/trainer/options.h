@@ -22,7 +22,7 @@ namespace rondo::train {
 /// The way in which ranks agree on the same parameters.
 enum class Mode {
   sync,       ///< every step uses the gradients of all ranks
-  local_sgd,  ///< each rank makes separate steps; after some of them all ranks take the mean
+  local_sgd,  ///< each rank makes separate steps; after some steps, ranks average their parameters
   async_ps    ///< rank 0 updates with each worker's gradients as they arrive, and the worker continues from there
 };
 
@@ -38,7 +38,7 @@ struct Options {
   std::vector<std::string> corpus;  ///< files and folders, or empty for the default corpus
 
   bool on_device = false;  ///< CUDA
-  int ordinal = -1;        ///< ordinal of the device, or -1 if each rank of a host takes another
+  int ordinal = -1;        ///< ordinal of the device, or -1 if each rank of a host takes another one
   Precision precision = Precision::float32;
   std::string product_library;  ///< for matrix products on a device; empty for the usual names
 
@@ -50,7 +50,7 @@ struct Options {
   Compression compression;  ///< form of the gradients on the wire
   bool sharded = false;     ///< ZeRO, stage 1: each rank updates a share of the parameters
   bool recompute = false;   ///< activations are computed again in the backward pass
-  Parts parts;              ///< of a model, on ranks that share it
+  Parts parts;              ///< division of a model among the ranks that share it
 
   double learning_rate = 1e-3, weight_decay = 0.1, clip = 1.0;
   uint64_t warmup = 10;  ///< steps in which the learning rate rises
@@ -83,7 +83,7 @@ struct Options {
 /// Returns "float32", "tf32" or "bfloat16".
 [[nodiscard]] const char *name_of(Precision precision);
 
-/// Returns the options, or text to print (--help, status Exit::ok), or the error in them.
+/// Returns the options, or the text of --help (with Exit::ok), or a failure that describes a wrong option.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
 }  // namespace rondo::train

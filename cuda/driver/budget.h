@@ -64,7 +64,7 @@ struct BlockBudget {
 /// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks of a device in one claim: for a rank of this process, and by an estimate also for ranks of others.
+/// The blocks that one claim takes on a device, for ranks of this process and, by an estimate, of other processes.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;
@@ -73,13 +73,13 @@ struct ClaimedBlocks {
   bool operator==(const ClaimedBlocks &) const = default;
 };
 
-/// The number of ranks, of all communicators, for each of which a device keeps one block. It keeps at most half of its
-/// blocks. 128 ranks are 64 communicators of two ranks.
+/// The most ranks, over all communicators, for each of which a device keeps one block free. The blocks that it keeps
+/// are at most half of all its blocks. 128 ranks are 64 communicators of two ranks.
 inline constexpr uint64_t kept_ranks_max = 128;
 /// Returns how many blocks each of the `rank_count` ranks of a new communicator may take on the device. Together these
 /// ranks take at most half of the free blocks, and no more than the device has multiprocessors. They leave the blocks
-/// that the device keeps for later ranks (kept_ranks_max). If a rank gets few blocks by this, it may take up to
-/// default_channel_count of those that are not kept. It may take 1 in any case.
+/// that the device keeps for later ranks (kept_ranks_max). If a rank gets few blocks by these rules, it may take up to
+/// default_channel_count blocks that are not kept. A rank may take one block in any case.
 [[nodiscard]] uint64_t share_of_rank(const BlockBudget &budget, const ClaimedBlocks &claimed, uint64_t rank_count);
 struct BlockClaimTraits {
   using Handle = ClaimedBlocks;
@@ -90,7 +90,7 @@ struct BlockClaimTraits {
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// A claim of blocks. The kernels of all claims may be in flight together. Any thread may use it.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// The blocks that the ranks of a communicator want on a device. Each of them gets the same number of blocks.
+/// The blocks that the ranks of a communicator want on a device. Each rank gets the same number of blocks.
 struct BlockWish {
   std::vector<uint64_t> rank_counts;  ///< for each claim, the ranks that share it
   uint64_t least = 1, most = 1;       ///< blocks of a rank

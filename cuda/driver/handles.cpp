@@ -109,7 +109,7 @@ Result<CuFunction> find_function(const Library &library, const char *name) {
   CuFunction function = nullptr;
   CuStatus status = driver->library_get_kernel(&kernel, object, name);
   if (status == CuStatus::success) status = driver->kernel_get_function(&function, kernel);
-  int registers = 0;  // any question loads the function, too; cuFuncLoad is an entry of CUDA 12.4
+  int registers = 0;  // querying any attribute loads the function, too; cuFuncLoad needs CUDA 12.4
   if (status == CuStatus::success)
     status = driver->func_load != nullptr
                  ? driver->func_load(function)

@@ -44,8 +44,8 @@ Error image_needs_driver(int compiler_version, int driver_version) {
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
-  // A release waits for all stores of its memory-sync domain. In the remote domain it does not wait for compute
-  // kernels.
+  // A release waits for all stores of its memory-sync domain. In the remote domain it does not wait for stores of
+  // compute kernels.
   LaunchAttribute domain{LaunchAttributeId::mem_sync_domain, {}, {}};
   domain.value.mem_sync_domain = MemSyncDomain::remote;
   LaunchConfig config;
@@ -89,8 +89,8 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
-  // If an image lacks a family, the answer is the same for all ranks of the process, and so for all ranks of a
-  // communicator.
+  // Lists the families that an image lacks. All ranks of the process share this list, so all of them get the same
+  // answer.
   static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
   const std::pair name_of_family{context.get().device, family};
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;
@@ -163,7 +163,7 @@ Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) c
 }
 
 /// Asks the driver to share `bytes` of a multiprocessor's memory in every kernel that waits. A driver that does not
-/// know the wish chooses itself.
+/// know this attribute chooses the share by itself.
 void KernelSet::fix_carveout(uint64_t bytes) const {
   CuDevice device = 0;
   int most = 0;

@@ -14,15 +14,15 @@ namespace rondo::cuda {
 
 /// Kernels that are loaded together.
 enum class KernelFamily : uint8_t {
-  plans,       ///< that run plans by simple and ll, and messages
-  load_store,  ///< that are a collective each
+  plans,       ///< kernels that run plans by simple and ll, and messages
+  load_store,  ///< kernels that are a collective each
   joint,       ///< each of these kernels runs all ranks, and waits for none
-  reduce,      ///< that reduce slices for the copy executor, and wait for nobody
-  operands,    ///< that widen and narrow integers for a mean, or scale, and wait for nobody
+  reduce,      ///< kernels that reduce slices for the copy executor, and wait for nobody
+  operands,    ///< kernels that widen and narrow integers for a mean, or scale, and wait for nobody
 };
 
-/// Returns the kernels that a communicator with these settings uses. `kernel` is the requested kernel. It is
-/// load_store, too, if the communicator uses load_store by default.
+/// Returns the kernels that a communicator with these settings uses. `kernel` is the requested kernel, or load_store if
+/// the communicator uses load_store by default.
 [[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_kernel_t kernel);
 /// Returns the names of all kernels of a family.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
@@ -55,8 +55,8 @@ class KernelSet {
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
   /// Returns how many blocks of the largest kernel that waits for other ranks fit on a multiprocessor at once.
   /// `shared_bytes` are the most that a block of them has. From then on, all these kernels have the carve-out for that
-  /// number of blocks: a multiprocessor cannot change its carve-out while a block waits there. With different ones, a
-  /// block with little shared memory could keep out a block with more.
+  /// number of blocks, because a multiprocessor cannot change its carve-out while a block waits there. With different
+  /// carve-outs, a block with little shared memory could keep out a block with more.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:

@@ -32,17 +32,17 @@ struct PlacementInfo {
 /// Says whether contexts take turns: two processes have ranks on one device, and at least one of them does not use MPS.
 [[nodiscard]] bool takes_turns(std::span<const PlacementInfo> infos);
 
-/// The ranks whose blocks are on a device at the same time, including this rank. By default it is alone.
+/// The ranks whose blocks are on a device at the same time. By default, this rank is the only one.
 struct Neighbours {
   uint32_t in_process = 1;
   uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
-  uint32_t first = 0;      ///< the first rank of the process, which also counts ranks in other processes
+  uint32_t first = 0;      ///< the first rank of this process; its claim includes the ranks in other processes
   uint32_t position = 0;   ///< of this rank, among the ranks of the process
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// Returns PlacedRequest::peer_devices, in ascending order, where all devices do atomics on each other's memory. It is
-/// either empty for all ranks, or for none.
+/// Returns PlacedRequest::peer_devices in ascending order, if all devices do atomics on each other's memory. Either all
+/// ranks get an empty result, or none does.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
 /// Chooses the executor, which is the same on all ranks. The default is the kernel executor. If contexts take turns, a

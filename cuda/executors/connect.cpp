@@ -40,8 +40,8 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   return own;
 }
 
-/// Returns whether ranks would share what they register, if their devices do atomics on each other's memory. The result
-/// is the same on all ranks, except for what agree_on_channels() finds later.
+/// Returns whether ranks share the buffers that they register, provided that their devices do atomics on each other's
+/// memory. All ranks get the same result; agree_on_channels() may change the decision later.
 bool wants_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
@@ -86,7 +86,7 @@ void tell_no_atomics(const PlacedRequest &request, const ReachTable &reach) {
   }
 }
 
-/// Logs the consequence of pairs of ranks whose devices do not reach each other. One rank of each node does.
+/// Logs the consequence of pairs of ranks whose devices do not reach each other. One rank of each node logs it.
 void tell_pairs_apart(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const auto first = std::find_if(request.pairs_apart.begin(), request.pairs_apart.end(), [&](const auto &pair) {
     return infos[pair.first].node == infos[request.rank].node;
@@ -254,15 +254,15 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
   const auto connected = connect_chosen(request, info_exchange, executor);
   for (const char *const key :
        {placement_key, reach_key, peers_key, host_links_key, segment_key, regions_key, flags_key}) {
-    const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
+    const bool knows_all = executor != nullptr;  // this rank knows where the others are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
                         (key == reach_key && knows_all) ||
                         (key == host_links_key && knows_all && request.pairs_apart.empty()) ||
                         (key == regions_key && knows_all && !request.shares_regions) ||
                         (key == peers_key && knows_all && !agrees_on_channels(request));
     if (connected.ok() || unused) continue;
-    // A failed rank reports its failure at the step where the others wait. If it has passed that step already, this has
-    // no effect.
+    // A failed rank reports its failure at the step where the others wait. If the rank has passed that step already,
+    // the report has no effect.
     static_cast<void>(info_exchange.outcome(key, connected));
   }
   RONDO_TRY(info_exchange.outcome(connected_key, connected));

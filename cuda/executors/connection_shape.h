@@ -18,10 +18,10 @@ inline constexpr uint32_t default_channels_max = 64;  ///< if no number is reque
 /// each has little memory: at most 6 MiB of a rank's device with 2 ranks, and 16 MiB with 8.
 [[nodiscard]] bool is_frugal(const PlacedRequest &request);
 
-/// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots: slot_memory_bytes
-/// (cuda/driver/budget.h), or less if the request is frugal. `buffers` says how ranks share buffers; if they do,
-/// load_store does most of the work. Between hosts it returns the links' slots, since a plan is for slots of one size.
-/// The memory is halved `halvings` times, as max_memory_bytes may require. The functions below do so, too.
+/// Returns the requested slots. Without a request, returns what fits into the memory of a rank's slots:
+/// slot_memory_bytes (cuda/driver/budget.h), or less if the request is frugal. `buffers` says how ranks share buffers;
+/// if they do, load_store does most of the work. Between hosts it returns the links' slots, as a plan is for slots of
+/// one size. This function and the ones below halve the memory `halvings` times, as max_memory_bytes may require.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
                                               BufferPlace buffers, uint32_t halvings = 0);
 
@@ -41,7 +41,7 @@ inline constexpr uint32_t message_channels_max = 4;
 [[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers,
                                                       uint32_t halvings = 0);
 
-/// Returns the memory for plans: for as many as a communicator caches, of few lanes, within limits.
+/// Returns the bytes for plans. Within limits, they suffice for all plans that a communicator caches, if lanes are few.
 [[nodiscard]] uint64_t choose_plan_bytes(uint32_t rank_count, uint32_t channel_count, uint32_t halvings = 0);
 
 }  // namespace rondo::cuda

@@ -73,7 +73,7 @@ class CopyExecutor final : public ExecutorBase {
     own.sends_messages = own.exchanges_blocks = messages_ != nullptr;
     return own;
   }
-  /// Returns a chunk size. Chunks are enough to overlap, and too few to fill the stream's launch queue in one call.
+  /// Returns a chunk size. There are enough chunks to overlap, but too few to fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }
@@ -134,7 +134,7 @@ class CopyExecutor final : public ExecutorBase {
   std::vector<CopyEnds> captured_ends_;  ///< for the call that is being captured
   CopyProgress progress_;
   Flags flags_;
-  std::unique_ptr<CopyMessages> messages_;  ///< may be null; after all that it uses
+  std::unique_ptr<CopyMessages> messages_;  ///< may be null; declared after everything that it uses
 };
 
 Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {
@@ -221,7 +221,7 @@ Result<void> CopyExecutor::check_device() const {
   return messages_ != nullptr ? messages_->check() : Result<void>();
 }
 
-/// Enqueues what enqueue(work) does, between the words that report its progress.
+/// Calls enqueue(work) between the writes of the words that report its progress.
 template <class Enqueue>
 Result<void> CopyExecutor::enqueue_call(const DeviceCall &call, void *stream_handle, const Enqueue &enqueue) {
   auto *const stream = static_cast<CuStream>(stream_handle);

@@ -22,7 +22,7 @@ constexpr uint32_t rests_for_copy = 6000;  // after a failure: 0.1 s
 constexpr std::chrono::microseconds begin_interval{50}, replay_interval{100}, late_replay_interval{1000};
 constexpr uint32_t recent_looks = 2000;
 
-/// The link of a transfer whose payloads are not where its FIFO would have them.
+/// The link of a transfer whose payloads are in the receiver's segment, and not in its FIFO.
 struct CopyLinks : device::TransferLinks {
   uint64_t to_slots = 0;  ///< added to the address of a received payload
   const bool *broken = nullptr;
@@ -53,10 +53,10 @@ struct HostBlock : SingleThread {
 
 /// Words of pinned memory.
 struct CopyMessages::Words {
-  // Streams write these: the batches that have begun, and one more than the index of the captured batch that has.
+  // Streams write these: how many batches have begun, and 1 + the index of the captured batch that has begun.
   alignas(cache_line_bytes) uint64_t begun = 0;
   uint64_t replay = 0;
-  // The thread writes these, and streams wait for them: the batches that are done, and 1 if the replayed one is.
+  // The thread writes these, and streams wait for them: how many batches are done, and 1 if the replayed one is.
   alignas(cache_line_bytes) uint64_t done = 0;
   uint64_t replay_done = 0;
   // The thread's streams write these.
@@ -309,7 +309,7 @@ bool CopyMessages::pick_stream() {
   }
 }
 
-/// Returns whether a write that was enqueued for this batch has passed. A stream has one such write at a time.
+/// Returns whether the write that was enqueued for this batch has completed. A stream has one such write at a time.
 Result<bool> CopyMessages::try_stream(uint32_t which) {
   const uint64_t &word = words().passed[which];
   if (memory::load_acquire(word) != probes_[which]) {  // pairs with the stream's write
@@ -334,8 +334,8 @@ void CopyMessages::copy(std::byte *to, const std::byte *from, uint64_t bytes) {
   if (!copied.ok()) fail(copied.error());
 }
 
-/// Waits until the copy has ended. After a failure it still waits for a moment, since the copy uses buffers of the
-/// caller. If the copy has not ended then, another stream that waits may hold up its hardware queue, so that wait ends.
+/// Waits until the copy has ended. After a failure it still waits, since the copy uses buffers of the caller. After a
+/// moment it ends the waits of this rank's streams, because one of them may block the copy's hardware queue.
 Result<void> CopyMessages::wait_for_copy() {
   uint32_t rests_since_failure = 0;
   for (;;) {

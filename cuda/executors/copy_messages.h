@@ -54,7 +54,7 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] bool is_idle() const;
   /// Returns why a copy could not be made, until stop() is called.
   [[nodiscard]] Result<void> check() const;
-  /// Ends what waits for this rank's messages, now and later. Call it again as long as streams may wait.
+  /// Ends all waits for this rank's messages, now and later. Call it again as long as streams may wait.
   void stop();
 
  private:
@@ -101,7 +101,7 @@ class CopyMessages final : public TransferWords {
   HostMemory pinned_;
   std::vector<uint64_t> report_words_;
   std::vector<device::DeviceLinkEnds> ends_;  ///< by channel and peer
-  std::vector<uint64_t> to_slots_;  ///< likewise: from where the FIFO would have its payloads to where they are
+  std::vector<uint64_t> to_slots_;  ///< likewise: the distance from a payload's address in its FIFO to its true address
   Stream second_stream_;
   device::DeviceResult result_;
   ResultReader results_;
@@ -111,7 +111,7 @@ class CopyMessages final : public TransferWords {
   device::DeviceProgress progress_;
   CuStream streams_[2] = {};
   CuStream stream_ = nullptr;  ///< that the present batch uses
-  uint64_t probes_[2] = {};    ///< the latest that was written to each
+  uint64_t probes_[2] = {};    ///< number of the latest test write on each stream
   uint64_t probe_ = 0;
   bool broken_ = false;  ///< a copy has failed: nothing is published any more
   Rests rests_;
@@ -119,7 +119,7 @@ class CopyMessages final : public TransferWords {
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
-  std::deque<Batch> pending_;   ///< not captured; the first one may run
+  std::deque<Batch> pending_;   ///< batches that are not captured; the first one may be running
   std::deque<Batch> captured_;  ///< for replays
   std::optional<Error> error_;
   uint64_t enqueued_count_ = 0;  ///< batches that were not captured

@@ -19,8 +19,8 @@ namespace rondo::cuda {
 
 class CopyProgress {
  public:
-  /// The number of words of the wheel. It exceeds the number of replays that can end between two checks of the monitor.
-  /// If exactly that many ended, the monitor would see none.
+  /// The number of words of the wheel. It must exceed the number of replays that can end between two checks of the
+  /// monitor. After exactly `wheel_words` replays, the wheel looks as if none had ended.
   static constexpr uint32_t wheel_words = 251;
   static constexpr uint64_t scratch_bytes = wheel_words * sizeof(uint64_t);
 

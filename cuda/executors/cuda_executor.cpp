@@ -130,7 +130,7 @@ class KernelExecutor final : public ExecutorBase {
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for other ranks of the group
   std::unique_ptr<RegionFollower> follower_;  ///< if there are regions; it uses the members before it
-  BlockClaim blocks_;  ///< last, so that others can claim blocks while the driver keeps this memory
+  BlockClaim blocks_;  ///< declared last, so that others can claim the blocks while the driver frees memory
 };
 
 Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &info_exchange) {
@@ -138,7 +138,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   RONDO_TRY(open(request));
   rank_ = request.rank;
   has_load_store_ = request.load_store();
-  // A measured table may have rows for it even for ranks that share nothing.
+  // A measured table may have rows of load_store even for ranks that share nothing.
   if (wants_load_store(request) && !has_load_store_) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
@@ -157,7 +157,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   uploads_.emplace(context_, stream_, words().abort);
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * shape.plan_bytes));
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  if (asked.shares_regions) {  // also where ranks have not agreed: a rank that failed before does not know
+  if (asked.shares_regions) {  // even if ranks have not agreed: a rank that failed before does not know
     const DevicePointer table = segment_.address() + shape.regions_offset();
     RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
     if (shape.region_bytes != 0) {
@@ -326,7 +326,7 @@ Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &ca
     done = group_->launch(place_, part, words().abort, patience_ns_, launched);
     gathers_.store(false, std::memory_order_relaxed);
   }
-  if (launched && !call.captured) last_turn_ = call.turn;  // also where an error followed: it will run
+  if (launched && !call.captured) last_turn_ = call.turn;  // even if an error followed, since the kernel will run
   if (!launched && (call.captured || group_->has_lost_patience()))
     warn_of_queues(rank_, std::move(call.captured ? capture_warning_ : own_warning_));
   return done;

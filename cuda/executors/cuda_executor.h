@@ -20,8 +20,8 @@ namespace rondo::cuda {
 
 /// The request of a rank for an executor on its device.
 struct DeviceRequest : InitContext {
-  Links *links = nullptr;            ///< outlives the executor; serves what is between nodes
-  std::vector<bool> permitted{};     ///< by rank, the peers in schedules that can be chosen; if empty, all
+  Links *links = nullptr;            ///< outlives the executor; has the links between nodes
+  std::vector<bool> permitted{};     ///< by rank, whether it is a peer in a possible schedule; if empty, all ranks are
   bool measured_load_store = false;  ///< settings.kernel is auto, and a measured table has rows of load_store
 
   [[nodiscard]] bool on_one_node() const { return group.node_count() <= 1; }
@@ -43,8 +43,8 @@ struct PlacedRequest : DeviceRequest {
   bool apart = false;            ///< set by tests: ranks on one device use the code for several devices
   bool mps = false;             ///< kernels of any number of other processes may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
-  /// Devices other than this rank's, if all ranks are threads of one process on several devices. Each device must reach
-  /// the memory of each other one and do atomics there; otherwise it is empty.
+  /// Devices other than this rank's, if all ranks are threads of one process on several devices. It is empty unless
+  /// each device reaches the memory of each other one and does atomics there.
   std::vector<CuDevice> peer_devices{};
   /// Ranks share what they register. They are several processes of one node, do not take turns on a device, and their
   /// devices do atomics on each other's memory.
@@ -71,7 +71,7 @@ struct PlacedRequest : DeviceRequest {
 /// driver should provide as many queues as possible. `shares` says whether ranks share launches. `captured` says
 /// whether each rank's calls are captured separately. `request` must be complete.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
-/// Logs such a warning, unless it is "" or the process has logged one before. It leaves "".
+/// Logs such a warning, unless it is "" or the process has logged one before. Sets `warning` to "".
 void warn_of_queues(uint32_t rank, std::string &&warning);
 
 /// Checks the device. Returns RONDO_ERROR_UNSUPPORTED without a driver, and RONDO_ERROR_INVALID_ARGUMENT without such a

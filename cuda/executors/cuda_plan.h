@@ -25,9 +25,9 @@ struct PlanMemory {
   std::mutex mutex;  ///< guards what follows
   uint64_t all_bytes = 0;
   Arena arena{0};
-  std::vector<PlanRange> late;  ///< of plans that are gone, whose copies may not have ended: not given back yet
+  std::vector<PlanRange> late;  ///< ranges of destroyed plans, not given back yet: a copy to them may not have ended
 
-  /// Gives it the memory, once.
+  /// Gives the object its memory, once.
   void give(uint64_t bytes) {
     all_bytes = bytes;
     arena = Arena(bytes);

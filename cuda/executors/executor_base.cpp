@@ -87,7 +87,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
 
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
-  // The answer is the same in any context. The calling thread has one, unless this is its first use of CUDA.
+  // The answer is the same in any context. The calling thread has a context, unless this is its first use of CUDA.
   auto found = pointer_info(*driver_, pointer);
   if (!found.ok()) {
     const ContextGuard guard(*driver_, context_.get().context);
@@ -134,8 +134,8 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   return captured;
 }
 
-/// Finds the context and the flags of a stream, unless it is the stream of the latest call. If that was destroyed, its
-/// handle may name another stream now. A launch on a stream of another device fails.
+/// Finds the context and the flags of a stream, unless the latest call had the same handle. Meanwhile the handle may
+/// have passed to a new stream. If that stream is on another device, the launch fails.
 Result<void> ExecutorBase::know_stream(CuStream stream) const {
   if (stream == known_stream_) return {};
   known_stream_ = nullptr;

@@ -28,7 +28,7 @@ struct JointPlan {
 struct JointCall {
   uint32_t divisor = 0;
   uint32_t captured = 0;
-  uint32_t blocks_max = 1;  ///< of the grid; if each rank has a block of data, it has one block
+  uint32_t blocks_max = 1;  ///< most thread blocks of the grid; more if each rank's block of data needs one
 };
 
 struct JointLaunch {

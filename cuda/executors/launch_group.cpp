@@ -22,7 +22,7 @@ constexpr uint64_t first_patience_ns = 100'000'000, later_patience_ns = 2'000'00
 constexpr uint32_t impatient_count_max = 8;  // then ranks stay separate
 constexpr uint32_t rounds_to_forgive = 1000;
 constexpr uint64_t never = UINT64_MAX;
-constexpr auto look_interval = std::chrono::milliseconds(1);  // between reads of the abort word: no notification
+constexpr auto look_interval = std::chrono::milliseconds(1);  // between reads of the abort word; nothing announces it
 
 SharedTable<DevicePointer, LaunchGroup> &groups() {
   static auto *const all = new SharedTable<DevicePointer, LaunchGroup>;
@@ -97,8 +97,8 @@ bool LaunchGroup::has_lost_patience() const {
   return impatient_count_ != 0;
 }
 
-/// Says whether the call takes part in a shared launch, with mutex_ held. The value of own_until_ only changes to one
-/// after the latest call of each rank, so all ranks of an operation get the same answer.
+/// Says whether the call takes part in a shared launch, with mutex_ held. The value of own_until_ changes only to a
+/// number above the latest call of every rank, so all ranks of an operation get the same answer.
 bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   own.number = number;
   own.thread = std::this_thread::get_id();

@@ -31,9 +31,9 @@ namespace rondo::cuda {
 [[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
 
 
-/// Sets the call's buffers in `operation`. If the call lacks one buffer, or no peer touches it, the other buffer takes
-/// its place. Peers do not touch recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows have
-/// addresses. A context must be current.
+/// Sets the call's buffers in `operation`. If the call lacks one buffer, or no peer touches it, the other buffer is
+/// used for both. Peers do not touch recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows
+/// have addresses. A context must be current.
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
 
@@ -42,8 +42,8 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 [[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
 /// Loads the kernels of load_store for a communicator that did not request them. If they cannot be loaded, returns
-/// false. Then all ranks that share buffers do without load_store: they agree on it, or on one device all of them fail
-/// alike. In two cases it returns an error instead:
+/// false. Then no rank that shares buffers uses load_store: the ranks agree on that, or all of them fail alike because
+/// they are on one device. In two cases it returns an error instead:
 /// - A tuning table requires load_store, and the ranks are not threads on one device.
 /// - The other ranks would not learn of the failure.
 [[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of a rank's means of integers (src/proto/integer_mean.h) and premul sums (src/plan/premul.h) on its
-// device. One workspace serves all calls of the communicator, because they run one after another. It grows for a plan
-// that needs more. Graphs and calls in flight may use its earlier memory, which stays until the communicator ends.
+// This class holds the operands of a rank's integer means (src/proto/integer_mean.h) and premul sums
+// (src/plan/premul.h) on its device. All calls of the communicator use one workspace, one after another. It grows as
+// plans need. Graphs and calls in flight may use its earlier memory, which stays until the communicator ends.
 #pragma once
 
 #include <memory>

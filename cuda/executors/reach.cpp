@@ -82,7 +82,7 @@ Result<ReachTable> find_reach(const CudaDriver &driver, const CudaDevice &device
                               const std::string &nvml_library, InfoExchange &info_exchange) {
   const uint32_t rank = info_exchange.rank(), rank_count = info_exchange.rank_count();
   RONDO_TRY_ASSIGN(const auto seen, cuda_devices(driver));
-  std::vector<PeerReach> said(rank_count, PeerReach::atomics);  // of the same device; other nodes do not matter
+  std::vector<PeerReach> said(rank_count, PeerReach::atomics);  // for ranks on this device; other nodes do not matter
   std::vector<uint32_t> hidden;
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     if (infos[peer].node != infos[rank].node || infos[peer].device == device.uuid) continue;

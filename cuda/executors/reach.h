@@ -40,7 +40,7 @@ class ReachTable {
   std::vector<PeerReach> said_;  ///< empty: all reach each other
 };
 
-/// Returns whether a node has ranks on two devices, so that they must find out. The result is the same on all ranks.
+/// Returns whether a node has ranks on two devices; then ranks call find_reach(). All ranks get the same result.
 [[nodiscard]] bool has_several_devices(std::span<const PlacementInfo> infos);
 
 /// Exchanges how each rank's device can access the memory of the others. Every rank calls it if has_several_devices().

@@ -43,7 +43,7 @@ ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &b
   const bool is_fixed = has_fixed_channels(request);
   const bool all_here = request.neighbours.in_process == request.rank_count && request.on_one_node();
   const BufferPlace buffers = wants_load_store(request) ? place_of_buffers(request) : BufferPlace::device;
-  // All collectives go by load_store there, and the slots of many connections would take much memory.
+  // In this case all collectives use load_store, and the slots of many connections would take much memory.
   const bool spares = can_load_store && buffers == BufferPlace::shared_device && is_frugal(request);
   // With MPS, no process knows what other processes claim.
   if (!is_fixed && all_here && !spares && !request.mps && request.rank_count > 1)
@@ -84,7 +84,7 @@ Result<std::shared_ptr<ClaimGroup>> ClaimGroup::join(const CudaDevice &device, c
 Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCounts own, InfoExchange &info_exchange,
                                         PlacedRequest &request) {
   if (!agrees_on_channels(request)) return own;
-  std::vector<PrimaryContext> peers;  // held until the ranks there have theirs
+  std::vector<PrimaryContext> peers;  // held until the ranks on these devices have their own
   for (const CuDevice peer : request.peer_devices) {
     if (!agrees_on_peers(request)) break;
     auto opened = open_peer_device(context, peer);
@@ -104,7 +104,7 @@ Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCo
   if (own.load_store == 0) {
     request.peer_devices.clear();
     request.shares_regions = false;
-    own.load_store = own.connections;  // for places, where load_store was asked for
+    own.load_store = own.connections;  // for places, if load_store was requested
   } else if (request.handles_are_free && request.one_process) {
     request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
   }

@@ -61,9 +61,9 @@ class ClaimGroup {
 };
 
 /// Returns the largest number of channels that all ranks can have, unless the number is given. With several devices, it
-/// also lets kernels of `context` access callers' buffers on the peer devices. If this fails on one rank, it changes
-/// `request` on all ranks as if no device reached another. It may fail on one rank alone, because a device allows only
-/// a limited number of peers.
+/// also lets kernels of `context` access callers' buffers on the peer devices. If that fails on one rank, all ranks
+/// change `request` as if no device reached another. It may fail on one rank alone, because a device allows only a
+/// limited number of peers.
 [[nodiscard]] Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCounts own,
                                                       InfoExchange &info_exchange, PlacedRequest &request);
 

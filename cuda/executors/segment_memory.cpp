@@ -12,7 +12,7 @@ namespace rondo::cuda {
 
 namespace {
 
-constexpr uint32_t copy_channel_count = 1;  // one copy at a time uses a link of a device up
+constexpr uint32_t copy_channel_count = 1;  // a single copy already uses all of a device's link
 
 SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store,
                       uint32_t halvings) {

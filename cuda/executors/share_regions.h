@@ -53,8 +53,8 @@ class RegionFollower final : private ThreadSharer {
   void wake(RegionRound round = RegionRound::follow);
   /// Requests a round and waits until it is done. Returns false if `wait` ends first; the round continues.
   [[nodiscard]] bool follow(EnqueueWait &wait);
-  /// Lets the thread leave, whatever is in flight. Returns false if it has not left at `deadline_ns`. It may be called
-  /// again.
+  /// Lets the thread do the round `leave`, whatever is in flight. Returns false if the round has not ended at
+  /// `deadline_ns`. It may be called again.
   [[nodiscard]] bool end(uint64_t deadline_ns);
 
  private:
@@ -70,7 +70,7 @@ class RegionFollower final : private ThreadSharer {
 
 /// Ends the sharing of all memory, of this rank and of the others. Call it when the rank has nothing in flight any
 /// more. `follower` closes the memory of the others once the process has nothing in flight, or after some seconds in
-/// any case. Returns false if that has not ended after some more seconds; it continues then.
+/// any case. Returns false if closing takes some seconds more; it continues then.
 [[nodiscard]] bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank);
 
 }  // namespace rondo::cuda

@@ -24,7 +24,7 @@ struct UsedStream {
   bool blocking = false;   ///< the default stream waits for this one, and this one for the default stream
 
   bool operator==(const UsedStream &) const = default;
-  /// Says whether what one call enqueues waits for what the other one enqueued before.
+  /// Says whether work of a call on one stream waits for earlier work of a call on the other.
   [[nodiscard]] bool is_in_line_with(const UsedStream &other) const;
 };
 
@@ -46,8 +46,8 @@ class StreamUsers {
   void enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended);
   void leave(uint32_t place);
   /// Records that the rank at `place` will enqueue its next operation on `used`. The record holds until the rank's next
-  /// reserve() or enqueued(). If an operation of another rank would run first and would wait for this one, it records
-  /// nothing and returns RONDO_ERROR_INVALID_ARGUMENT.
+  /// reserve() or enqueued(). If another rank's operation would run before the new operation and wait for it, reserve()
+  /// records nothing and returns RONDO_ERROR_INVALID_ARGUMENT.
   [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used);
   /// Removes the rank's reservation, if there is one.
   void cancel(uint32_t place);

@@ -38,7 +38,7 @@ device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBat
 
 /// Returns the count in a word of TransferReport, or 0 if the word is about another batch.
 uint32_t count_in(const uint64_t &word, uint64_t turn) {
-  const uint64_t value = memory::load_relaxed(word);  // only informs what a batch waits for
+  const uint64_t value = memory::load_relaxed(word);  // relaxed: it only shows what a batch waits for
   return static_cast<uint32_t>(value >> 32) == static_cast<uint32_t>(turn) ? static_cast<uint32_t>(value) : 0;
 }
 
@@ -55,7 +55,7 @@ void TransferWords::use(uint64_t *words, uint32_t queue_count_max, uint32_t bloc
   std::fill_n(words, word_count(queue_count_max, block_count_max), 0);
 }
 
-/// A collective whose blocks are all empty has no queues, and a block that reports its end.
+/// Returns at least 1: if all blocks of a collective are empty, one thread block still reports its end.
 uint32_t TransferWords::block_count(uint32_t queue_count) const {
   return std::clamp(queue_count, 1u, block_count_max_);
 }
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context
   return made;
 }
 
-/// Takes memory for a list, after it has given back the lists of operations up to `ended_turn`.
+/// Gives back the lists of operations up to `ended_turn`, and then takes memory for a list.
 std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn) {
   while (!held_.empty() && held_.front().turn <= ended_turn) {
     lists_.give_back(held_.front().offset, held_.front().bytes);

@@ -52,7 +52,7 @@ class Transfers final : public TransferWords {
   Transfers &operator=(const Transfers &) = delete;
 
   /// Launches a batch. `base` has the parameters that every kernel of the rank gets. ended_turn() returns the turn up
-  /// to which operations have ended. If the memory for lists is in use, this waits some seconds for operations to end.
+  /// to which operations have ended. If lists use all memory, launch() waits some seconds for operations to end.
   [[nodiscard]] Result<void> launch(const DeviceMessages &messages, const device::DeviceOperation &base,
                                     const std::function<uint64_t()> &ended_turn, CuStream stream);
 

@@ -29,8 +29,8 @@ namespace rondo::cuda {
 /// A value that ends every wait, which may be for values in [-flags_released, flags_released].
 inline constexpr uint64_t flags_released = uint64_t{1} << 62;
 
-/// A pair of words that names the operation whose first slot this is. A stream can wait for both values: if each word
-/// is greater than or equal to its value, both are equal to their values.
+/// Two words that name the operation that begins with this slot. Streams wait until each word is greater than or equal
+/// to its value. Since one word is the negative of the other, both are then equal to their values.
 struct SlotSignature {
   uint64_t value = 0;     ///< 29 bits of the number, then the digest
   uint64_t opposite = 0;  ///< -value

@@ -37,7 +37,7 @@ class HostLinks {
   [[nodiscard]] static Result<HostLinks> connect(const PrimaryContext &context, HostLinksShape shape,
                                                  InfoExchange &info_exchange);
 
-  /// Returns whether the links with that rank are here.
+  /// Returns whether the links with `peer` are in this memory.
   [[nodiscard]] bool reaches(uint32_t peer) const { return peer < reached_.size() && reached_[peer]; }
   // They return the device's address of a connection between this rank and a rank for which reaches() is true.
   [[nodiscard]] DevicePointer connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;

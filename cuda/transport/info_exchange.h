@@ -17,9 +17,9 @@ namespace rondo::cuda {
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char reach_key[] = "/cuda-reach";          ///< PeerReach of each rank, on several devices
 inline constexpr char peers_key[] = "/cuda-peers";          ///< ChannelCounts, where ranks agree on them
-inline constexpr char host_links_key[] = "/cuda-host-links";  ///< a file, where devices do not reach each other
+inline constexpr char host_links_key[] = "/cuda-host-links";  ///< a file, if devices do not reach each other
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
-inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, where ranks share buffers by regions
+inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, if ranks share buffers by regions
 inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
 
@@ -45,7 +45,7 @@ class InfoExchange {
     RONDO_TRY_ASSIGN(const auto parts, gather(key, Bytes(bytes.begin(), bytes.end())));
     return structs_of<Info>(parts);
   }
-  /// Returns the bytes of every rank likewise.
+  /// Returns the bytes of all ranks in rank order, or the error of gather_outcomes().
   [[nodiscard]] Result<std::vector<Bytes>> parts(const char *key, Bytes own) { return gather(key, std::move(own)); }
   /// Returns success if all ranks have succeeded so far, or the error of gather_outcomes().
   [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {

@@ -55,7 +55,7 @@ class NetworkLinks {
       const auto offset = static_cast<uint64_t>(view.base - each->bytes.data());
       if (view.base == nullptr || offset >= each->bytes.size()) continue;
       view.base = reinterpret_cast<std::byte *>(each->address + offset);
-      view.credit = view.base;  // near, as all of the link is
+      view.credit = view.base;  // in this host's memory, like the whole link
       return view;
     }
     return {};  // no plan has this link
@@ -65,7 +65,7 @@ class NetworkLinks {
   std::vector<uint32_t> nodes_;
   uint32_t rank_ = 0;
   NetworkMemory memory_;
-  // Parts of memory_, and gone before it.
+  // Parts of memory_, destroyed before it.
   Registered collectives_;
   Registered messages_;
 };

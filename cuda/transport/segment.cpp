@@ -140,7 +140,7 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
     through_host_.push_back(links.network->reaches(peer) || (links.host != nullptr && links.host->reaches(peer)));
-    // Ranks that share a kernel know each other by the segment of the first.
+    // Ranks that share a kernel name their group by the first rank's segment, so they open that segment.
     const bool same_device = info.process == own.process && info.uuid == own.uuid;
     if (through_host_[peer] || !(wants_all || same_device || links.permitted[peer])) continue;
     RONDO_TRY_ASSIGN(peers_[peer], open_peer(context, info, own, peer, info_exchange));
@@ -153,7 +153,7 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
                                                             uint32_t channel, bool of_messages) const {
   const ConnectionGeometry &geometry = of_messages ? shape_.message_geometry : shape_.geometry;
   const auto view = [&](DevicePointer base) { return ConnectionView{reinterpret_cast<std::byte *>(base), geometry}; };
-  if (links.host != nullptr && links.host->reaches(peer)) {  // heads are near, as all of the link is
+  if (links.host != nullptr && links.host->reaches(peer)) {  // heads are in the host's memory, like the whole link
     const auto in_host = [&](uint32_t sender, uint32_t receiver) {
       return view(of_messages ? links.host->message_connection(channel, sender, receiver)
                               : links.host->connection(channel, sender, receiver));

@@ -76,17 +76,17 @@ struct SegmentInfo {
 
 /// The links by which a rank's device reaches the other ranks.
 struct SegmentLinks {
-  std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all
+  std::vector<bool> permitted;          ///< by rank, whether a schedule links it (src/plan/edges.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
-  bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
+  bool one_process = false;               ///< all ranks of this node are threads of one process, so none opens a handle
   const HostLinks *host = nullptr;        ///< to ranks of this node whose memory it does not reach; or null
 };
 
 class Segment {
  public:
   /// Allocates and clears the segment, describes it to the others, and opens the segments of permitted peers on this
-  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node. It opens none of a
-  /// rank that `links.host` reaches. Every rank calls it, and it works on `stream`.
+  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node, but none of a rank
+  /// that `links.host` reaches. Every rank calls it, and it works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);
@@ -128,7 +128,7 @@ class Segment {
   std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< segments of other threads of the process
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
-  std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
+  std::vector<DevicePointer> peers_;           ///< address of each rank's segment, as this rank sees it
   std::vector<bool> through_host_;             ///< by rank: its links are in the host's memory
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that all ranks of a node have in common: a file without a name, which one of them makes and the others
-// take. All ranks of a process use one mapping of it, so that its threads use the same addresses.
-// Only cuda includes this header.
+// This file shares host memory among all ranks of a node: a file without a name, which one rank makes and the others
+// take. All ranks of a process use one mapping of it, so that its threads use the same addresses. Only cuda includes
+// this header.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RegisteredFile {
   HostRegistration registration;
 };
 
-/// Maps and registers all of such a file, or returns what another rank of this process has made of it.
+/// Maps and registers all of such a file, or returns the result of another rank of this process that did so.
 [[nodiscard]] Result<std::shared_ptr<const RegisteredFile>> register_shared_file(const PrimaryContext &context,
                                                                                  const FileDescriptor &file,
                                                                                  const std::string &what,

@@ -81,8 +81,8 @@ typedef struct rondo_config {
   uint32_t max_ctas;             /**< most blocks on a device, 1-1024 (0: no limit). RONDO_MAX_CTAS. */
   uint32_t nonblocking;          /**< 1: rondo_comm_init() and rondo_comm_init_env() return at once */
   uint32_t reserved;             /**< always 0 */
-  /** The most memory that the communicator takes on a host, for all ranks there, and for each rank on its device
-   *  (0: no limit). If this is less than Rondo would take, it makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
+  /** The most memory that the communicator takes on a host for all its ranks there, and for each rank on its device (0
+   *  means no limit). If Rondo would take more, it makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
   uint64_t max_memory_bytes;
 } rondo_config_t;
 
@@ -212,11 +212,11 @@ RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t
 
 /** Makes a new communicator of all ranks of `comm` and of new ranks (docs/recovery.md). The old ranks keep their
  * numbers. Each new rank gives NULL for `comm`, and a number from the size of `comm` on; for new ranks, the call equals
- * rondo_comm_init(). Exactly one old rank has called rondo_comm_grow_id() before. The call is not a collective:
+ * rondo_comm_init(). Exactly one old rank must have called rondo_comm_grow_id(). The call is not a collective:
  * operations of `comm` continue, and no failure of the call affects `comm`. It is refused in a group.
  *
- * The call fails on all old ranks, or on none, if they are on one host. After a failure, the id is used up: make a new
- * one. Destroy `comm` by its own call. The new communicator inherits no registration.
+ * If all old ranks are on one host, the call fails on all of them, or on none. After a failure, the id is used up: make
+ * a new one. Destroy `comm` by its own call. The new communicator inherits no registration.
  *
  * With config->nonblocking the call returns at once, and a thread makes the communicator, as in rondo_comm_init().
  * @param comm    the communicator that grows, or NULL on a new rank.

@@ -206,13 +206,13 @@ RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts,
                                          void *recv, size_t recv_count, rondo_type_t type, int root, rondo_comm_t comm,
                                          rondo_stream_t stream) RONDO_NOEXCEPT;
 
-/** Makes an operation that multiplies each rank's elements by a factor of that rank, and then adds them. It is an `op`
- * of rondo_all_reduce(), rondo_reduce_scatter(), its _v form and rondo_reduce(), on this communicator and with this
- * type alone. Each rank makes its own, and the factors may differ. A product has the bits of RONDO_PROD for two
- * elements: it is rounded to the type before it is added, and integers wrap. One call at a time.
+/** Makes an operation that multiplies each rank's elements by a factor of that rank, and then adds them. Use it as `op`
+ * of rondo_all_reduce(), rondo_reduce_scatter(), its _v form and rondo_reduce(), only on this communicator and with
+ * this type. Each rank makes its own operation, and the factors may differ. A product has the bits of RONDO_PROD for
+ * two elements: it is rounded to the type before it is added, and integers wrap. One call at a time.
  * @param op         receives the operation, a value from RONDO_OP_DYNAMIC on.
- * @param scalar     the factor, an element of `type`. With RONDO_RESIDENCE_DEVICE, it must stay as long as calls and
- *                   graphs use the operation, and it is yours.
+ * @param scalar     the factor, an element of `type`. With RONDO_RESIDENCE_DEVICE, the caller owns the memory, and
+ *                   keeps it as long as calls and graphs use the operation.
  * @param type       type of the factor and of the elements.
  * @param residence  where `scalar` is, and when it is read.
  * @return RONDO_ERROR_INVALID_ARGUMENT: a pointer is NULL, `scalar` is not memory of the communicator's device, or the
@@ -323,9 +323,9 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
  * if the system allows that. Otherwise its data is copied through a staging buffer.
  *
  * Device memory: The buffer must come from cudaMalloc(). Ranks in different processes, with NVLink or MPS, use it in
- * place once every process has opened it (docs/load-store.md). A process opens it when it has no collective in
- * flight; this call waits up to 0.1 s for that. Until then, collectives run as if the buffer were not registered. A
- * collective that is called while its process opens memory waits for that, and fails at its timeout.
+ * place once every process has opened it (docs/load-store.md). A process opens it when it has no collective in flight;
+ * this call waits up to 0.1 s for that. Until then, collectives run as if the buffer were not registered. If a
+ * collective is called while its process opens memory, the collective waits for that, and fails at its timeout.
  * @param pointer  start of the buffer.
  * @param bytes    size of the buffer in bytes.
  * @param flags    0 or RONDO_REGISTER_MOVE_PAGES.

@@ -30,7 +30,7 @@ public:
   std::optional<int> rank() const noexcept { return at_least(rank_, 0); }
   /** Returns the rank that the failure is about. */
   std::optional<int> peer() const noexcept { return at_least(peer_, 0); }
-  /** Returns the number of the failed operation on its communicator, from 1, or 0 if the failure is about none. */
+  /** Returns the number of the failed operation on its communicator, from 1, or 0 if the failure has no operation. */
   std::uint64_t operation() const noexcept { return operation_; }
 
 private:
@@ -127,7 +127,7 @@ private:
   std::size_t size_ = 0;
 };
 
-/** A group of this thread's calls. end() enqueues them. If the object dies before end(), none of them is enqueued. */
+/** A group of this thread's calls. end() enqueues them. If the object is destroyed before end(), none is enqueued. */
 class Group {
 public:
   /** Begins the group. It may be nested in another group. */
@@ -197,8 +197,8 @@ private:
   rondo_op_t op_ = RONDO_SUM;
 };
 
-/** One rank of a communicator. The end of the object destroys it. If an exception causes that end, the communicator is
- *  aborted before, so that other ranks do not wait for this one. */
+/** One rank of a communicator. The destructor destroys the communicator. If an exception destroys the object, the
+ *  destructor aborts the communicator first, so that other ranks do not wait for this rank. */
 class Communicator {
 public:
   /** Joins the communicator of `id`, as rondo_comm_init() does. */
@@ -245,8 +245,8 @@ public:
     check(rondo_comm_grow_id(comm_, &id), comm_);
     return id;
   }
-  /** Makes a communicator of `size` ranks: the ranks of this one, and new ranks. A new rank makes an object of the id
-   *  by the constructor. */
+  /** Makes a communicator of `size` ranks: the ranks of this one, and new ranks. A new rank passes the id to the
+   *  constructor instead. */
   Communicator grow(int size) const {
     rondo_comm_t grown = nullptr;
     check(rondo_comm_grow(comm_, nullptr, -1, size, nullptr, &grown));

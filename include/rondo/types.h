@@ -60,7 +60,7 @@ typedef enum rondo_status {
   RONDO_ERROR_INTERNAL = 13, /**< Rondo has a defect. Please report it with the message of the error. */
   /** The call is not allowed after the calls before it, such as a group end without a begin. Nothing was enqueued. */
   RONDO_ERROR_INVALID_USAGE = 14,
-  RONDO_ERROR_REVOKED = 15 /**< A rank called rondo_comm_revoke(). Shrink, flush, abort and destroy are left. */
+  RONDO_ERROR_REVOKED = 15 /**< A rank called rondo_comm_revoke(). Shrink, flush, abort and destroy still work. */
 } rondo_status_t;
 /** @} */
 
@@ -97,8 +97,8 @@ typedef enum rondo_op {
 /** The place of the factor of rondo_op_create_premul_sum(). */
 typedef enum rondo_residence {
   RONDO_RESIDENCE_HOST = 0, /**< Host memory, which is read during the call. */
-  /** Memory of the communicator's device, or host memory if it has none. It is read whenever an operation runs, and so
-   *  by each replay of a graph. */
+  /** Memory of the communicator's device, or host memory for a communicator on host memory. It is read whenever an
+   *  operation runs, and so by each replay of a graph. */
   RONDO_RESIDENCE_DEVICE = 1
 } rondo_residence_t;
 /** The collectives, and the two ends of a message. Queries of plans take a collective as an argument. Statistics and
@@ -161,8 +161,8 @@ typedef enum rondo_device_executor {
 /** The flags of rondo_comm_register(). */
 enum {
   /** Moves the whole pages of the buffer into memory that peers can map. Their addresses and contents do not change. No
-   *  other thread may write to the pages during the call, and a child of fork() shares them. Do not map other memory
-   *  over them while the registration lasts. */
+   *  other thread may write to the pages during the call. A child of fork() shares the moved pages. Do not map other
+   *  memory over them while the registration lasts. */
   RONDO_REGISTER_MOVE_PAGES = 1
 };
 /** @} */

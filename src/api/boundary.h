@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every C entry point runs its body in at_boundary(). It refuses a call in a child of fork(), and turns a Result into a
-// status and the thread's last error. It lets no exception out, since the standard library may throw for lack of memory
-// or threads.
+// Every C entry point runs its body in at_boundary(). This function refuses a call in a child of fork(), and turns a
+// Result into a status and the thread's last error. It lets no exception out, since the standard library may throw for
+// lack of memory or threads.
 #pragma once
 
 #include <exception>

@@ -77,7 +77,7 @@ class Group {
 
 namespace {
 
-/// The groups of a thread. It has no constructor and no destructor, because such variables are slower to access.
+/// The groups of a thread. The struct has no constructor or destructor, as a variable with either is slower to access.
 struct Kept {
   Group *open = nullptr;
   Group *spare = nullptr;  ///< an empty group, for its memory

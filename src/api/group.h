@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each thread can have a group of calls. This file keeps the calls between rondo_group_begin() and rondo_group_end(),
-// and the outermost end enqueues them. It is the third exception to "no mutable globals", for the reason in
+// Each thread can have a group of calls. This file keeps the calls between rondo_group_begin() and rondo_group_end().
+// The outermost rondo_group_end() enqueues them. This is the third exception to "no mutable globals", for the reason in
 // last_error.h.
 #pragma once
 

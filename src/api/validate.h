@@ -22,7 +22,7 @@ namespace rondo {
 [[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
 /// Returns bytes * rank_count. It fails for overflow.
 [[nodiscard]] Result<size_t> times_ranks(size_t bytes, uint32_t rank_count);
-/// Accepts what RONDO_SUM and its like name.
+/// Checks that `op` is an operation of Rondo's own, such as RONDO_SUM.
 [[nodiscard]] Result<void> check_op(rondo_op_t op);
 [[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
 /// Checks the number of a rank that joins a communicator of `size` ranks.

@@ -71,13 +71,13 @@ struct Config {
   uint64_t timeout_ns = 300'000'000'000;
   uint64_t init_timeout_ns = 60'000'000'000;
   std::string network_interface;  ///< names or addresses, with commas; empty for any
-  uint32_t sockets = 1;           ///< TCP connections to each rank of another host on each of these interfaces
+  uint32_t sockets = 1;           ///< TCP connections to each rank of another host on each of these network interfaces
   NetworkChoice network = NetworkChoice::automatic;
   uint64_t network_timeout_ns = 1'000'000'000;  ///< longest silence of another host before its ranks count as lost
   DeviceSlots device_slots = DeviceSlots::off;
   bool frame_tags = false;        ///< true: each frame over TCP has a tag that only the two ranks can make
   std::string tcp_congestion = "auto";  ///< between hosts: auto, system, or the kernel's name of an algorithm
-  std::string ib_devices;     ///< for verbs, one for each rail, such as "mlx5_0,mlx5_1:1"; empty for any
+  std::string ib_devices;     ///< for verbs, one device for each rail, such as "mlx5_0,mlx5_1:1"; empty for any
   int32_t ib_gid_index = -1;  ///< for verbs; -1 to choose by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
@@ -147,13 +147,13 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 /// known variable that the user may have meant.
 [[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> entries);
 
-/// Logs the unknown variables of this process's environment as warnings. Only the first call does. If `rondo run`
+/// Logs the unknown variables of this process's environment as warnings. Only the first call logs them. If `rondo run`
 /// started this rank, only rank 0 logs them, because all ranks have the same environment.
 void warn_of_unknown_variables();
 
 /// Merges the settings of a communicator. If a field of `caller` has its default value, the environment's value
-/// applies. `caller` may be null, which means all defaults. Its size may be that of an earlier version. It may be that
-/// of a later version if all fields that this version does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
+/// applies. `caller` may be null, which means all defaults. Its struct may be of an earlier version. It may be of a
+/// later version if all fields that this version does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
 /// field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 

@@ -65,7 +65,7 @@ int take_descriptor(int descriptor) {
 void forget_descriptor(int descriptor) { static_cast<void>(remove(descriptor)); }
 
 void close_descriptor(int descriptor) {
-  // The descriptor is removed before it is closed, because its number may then belong to a file of the program.
+  // The descriptor is removed first: once it is closed, its number may belong to a file of the program.
   if (remove(descriptor)) ::close(descriptor);
 }
 

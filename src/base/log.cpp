@@ -83,8 +83,8 @@ class Sink {
   }
 
  private:
-  /// Writes the text. If the reader is slow, it waits for it, but only once until the reader has read. Returns errno,
-  /// or 0.
+  /// Writes the text. If the reader is slow, the function waits up to a second, unless the line before could not be
+  /// written. Returns errno, or 0.
   int write_all(int descriptor, std::string_view text) const {
     constexpr int patience_ms = 1000;
     for (size_t done = 0; done < text.size();) {  // each iteration writes, waits once, or ends

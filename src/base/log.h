@@ -54,7 +54,7 @@ struct Source {
   int64_t rank;  ///< -1 for the rank of set_process_rank(), if any
 };
 
-/// Sets the rank of messages that name none. Its launcher says that this process is that one rank.
+/// Sets the rank for messages that name none. Call it if a launcher says which rank this process is.
 void set_process_rank(uint32_t rank);
 
 void write(Level level, Source source, const std::string &message);

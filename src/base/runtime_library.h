@@ -30,7 +30,7 @@ class RuntimeLibrary {
     return handle_ != nullptr;
   }
 
-  /// Finds a function. If the library lacks it, sets null, and if it is needed, missing() then names it.
+  /// Finds a function. If the library lacks it, sets `function` to null; missing() then names each needed one.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);

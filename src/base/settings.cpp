@@ -14,7 +14,7 @@ constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + size
 constexpr size_t size_third_version = offsetof(rondo_config_t, reserved) + sizeof(uint32_t);
 constexpr size_t size_fourth_version = offsetof(rondo_config_t, max_memory_bytes) + sizeof(uint64_t);
 static_assert(sizeof(rondo_config_t) == size_fourth_version);
-/// A bound above the size of every later version. A greater `size` is not initialised, so the struct is not read.
+/// A bound above the size of every later version. A greater `size` is uninitialised memory, so nothing is read.
 constexpr size_t size_max = 4096;
 
 Result<void> check_size(const rondo_config_t &caller) {
@@ -33,8 +33,8 @@ Result<void> check_size(const rondo_config_t &caller) {
   return {};
 }
 
-/// Drops a setting of the environment that contradicts the caller's. The kernel load_store has no protocol. So if the
-/// caller requests one of the two, the environment's value of the other is ignored.
+/// Drops a setting of the environment that contradicts the caller's, because load_store has no protocol. A caller who
+/// requests load_store drops the environment's protocol. A caller who requests a protocol drops its load_store.
 void drop_what_contradicts(const rondo_config_t &caller, Settings &settings) {
   if (settings.kernel != RONDO_KERNEL_LOAD_STORE) return;
   if (caller.kernel == RONDO_KERNEL_LOAD_STORE && caller.protocol == RONDO_PROTOCOL_AUTO)

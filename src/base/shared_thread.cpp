@@ -62,7 +62,7 @@ void SharedThread::run() {
   }
 }
 
-/// Removes the sharer from the list, with `mutex_` held. The turns that are left of a round stay the same ones.
+/// Removes the sharer from the list, with `mutex_` held. The other sharers keep their turns in the round.
 void SharedThread::erase(ThreadSharer &sharer) {
   const auto found = std::ranges::find(sharers_, &sharer);
   if (found == sharers_.end()) return;
@@ -70,7 +70,7 @@ void SharedThread::erase(ThreadSharer &sharer) {
   sharers_.erase(found);
 }
 
-/// Gives each sharer a turn, with `mutex_` held by `lock`, but not during a turn.
+/// Gives each sharer a turn. `lock` holds `mutex_`, except during a turn.
 bool SharedThread::give_turns(std::unique_lock<std::mutex> &lock) {
   bool busy = false;
   for (next_ = 0; next_ < sharers_.size();) {

@@ -25,8 +25,8 @@ class ThreadSharer {
 /// Any thread may use it, except for the one that it starts.
 class SharedThread {
  public:
-  /// After `idle_interval`, all sharers have a turn although nothing has called wake(). After `busy_interval` they have
-  /// one if a sharer has asked for it.
+  /// After `idle_interval`, all sharers have a turn although nothing has called wake(). If take_turn() of a sharer has
+  /// returned true, all sharers have a turn after `busy_interval`.
   SharedThread(std::chrono::nanoseconds busy_interval, std::chrono::nanoseconds idle_interval)
       : busy_interval_(busy_interval), idle_interval_(idle_interval) {}
 

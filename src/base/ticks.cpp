@@ -27,8 +27,8 @@ bool has_invariant_counter() {
 #endif
 }
 
-/// Returns whether the kernel trusts the counter. If it sees that the counters of the cores differ, it drops the
-/// counter from this list.
+/// Returns whether the kernel trusts the counter. If the kernel sees that the counters of the cores differ, it removes
+/// the counter from the list of clock sources.
 bool kernel_trusts_counter() {
   const std::string names =
       " " + read_kernel_line("/sys/devices/system/clocksource/clocksource0/available_clocksource") + " ";

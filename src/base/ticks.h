@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ticks are for times that every operation takes and that are seldom read. They are converted to times when read.
+// Ticks are for times that every operation measures, but that are seldom read. Readers convert them to times.
 #pragma once
 
 #include <cstdint>

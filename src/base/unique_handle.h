@@ -52,9 +52,9 @@ class UniqueHandle {
 };
 
 /// Takes ownership of a descriptor that the system has just returned, and registers it for
-/// close_inherited_descriptors(). Returns the descriptor, or -1 with errno. It passes on -1. A descriptor of 0 to 2 is
-/// moved above 2. So if the program was started without standard streams, it does not print into a file or socket of
-/// Rondo.
+/// close_inherited_descriptors(). Returns the descriptor, or -1 with errno. If `descriptor` is -1, it stays -1. A
+/// descriptor of 0 to 2 is moved above 2. So if the program was started without standard streams, its output does not
+/// go into a file or socket of Rondo.
 [[nodiscard]] int take_descriptor(int descriptor);
 /// Removes a descriptor from the register and leaves it open, because another object owns it from now on.
 void forget_descriptor(int descriptor);

@@ -21,11 +21,11 @@ struct HostAddress {
   bool default_route = false;  ///< packets without a more specific route leave by this interface
 };
 
-/// Picks one of `addresses` (pure). `wanted` is the name of an interface, or an address. If it is empty, the choice is
-/// `by_route`, if that is in the list and is not loopback. Otherwise it is a global address of an interface that is up,
-/// or loopback if there is none. Among global addresses, an interface with a default route is preferred, and IPv4
-/// precedes IPv6. Two kinds are last: interfaces without a carrier, and bridges to guests and containers of this host,
-/// whose addresses exist on many hosts. The error lists the addresses.
+/// Picks one of `addresses` (pure). `wanted` names an interface or an address. If `wanted` is empty, the choice is
+/// `by_route`, provided that `by_route` is in the list and is not loopback. Without such a `by_route`, the choice is a
+/// global address of an interface that is up, or loopback if none exists. Global addresses of an interface with a
+/// default route are preferred, and IPv4 precedes IPv6. Last come interfaces without a carrier, and bridges to guests
+/// and containers, whose addresses exist on many hosts. The error lists the addresses.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 
@@ -37,8 +37,8 @@ struct HostAddress {
 
 inline constexpr size_t offers_max = 5;
 
-/// Returns addresses by which other hosts may reach this host, one for each interface and at most offers_max (pure).
-/// The likeliest is first. If there are others, bridges to guests and interfaces without a carrier are left out.
+/// Returns addresses by which other hosts may reach this host, the likeliest first. They are one for each interface and
+/// at most offers_max (pure). Bridges to guests and interfaces without a carrier count only if nothing better exists.
 [[nodiscard]] std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses);
 
 /// The address on which a store listens for ranks of other hosts, and the host that they use in its endpoint.
@@ -58,7 +58,7 @@ inline constexpr size_t rails_max = 8;
 /// Checks that no entry of the list is empty, and that the list is not too long.
 [[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
 /// Calls pick_address() on this host's addresses for each entry of a comma-separated list. No two entries may have the
-/// same address. If no interface lists an address, such as 127.0.0.9, its interface is empty.
+/// same address. If an entry is an address that no interface lists, such as 127.0.0.9, the result has no interface.
 [[nodiscard]] Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces,
                                                                 std::string_view by_route = {});
 /// Returns an error if choose_addresses() would refuse the list. An empty list is valid on every host.

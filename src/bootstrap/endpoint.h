@@ -30,7 +30,7 @@ struct SocketAddress {
 /// Says whether both ends of the socket are on this host.
 [[nodiscard]] bool stays_on_host(int socket);
 
-/// Joins hosts into one host of an endpoint, such as "192.0.2.7,198.51.100.7". These are tried in turn.
+/// Joins hosts into the one host of an endpoint, such as "192.0.2.7,198.51.100.7". Clients try these hosts in turn.
 [[nodiscard]] std::string join_hosts(std::span<const std::string> hosts);
 [[nodiscard]] std::vector<std::string> split_hosts(const std::string &host);
 

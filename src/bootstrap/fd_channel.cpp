@@ -285,8 +285,8 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
 
 Result<void> FdOffer::start(uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
-                     // An error may be temporary. For instance, a descriptor may soon be free. So this tries again
-                     // until the deadline.
+                     // An error may be temporary. For instance, a descriptor may soon be free. So the thread tries
+                     // again until the deadline.
                      while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
                        const auto served = server_.serve(descriptors_, {}, deadline_ns);
                        if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;

@@ -39,7 +39,7 @@ class FdServer {
   /// this user until stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch them.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve(), now or when it is called, as if all processes had fetched the descriptors. Any thread may call it.
+  /// Ends serve() as if all processes had fetched the descriptors: at once, or when serve() is called. Any thread.
   void stop() const;
 
  private:
@@ -53,7 +53,7 @@ class FdServer {
 /// Passes descriptors to each process that has the ticket, on its own thread, until it is destroyed.
 class FdOffer {
  public:
-  /// Makes the offer. The caller keeps the descriptors open as long as it exists.
+  /// Makes the offer. The caller keeps the descriptors open as long as the offer exists.
   [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(std::vector<int> descriptors, uint64_t deadline_ns);
   [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(FileDescriptor descriptor, uint64_t deadline_ns);
   FdOffer(const FdOffer &) = delete;

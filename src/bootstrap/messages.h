@@ -65,7 +65,7 @@ struct Reply {
 [[nodiscard]] std::optional<Request> decode_request(ByteView body);
 [[nodiscard]] std::optional<Reply> decode_reply(ByteView body);
 
-/// Returns how many of `parts`, from index `first` on, fit into one reply. It is at least one, if there is one.
+/// Returns how many of `parts`, from index `first` on, fit into one reply. If any are left, at least one fits.
 [[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
 
 /// Returns the name of the step, without the group, in a key such as "g0/join" or "g0//ports". Users read this name.

@@ -34,7 +34,7 @@ namespace rondo::compat {
 /// Checks that `comm` is in use. `function` begins the message of an error.
 [[nodiscard]] ncclResult_t check_alive(const ncclComm *comm, const char *function);
 
-/// Checks in addition that its initialisation has succeeded. While that is still running, returns ncclInvalidArgument.
+/// Checks also that the initialisation of `comm` has succeeded. Returns ncclInvalidArgument while it still runs.
 [[nodiscard]] ncclResult_t check_ready(ncclComm *comm, const char *function);
 
 /// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure.

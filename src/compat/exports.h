@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file defines functions of libnccl.so.2 under two names: their own, and that name with a p before it. A profiler
-// that replaces the first one calls the second one.
+// that replaces a function under its own name can call it under the other name.
 #pragma once
 
 #include "src/compat/abi.h"

@@ -111,7 +111,7 @@ rondo_status_t begin_from(const Initialisation &of, rondo_comm_t parent, const r
   return RONDO_ERROR_INTERNAL;
 }
 
-/// Gives a communicator of one rank an id of its own, because the caller's id may be invalid.
+/// Begins an initialisation. A lone rank gets an id of its own, because the caller's id may be invalid.
 ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
   if (of.parent != nullptr) {

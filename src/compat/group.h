@@ -52,10 +52,10 @@ void drop_group();
 ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
-/// Starts an initialisation. If the communicator is blocking, waits for it. In a group, the group's end does so.
+/// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
-/// Ends a created operation of `comm`, in a group behind its calls.
+/// Ends a created operation of `comm`. In a group, the group's end does so, after it has run the kept calls.
 ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm);
 /// Returns whether the group has kept the end of a created operation.
 [[nodiscard]] bool ends_with_group(ncclRedOp_t op);

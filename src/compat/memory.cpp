@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has memory of devices, and the calls that prepare memory for collectives. Registrations and windows are
-// only hints. If Rondo cannot use one, it returns success and a null handle, as NCCL does.
+// This file allocates memory of devices, and has the calls that prepare memory for collectives. Registrations and
+// windows are only hints. If Rondo cannot use one, it returns success and a null handle, as NCCL does.
 #include <string>
 
 #include "src/compat/communicator.h"

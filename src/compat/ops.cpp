@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations with a factor. Their numbers are Rondo's, and NCCL names none as large.
+// This file makes and ends operations with a factor. Their numbers are Rondo's, above all numbers that NCCL names.
 #include <string>
 
 #include "src/compat/exports.h"

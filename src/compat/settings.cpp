@@ -26,7 +26,7 @@ const char *variable(const char *name) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-/// Returns the variable's number. If it is not set, or is no number from 0, returns `otherwise`.
+/// Returns the variable's number. If it is not set, or is negative or no number, returns `otherwise`.
 long number(const char *name, long otherwise) {
   const char *const text = variable(name);
   if (text == nullptr) return otherwise;
@@ -74,7 +74,7 @@ rondo_config_t Settings::config(int device) const {
   return config;
 }
 
-/// Reads the environment. A variable takes precedence over the field, as in NCCL.
+/// Reads the environment. A variable takes precedence over the field of ncclConfig_t, as in NCCL.
 Settings default_settings() {
   Settings settings;
   settings.blocking = number("NCCL_COMM_BLOCKING", 1) != 0;

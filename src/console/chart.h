@@ -67,7 +67,7 @@ struct SmallPanel {
   std::string title;
   std::vector<Curve> curves;
 };
-/// Small panels whose curves have the same two axes. The positions in these axes are ignored.
+/// Small panels whose curves have the same two axes. The axes' members `from` and `to` are ignored.
 struct Section {
   std::string title, below;
   Axis x, y;

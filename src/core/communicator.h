@@ -101,8 +101,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
-  /// Gives a split its place in the order of this rank's operations. The other ranks see `record`, which must live as
-  /// long as the result. The caller must call end_split() later.
+  /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
+  /// the result. The caller must call end_split() later.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);

@@ -137,7 +137,7 @@ std::optional<Error> Communicator::find_unreceived_abroad() {
   return std::nullopt;
 }
 
-/// No rank receives more than was sent to it, so that the sum over all ranks is 0 only if all of it was received.
+/// No rank receives more than was sent to it. So the sum over all ranks is 0 only if every message was received.
 uint64_t Communicator::unreceived_share() {
   const std::lock_guard lock(submit_lock_);
   uint64_t share = 0;

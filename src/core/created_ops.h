@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class holds the operations that rondo_op_create_premul_sum() made, until rondo_op_destroy() ends them. A value
-// of rondo_op_t names a slot and its generation. So a value is recognised that has ended or is of another communicator.
+// of rondo_op_t names a slot and its generation. So find() refuses values that have ended or are of another comm.
 //
 //   31 30           16 15           0
 //   | 0 | generation  | slot         |     generation: from 1, so every value is above RONDO_OP_DYNAMIC

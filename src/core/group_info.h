@@ -14,8 +14,8 @@
 namespace rondo {
 
 /// Exchanges peer info with all ranks through the store, and compares versions, sizes and settings.
-/// RONDO_ERROR_MISMATCH names two ranks that differ, and in what. RONDO_ERROR_TIMEOUT names the ranks that did not
-/// arrive.
+/// RONDO_ERROR_MISMATCH names two ranks that differ, and the difference. RONDO_ERROR_TIMEOUT names the ranks that did
+/// not arrive.
 [[nodiscard]] Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank,
                                                    uint32_t rank_count, const Settings &settings,
                                                    const Topology &topology, uint64_t deadline_ns);

@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Makes the record visible to waits. Before, a wait could enter the same stream ahead of the record, and never end.
+/// Lets waits find the record, after it was enqueued. A wait that entered the same stream before it would never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);

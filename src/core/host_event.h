@@ -21,7 +21,7 @@ class HostStream;
 /// thread.
 class HostEvent : public std::enable_shared_from_this<HostEvent> {
  public:
-  /// Records this point of `stream`. The record is done when the stream reaches the point. With null it is done now.
+  /// Records this point of `stream`. The record is done when the stream reaches it. With null, it is done at once.
   Result<void> record(HostStream *stream);
 
   /// Makes later operations on `stream` wait for the latest record. With null, the caller itself waits, because a call

@@ -93,8 +93,8 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
-/// Returns whether the store ended because it was no longer needed. If a rank that ran the store is alive, every rank
-/// had arrived before it shut the store down. So this rank will see each of them, too, or learn that it died.
+/// Returns whether the store ended because it was no longer needed. If the rank that ran the store is alive, it ended
+/// the store only after every rank had arrived. So this rank will see every rank, too, or learn of a rank's death.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
   const auto host = static_cast<uint32_t>(known.peer);
@@ -156,8 +156,8 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // a rank has reported this
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // The first failure is checked once more, even if nothing lags. A rank may have died only because the store's
-        // process had ended, and this loop checked the store before it checked that rank.
+        // A failure is checked once more, even if nothing lags. The store was checked before the ranks. If the store
+        // failed in between, and a rank died of that, the second check finds the reason.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }

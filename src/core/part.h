@@ -2,8 +2,8 @@
 // A part is a communicator whose members are ranks of a parent. The members agree on the membership before.
 //
 // Meet     The first member serves the part's store on a port that it has offered. The secret and the name of the part
-//          are derived from the parent's secret and that member's nonce, so no secret crosses the network. A part that
-//          grows has further ranks, which are not of the parent and know an id.
+//          are derived from the parent's secret and that member's nonce, so no secret crosses the network. A grow makes
+//          a part with further ranks, which are not in the parent and know only an id.
 // Make     The members make the part like any other communicator. Failures from here on do not affect the parent.
 #pragma once
 
@@ -64,7 +64,7 @@ class Part {
   [[nodiscard]] Made make(const Cancel *cancel);
   /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
-  /// Completes an error of the part. Its fields then count ranks as the parent does. `call` begins the message.
+  /// Completes an error of the part. Its fields then number the ranks as the parent does. `call` begins the message.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;
 
  private:

@@ -28,8 +28,8 @@ class PendingInits {
  public:
   explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
 
-  /// Starts the initialisation and returns its handle. If no thread can be made, it runs in this call. The caller must
-  /// call finish() later.
+  /// Starts the initialisation and returns its handle. If no thread can be made, this call runs the initialisation
+  /// itself. The caller must call finish() later.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
   /// Returns why `handle` has no communicator: RONDO_NOT_READY, or its failure. Empty if the communicator is made, or
@@ -39,8 +39,8 @@ class PendingInits {
   /// Makes a running initialisation fail with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
   [[nodiscard]] bool cancel(const void *handle);
 
-  /// Cancels the initialisation and waits until its thread has ended. Returns true if it made no communicator. The
-  /// handle is free then.
+  /// Cancels the initialisation and waits until its thread has ended. Returns true if that thread made no communicator.
+  /// The handle is then free.
   [[nodiscard]] bool finish(const void *handle);
   void finish_all();
 

@@ -58,8 +58,8 @@ struct Process {
 [[nodiscard]] Process &process();
 
 /// Fails in a child of fork() that has not called exec(), if the parent had used Rondo. Such a child has no threads of
-/// Rondo, and does not share the memory and connections of the parent's objects as they need it. Every entry point that
-/// uses process() checks this first.
+/// Rondo, and cannot work with the memory and connections of the parent's objects. Every entry point that uses
+/// process() checks this first.
 [[nodiscard]] Result<void> check_not_forked();
 /// Returns whether check_not_forked() would fail. It costs one load.
 [[nodiscard]] bool is_forked() noexcept;

@@ -62,7 +62,7 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
   return linked;
 }
 
-/// Returns whether ranks of several hosts exchange messages: up to a number of ranks.
+/// Returns whether ranks of several hosts exchange messages. They do, unless there are too many ranks.
 bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
 /// Sets the slots of links. Plans depend on them, so they are equal on all hosts, however many ranks a host has. On one

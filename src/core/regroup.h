@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shrink or a grow makes a new communicator of ranks of a parent, its members. A grow adds new ranks, which know only
+// A shrink or a grow makes a new communicator of ranks of a parent: the members. A grow adds new ranks, which know only
 // an id. The parent may have failed, so its operations cannot be used. The members agree by notes (src/links/notes.h).
 //
 // Call     Each member posts its arguments. The member that serves the store posts how to reach it. A member waits
@@ -7,7 +7,7 @@
 //          other arguments.
 // Make     The members make the new communicator (src/core/part.h), and each posts its result.
 // Confirm  A member returns the new communicator when all members have posted that they made it. A note stays when its
-//          rank ends, so on one host either all living members return it, or none.
+//          rank ends. So on one host, either all living members return the new communicator, or none does.
 #pragma once
 
 #include <cstdint>

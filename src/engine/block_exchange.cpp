@@ -54,7 +54,7 @@ void BlockExchange::add_lane(const WorkItem &work, const BlockLane &what, Block 
   lane.program.slot_elements = work.plan->choice.chunk_bytes;
 }
 
-/// Makes the lane send the bytes of a slot, then receive the same number of bytes into their place.
+/// Makes the lane send the bytes of one slot, then receive the same number of bytes into the place of the sent bytes.
 void BlockExchange::begin_exchange(Lane &lane) const {
   lane.program.reference_safe = false;
   lane.program.partition.whole = {0, lane.block.bytes};
@@ -75,7 +75,7 @@ void BlockExchange::begin_data(Lane &lane, const WorkItem &work, Operations &ope
     operations.raise(replaced_memory("operation " + std::to_string(work.number), parts_.rank), work.number);
 }
 
-/// Makes the lanes of a call, without what changes from call to call.
+/// Makes the lanes of a call, except for their fields that change from call to call.
 void BlockExchange::make_lanes(const WorkItem &work) {
   const Shape shape{work.plan->key.signature, work.plan->key.in_place, work.plan->choice.chunk_bytes};
   if (work.lists() == nullptr && shape == shape_) return;
@@ -94,7 +94,7 @@ void BlockExchange::make_lanes(const WorkItem &work) {
   });
 }
 
-/// Compares the size that the sender announced with this rank's. If they differ, raises that and returns false.
+/// Checks the size that the peer announced for its block. If it is wrong, raises a failure and returns false.
 bool BlockExchange::check_size(const Lane &lane, const WorkItem &work, Operations &operations) const {
   if (lane.sends || lane.size == lane.block.bytes) return true;
   operations.ranks().raise(differing_block(work.plan->key.signature, work.number, parts_.rank, lane.ends->peer,
@@ -114,8 +114,8 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
-    // The data begins before the lane that announced the size is done. Otherwise each rank would wait until its peer
-    // has read a slot that was sent by reference.
+    // The lane begins the data as soon as it has moved the size, even if the transfer of the size is not done.
+    // Otherwise each rank would wait until its peer has read a slot that was sent by reference.
     if (!lane.counting || lane.state.loaded) continue;
     if (!check_size(lane, work, operations)) return Progress::failed;
     begin_data(lane, work, operations);
@@ -148,7 +148,7 @@ void BlockExchange::begin(const WorkItem &work, Operations &operations) {
   const bool in_place = work.plan->key.in_place && blocks_of(work, parts_.rank).exchanges_in_place();
   for (Lane &lane : lanes_) {
     lane.done = false;
-    // A send buffer is only read. In place, it is also recv, which a lane writes.
+    // A lane only reads a send buffer, except in place: then the buffer is also recv, which the lane writes.
     lane.data = lane.block.bytes == 0
                     ? nullptr
                     : (lane.sends ? const_cast<std::byte *>(work.send) : work.recv) + lane.block.begin_bytes;
@@ -168,7 +168,7 @@ void BlockExchange::begin(const WorkItem &work, Operations &operations) {
 
 template <class Protocol>
 RunOutcome BlockExchange::run_lanes(const WorkItem &work, Operations &operations, Waiter &waiter) {
-  // This rank copies its own block after the first slots, because peers may wait for those.
+  // This rank sends its first slots before it copies its own block, because peers may wait for these slots.
   bool own_copied = false;
   for (;;) {  // ends at the operation's deadline, which the waiter checks
     const Progress progress = round<Protocol>(work, operations);

@@ -5,9 +5,9 @@
 //
 // Order     src/plan/block_lanes.h lists the lanes. A round visits them in that order.
 // Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
-// In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of a slot before it receives
-//           the same number into their place. No block is sent by reference then.
-// Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.
+// In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of one slot. Then it
+//           receives the same number of bytes into the place of the sent bytes. No block is sent by reference
+//           then.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ class BlockExchange {
   [[nodiscard]] RunOutcome run_lanes(const WorkItem &work, Operations &operations, Waiter &waiter);
 
   const Parts parts_;
-  /// The call for which make_lanes() has run. Most programs repeat one call, which then uses the same lanes.
+  /// The call for which make_lanes() has run. Most programs repeat one call, and its repetitions use the same lanes.
   struct Shape {
     Signature signature;
     bool in_place = false;

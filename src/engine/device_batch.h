@@ -29,7 +29,7 @@ class DeviceBatch {
   /// The smallest part in bytes, unless a whole message is smaller.
   static constexpr uint64_t part_bytes_min = 64 << 10;
 
-  /// Takes the transfers of a batch. `channel_count` is the most parts of a message. Both ends give the same number.
+  /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends of it give the same number.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
 
   [[nodiscard]] std::span<const Transfer> transfers() const { return transfers_; }
@@ -43,7 +43,7 @@ class DeviceBatch {
   uint32_t queue_count_ = 0;
 };
 
-/// The progress of the kernel that runs a batch, or of the latest kernel that did. Any thread.
+/// The progress of the kernel that runs a batch. If none runs, the progress of the latest one that did. Any thread.
 class BatchProgress {
  public:
   virtual ~BatchProgress() = default;
@@ -52,7 +52,7 @@ class BatchProgress {
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
   /// Returns how many parts of a queue are done. `turn` is the turn of the batch.
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;
-  /// Returns how many of the latest checks of a block have found nothing to do, or UINT32_MAX if the block has ended.
+  /// Returns how many checks in a row a thread block has just made in vain. UINT32_MAX means that the block has ended.
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
   /// Returns the size that the sender gave for a message or block whose two ends differ in size.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;

@@ -28,7 +28,7 @@ bool is_own_in_place(const WorkItem &work, const Blocks &blocks, uint32_t rank) 
   return work.send + blocks.to(rank).begin_bytes == work.recv + blocks.from(rank).begin_bytes;
 }
 
-/// Returns the blocks of a collective that exchanges blocks, as transfers. One to this rank itself has both ends.
+/// Returns the blocks of a collective that exchanges blocks, as transfers. A block of this rank for itself gives two.
 std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uint32_t rank, uint32_t rank_count) {
   const Blocks blocks(work.plan->key.signature, work.lists(), rank);
   const bool in_place = work.plan->key.in_place && blocks.exchanges_in_place();
@@ -38,7 +38,7 @@ std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uin
     const std::byte *const base = sends ? work.send : work.recv;
     // A send buffer is only read, unless it is also the recv buffer.
     auto *const data = block.bytes == 0 ? nullptr : const_cast<std::byte *>(base + block.begin_bytes);
-    // A slot from another host does not say how large its block is. So its signature has the size of a _v block.
+    // A slot from another host does not give the size of its block. So the signature of a _v block includes the size.
     const bool signs_size = work.lists() != nullptr && !ranks.is_near(peer);
     const uint32_t signature = signs_size ? fingerprint(extend_history(work.history, block.bytes)) : work.history;
     transfers.push_back({data, block.bytes, 1, signature, peer, 0, sends, nullptr, in_place});

@@ -72,8 +72,8 @@ class EnqueueWait {
   /// Begins the wait. The references must outlive this object.
   EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
       : device_(device), operations_(operations), number_(number) {}
-  /// Returns whether the wait must end early. The timeout counts from the first call of this function. It starts again
-  /// whenever a replay begins, since each replay has its own timeout. If a peer has ended, raises that as a failure.
+  /// Returns whether the wait must end early. The timeout counts from the first call of this function, and anew when a
+  /// replay begins, since each replay has its own timeout. If a peer has ended, fails the communicator.
   [[nodiscard]] bool is_over();
 
  private:
@@ -100,18 +100,18 @@ class DeviceExecutor : public Executor {
 
   // The monitor calls these functions. Any thread may.
   [[nodiscard]] virtual DeviceReport report() const = 0;
-  /// Stops kernels that run and kernels that will be launched. The monitor repeats it until everything has ended.
+  /// Stops the kernels that run or will be launched. The monitor calls it repeatedly until all of them have ended.
   virtual void stop() = 0;
   /// Returns the progress of the kernels of batches, or null if the executor has none.
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
   /// Returns whether everything that was enqueued has ended. It is reliable only while no new calls arrive.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Returns whether the division of the mean of integers `turn` has ended; report() gives `turn` as the latest ended.
+  /// Returns whether the sums of the mean of integers `turn` have been divided. `turn` is report().ended_number.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
   /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait.
-  /// That thread may wait for replays that have not begun, so the monitor must be able to end those.
+  /// That thread may wait for replays that have not begun, so the monitor must be able to end these replays.
   virtual void ask_to_follow_peers() {}
   /// Opens the memory that peers have shared, and closes the memory that they have withdrawn, before a call is
   /// enqueued. Waits until that is done; other calls of the process wait, too. Returns false if the wait ends early.

@@ -12,8 +12,8 @@ namespace {
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
-// Counts checks for the reason why another rank gave up, one in each stop_interval_ns. It does not count time, because
-// a busy or suspended machine delays both ranks.
+// The most checks for the reason why another rank gave up, one in each stop_interval_ns. The limit does not count time,
+// because a busy or suspended machine delays both ranks.
 constexpr uint32_t reason_checks_max = 10'000, reason_checks_per_death_check = 100;
 
 /// Returns the thread of all monitors of the process.
@@ -97,7 +97,7 @@ bool DeviceMonitor::take_turn() {
   const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
-  // If an earlier check fell between the last two writes of a replay, it counted the end as the begin of another one.
+  // An earlier check may have fallen between the last two writes of a replay. It counted the end as another begin.
   if (!running) replay_ = watched_begun_ = 0;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
@@ -239,7 +239,7 @@ bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_ch
   return true;
 }
 
-/// Reports a block of a _v collective whose two ends differ in size. Returns false if the fault is another one.
+/// Reports a block of a _v collective whose two ends differ in size. Returns false if the fault is of another kind.
 bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call) {
   if (failed.batch == nullptr || report.fault != Fault::wrong_size) return false;
   for (const Transfer &block : failed.batch->transfers()) {
@@ -265,8 +265,8 @@ void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &
 }
 
 /// Finds the reason why a call stopped without a fault, although no failure of the communicator is on record. Either a
-/// copy of this rank has failed, or another rank gave up first. That rank's monitor will report why, unless it dies
-/// before.
+/// copy of this rank has failed, or another rank gave up first. The monitor of the other rank will report why, unless
+/// that rank dies before it can.
 bool DeviceMonitor::find_reason(const DeviceReport &report, uint32_t &reason_checks) {
   tell_device_error();
   if (ranks_.failed()) return true;

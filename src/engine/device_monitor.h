@@ -43,8 +43,8 @@ class DeviceMonitor final : private ThreadSharer {
   /// a failure at once, without waiting for the monitor's thread.
   void report_fault();
 
-  /// Waits, for `patience_ns` at most, until every enqueued kernel has ended. Returns false if some have not. The
-  /// memory that those use must not be freed.
+  /// Waits, for `patience_ns` at most, until every enqueued kernel has ended. Returns false if some kernels have not.
+  /// The memory that these kernels use must not be freed then.
   [[nodiscard]] bool quiesce(uint64_t patience_ns);
 
  private:

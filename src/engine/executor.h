@@ -3,8 +3,8 @@
 // (device_executor.h). The communicator gives operations their numbers and plans, and uses only this interface.
 //
 // Order    Operations run in the order of their turns, even on different streams. start() precedes all of them. The
-//          communicator makes one call of prepare() or enqueue() at a time. The exception is enqueue() for work that
-//          runs in the call, which may overlap with any other call.
+//          communicator makes one call of prepare() or enqueue() at a time. The exception is an enqueue() that runs its
+//          work before it returns: it may overlap with any other call.
 // Failure  If check_buffer(), check_stream() or prepare() refuses a call, the call has no effect. Once an operation has
 //          a number, its failure is the communicator's: the executor raises it (Operations::raise()). All running
 //          work ends as soon as it notices that the communicator has failed.
@@ -67,7 +67,7 @@ class PreparedPlan {
   virtual ~PreparedPlan() = default;
 };
 
-/// Part of a few calls only: the blocks of a _v collective that exchanges blocks, or the factor of a premul sum.
+/// The details that only a few calls have: blocks of a _v collective that exchanges blocks, or a premul sum's factor.
 using CallDetails = std::variant<BlockLists, Factor>;
 
 /// An operation that has its number.
@@ -123,8 +123,8 @@ class Executor {
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
   /// Appends the work to the stream. The items have consecutive numbers. Without a stream, an executor with
-  /// runs_in_call runs the work before it returns. Reports the progress and the end of each operation to Operations. If
-  /// a queue is full, or if ranks launch together, waits for that, at most until the deadline of an operation.
+  /// runs_in_call runs the work before it returns. Reports the progress and end of each operation to Operations. Waits
+  /// while a queue is full or ranks of a shared launch have not called, at most until an operation's deadline.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
   /// Prepares for messages. It must be called before the first enqueue_messages(). Any thread.

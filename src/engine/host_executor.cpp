@@ -211,7 +211,7 @@ bool HostExecutor::quiesce() {
   return true;
 }
 
-/// Exports what is worth it, where peers can read it. `send`: what the plan sends.
+/// Exports the buffers that are large enough and that peers can read. `send` is the memory that the plan sends.
 void HostExecutor::export_buffers(const WorkItem &work, const std::byte *send, const Bound &bound,
                                   Buffers &buffers) const {
   const auto find = [&](const std::byte *first, uint64_t bytes, MemoryHandle &handle) {
@@ -289,8 +289,8 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
 
 /// Keeps this rank close to its peers. An operation that exchanges no data, such as a call of 0 elements, never blocks,
 /// so a rank could run ahead without bound. It would then overwrite records that a peer still needs to detect a
-/// disagreement. So every `interval` operations, this waits until no peer is more than `interval` operations late.
-/// Returns false if the waiter stops it.
+/// disagreement. So at every `interval` operations, this rank waits until no peer is more than `interval` operations
+/// late. Returns false if the waiter ends the wait.
 bool HostExecutor::stay_in_reach(uint64_t number, Waiter &waiter) const {
   constexpr uint64_t interval = recorded_operation_count / 2;  // a lead grows by at most this before the next check
   if (number % interval != 0) return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is the host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P has these functions, which every thread of a group calls.
+// A protocol P has these functions. All threads of a group that runs a lane call them. On the host, it is one thread.
 // For all links of a step: P::wait returns moved, blocked or failed. Moved means that results can be sent. In a group
 // that waits for operands together, it also means that the operands have arrived. Posts and releases may be delayed
 // until P::publish.
@@ -103,7 +103,7 @@ struct HostSimple {
 
   static uint32_t readable_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->readable_kinds; }
 
-  /// Posts a slot. If `kind` is not in_slot, `exported` is exported, as `handle` describes.
+  /// Posts a slot. If `kind` is not in_slot, the payload is at `exported`, in the exported buffer of `handle`.
   static void post(SingleThread, HostLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
                    PayloadKind kind, const MemoryHandle *handle, const std::byte *exported) {
     SlotHeader fields;
@@ -173,8 +173,8 @@ struct HostLl {
   static bool drained(SingleThread, HostLinks &) { return true; }
 };
 
-/// The arguments as the interpreter makes them. Its `{}` calls this constructor, which leaves the arrays uncleared. To
-/// clear them takes longer than a small slice, and happens even when the slice has not arrived.
+/// The arguments of a reduction, as the interpreter makes them with `{}`. This constructor leaves the arrays uncleared.
+/// Clearing them would take longer than a small slice, even in rounds in which the slice has not arrived.
 struct HostReductionArgs : ReductionArgs {
   HostReductionArgs() {}  // NOLINT: a defaulted constructor would let `{}` clear the arrays
 };
@@ -203,7 +203,7 @@ struct HostCopier {
   }
 
  private:
-  /// Copies two pieces that overlap, of a fixed size. A call of memcpy() would take longer.
+  /// Copies the first and the last bytes, in pieces of a fixed size, which may overlap. A call of memcpy() is slower.
   template <size_t piece>
   static void copy_ends(std::byte *to, const std::byte *from, size_t bytes) {
     std::array<std::byte, piece> first, last;

@@ -33,7 +33,7 @@ class Publisher final : public TransferObserver {
   void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
 
  private:
-  /// Exports the buffer of a send. It is a function of its own, so that begin() of a short message needs no frame.
+  /// Exports the buffer of a send. As a separate function, it lets begin() of a short message need no stack frame.
   [[gnu::noinline]] void export_buffer(TransferQueue &queue) {
     const Transfer &head = queue.head();
     MemoryHandle &handle = queue.buffers.send.handle;

@@ -33,7 +33,7 @@ class HostMessages {
   [[nodiscard]] bool run(std::span<Transfer> transfers, Operations &operations, bool in_call);
 
  private:
-  /// Runs the messages in the queues, which are those to and from other ranks.
+  /// Runs the messages in the queues: the messages that this rank sends to other ranks or receives from them.
   [[nodiscard]] bool run_between_ranks(Operations &operations, bool in_call);
 
   Links &links_;

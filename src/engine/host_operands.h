@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These classes give a plan on host memory its operands, in the form that it reads. HostExecutor::run_transfers()
-// chooses one of them for each call, so a call without conversions pays nothing for the others. Each has:
+// These classes give a plan on host memory its operands, in the form that the plan reads. HostExecutor::run_transfers()
+// chooses one class for each call, so a call without conversions pays nothing for the others. Each class has:
 //
 // - place(), which sets the windows that the plan uses, unless they are the caller's buffers.
 // - run(), which converts the operands and calls body(scaler) to run the plan. A scaler scales what load_store copies.
@@ -55,8 +55,8 @@ class MeanOperands {
   MeanWorkspace words_;
 };
 
-/// The operands of a premul sum. load_store scales what it copies: that is faster than a pass of its own into a buffer
-/// that peers can read. Otherwise the operands are scaled first, into the recv buffer or into memory of this call.
+/// The operands of a premul sum. load_store scales the operands while it copies them, which is faster than a separate
+/// pass into a buffer that peers can read. Otherwise they are scaled first, into recv or into memory of this call.
 class ScaledOperands {
  public:
   ScaledOperands(const WorkItem &work, uint32_t)

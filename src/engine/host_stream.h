@@ -56,7 +56,7 @@ class HostStream {
   Result<void> close();
 
   /// Notes that a caller begins to wait for a point of the stream. When the stream reaches that point, it must call
-  /// end_waits() for all these callers. Tasks after that point do not count as waited for.
+  /// end_waits() for all these callers. Its later tasks then do not count as waited for.
   void begin_wait();
   void end_waits(uint64_t waiter_count);
   /// Returns the total time for which callers have waited for this stream. The stream's own thread reads it.

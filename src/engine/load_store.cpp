@@ -103,8 +103,8 @@ RunOutcome LoadStoreCall::run_one_shot() {
   return {};
 }
 
-/// Requests the cache lines of the next post while no peer waits for this rank. The peers read post number - 2 in the
-/// same lines, so they have them in their caches. Then a next post of that size can be written at once.
+/// Requests the cache lines of post `number`, the next one, while no peer waits for this rank. Peers have read post
+/// number - 2 in these lines, so their caches hold the lines. Afterwards a post of that size can be written at once.
 void LoadStoreCall::fetch_back(uint64_t number, uint64_t bytes) const {
   prefetch_for_write(&end_.view_.post(end_.rank_, number));
   const std::byte *const payload = end_.view_.post_payload(end_.rank_, number, bytes);
@@ -145,10 +145,10 @@ bool LoadStoreCall::can_export(const Window &window) const {
   return true;
 }
 
-/// Returns whether exporting the buffers pays. When a rank writes its recv buffer, it must fetch the buffer's cache
-/// lines from the peers that read the last result there. In the exchange these are few lines or none. In place, the
-/// caller has paid for that when it wrote its input. Two ranks of a ring do not read each other's recv, unless the
-/// other rank works in place (RingForm::exported_whole). Ranks that share cores share caches, too, so the lines stay.
+/// Returns whether exporting the buffers pays. When a rank writes an exported recv buffer, it must fetch cache lines
+/// from the peers that read the last result there. In the exchange, it fetches few lines or none. In place, the caller
+/// has fetched the lines when it wrote its input. Two ranks of a ring do not read each other's recv, unless the other
+/// rank works in place (RingForm::exported_whole). Ranks that share cores share caches, too, so the lines stay.
 bool LoadStoreCall::worth_exporting() const {
   if (end_.wake_ || !apart() || (is_ring_ && rank_count() == 2 && cheap_)) return true;
   return bytes() >= chunks_worth_exporting * end_.view_.geometry.chunk_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On host memory, the kernel load_store runs an all-reduce by one_shot, two_shot or ring, if the plan names it. It
-// replaces the interpreter and needs no connections. All ranks map the exchange, store data there, and load what the
+// If a plan names the kernel load_store, this kernel runs an all-reduce on host memory by one_shot, two_shot or ring.
+// It replaces the interpreter and needs no connections. All ranks map the exchange, store data there, and load what the
 // other ranks stored. src/proto/exchange.h describes its layout and the order of accesses. A ring gives the same bits
 // as its schedule. The algorithms one_shot and two_shot reduce in rank order, as their schedules do. They round small
 // floats only once, at the end (docs/numerics.md).
@@ -33,9 +33,9 @@ class ExchangeTrace {
 class ExchangeEnd {
  public:
   ExchangeEnd() = default;
-  /// Takes the exchange. `readable_kinds[p]` says which exported buffers of this rank p can read, and `wake` whether
-  /// ranks of this communicator may sleep. Results below cache_bytes stay in the caches; the value is equal on all
-  /// ranks.
+  /// Takes the exchange. `readable_kinds[p]` says which exported buffers of this rank p can read. `wake` says whether
+  /// ranks of this communicator may sleep. Results below cache_bytes stay in the caches. All ranks have the same
+  /// cache_bytes.
   ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> readable_kinds, PeerAccess &peers,
               bool wake, uint64_t cache_bytes = 16u << 20)
       : view_(view),
@@ -46,7 +46,7 @@ class ExchangeEnd {
         cache_bytes_(cache_bytes) {}
 
   /// Runs an all-reduce whose plan names the kernel load_store. Allocates nothing. With `scaler`, this rank's operands
-  /// are scaled on the way, and neither of its buffers is exported.
+  /// are scaled while they are copied, and neither of its buffers is exported.
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter,
                                const OperandScaler *scaler = nullptr);
 

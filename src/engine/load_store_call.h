@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class is one all-reduce by load_store, with the code that its forms share. Each form is a function that
-// completes the call. load_store.cpp chooses the form; for a ring it does so when all ranks have announced their
+// completes the call. load_store.cpp chooses the form. In a ring, it does so when all ranks have announced their
 // exported buffers.
 #pragma once
 
@@ -130,7 +130,7 @@ class LoadStoreCall {
     waiter_.moved();
     return true;
   }
-  /// Waits until a peer's counter has reached `value`. Returns false if the waiter stops it.
+  /// Waits until a peer's counter has reached `value`. Returns false if the waiter ends the wait.
   [[nodiscard]] bool wait_for(const PaddedCounter &counter, uint64_t value) const {
     if (!wait_until([&] { return memory::load_sync(counter.value) >= value; })) return false;
     note_waited(counter.value, value);

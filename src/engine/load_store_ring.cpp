@@ -112,7 +112,7 @@ RunOutcome LoadStoreCall::settle_ring() const {
   return wait_for_gathered(end_.chunks_);
 }
 
-/// Waits until every rank has gathered `chunks` chunks. The count began with the communicator.
+/// Waits until every rank has gathered `chunks` chunks since the communicator was made.
 RunOutcome LoadStoreCall::wait_for_gathered(uint64_t chunks) const {
   for (uint32_t offset = 1; offset < rank_count(); ++offset)
     if (!wait_for(place(rank_after(offset)).gathered, chunks)) return stopped;  // see G2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs two_shot by load_store: a rank reads the part that it reduces from the places where the other ranks
-// wrote it. It also runs a ring if all ranks export both buffers, because that differs only in the order of reduction.
+// wrote it. It also runs a ring if all ranks export both buffers, as only the order of reduction differs then.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -30,7 +30,7 @@ RunOutcome LoadStoreCall::run_two_shot() {
 
 /// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
 /// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
-/// the caches, as all ranks do for copies. For other cases that was not measured.
+/// the caches, as all ranks do for copies. In other cases, such stores of sums were not measured.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
@@ -51,9 +51,9 @@ RunOutcome LoadStoreCall::run_exported_parts() {
   return finish_gathering();
 }
 
-/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This moves as
-/// many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
-/// begins with the half with which the other ends, so that they do not request the same lines at once. If the ranks
+/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
+/// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
+/// begins with the half with which its peer ends, so that they do not request the same lines at once. If the ranks
 /// share a core, and so its caches, or if the arithmetic is slower than memory, this form is not used.
 RunOutcome LoadStoreCall::run_exported_whole() {
   in_ring_order_ = true;
@@ -62,8 +62,8 @@ RunOutcome LoadStoreCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// Waits until no peer can still read a buffer that this rank has exported. Peers read `send` before they store
-/// `reduced`, and gather() has waited for that. Two ranks that each reduce everything export both buffers.
+/// Waits until no peer can still read an exported buffer of this rank. If gather() ran, it has waited for the readers
+/// of `send`. Otherwise both buffers are exported (run_exported_whole()), and the wait for `recv` covers both.
 RunOutcome LoadStoreCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
@@ -90,7 +90,7 @@ void LoadStoreCall::contribute(uint64_t chunk) const {
 RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // If neither side copies, the announcement has shown that the data is ready.
+    // If the peer's operand and this rank's recv are exported, the announcement has shown that the data is ready.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }
@@ -106,7 +106,7 @@ const std::byte *LoadStoreCall::operand(uint64_t chunk, uint32_t rank, uint64_t 
   return end_.view_.contribution(rank, end_.chunks_ + chunk) + (element - chunks_.range(chunk).begin) * element_bytes_;
 }
 
-/// Reduces `range` of the chunk into recv. If peers cannot read recv, also into the result's area.
+/// Reduces `range` of the chunk into recv. If peers cannot read recv, also writes the sums to this rank's result area.
 void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
   if (range.count == 0) return;
   const uint64_t in_buffer = range.begin * element_bytes_;

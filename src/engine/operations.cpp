@@ -58,7 +58,7 @@ Error Operations::report_failure() {
   Error error = ranks_.failure();
   // Relaxed: it only selects the thread that reports first, and publishes no data.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
-    // If the failure is no abort or revocation, which a user has called, wait until the recording is written.
+    // Wait until the recording is written, unless a user has caused the failure by an abort or a revocation.
     parts_.on_failure(error.status != RONDO_ERROR_ABORTED && error.status != RONDO_ERROR_REVOKED);
     return error;
   }

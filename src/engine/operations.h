@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator and its executor share this class. It knows whose turn it is among the operations of this rank, which
+// A communicator and its executor share this class. It knows which operation of this rank has its turn, which
 // operations are done, and the failure that ends all of them. A turn counts the operations of this rank only. A number
 // counts the collectives, and is equal on all ranks.
 #pragma once
@@ -64,7 +64,7 @@ class Operations {
     return cost;
   }
 
-  /// Returns the latest turn for which this operation and all operations before it are done.
+  /// Returns the latest turn up to which all operations are done.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
   /// Waits until every operation before `turn` is done. Returns false if the communicator has failed. The communicator
   /// fails if one of these operations takes longer than the timeout.

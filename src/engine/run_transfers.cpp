@@ -91,7 +91,7 @@ void TransferQueues::begin_head(TransferQueue &queue) {
   queue.buffers.send.handle.exported = false;
   observer_->begin(queue);
   queue.links.exported = queue.buffers.send.handle.exported;
-  // Only a peer on this host reads buffers of this rank. Its FIFO is shared memory, so it sees the header as written.
+  // Only a peer on this host reads buffers of this rank. Such a peer shares the FIFO's memory, so it sees this header.
   queue.links.in_header = queue.sends && !queue.links.exported && head.bytes <= header_payload_bytes &&
                           queue.links.ends.front()->readable_kinds != 0;
 }

@@ -138,8 +138,8 @@ class TransferQueues final : public TransferHeads {
   [[nodiscard]] size_t late_head() override;
   [[nodiscard]] SlotUse posted_slots(size_t index) const override;
 
-  /// Must be called before the first visit. A head begins when it is first visited, so that a send does not wait for
-  /// the begin of others. `observer` outlives the run of the batch.
+  /// Sets the observer, before the first visit. A head begins at its first visit, so that a send does not wait until
+  /// other heads have begun. `observer` outlives the run of the batch.
   void start(TransferObserver &observer) { observer_ = &observer; }
   /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// Between the 2 ns of a line in a near cache and the 20 ns of one that a far core has read.
+/// The limit between a line in a near cache (2 ns to write) and a line that a far core has read (20 ns).
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class copies payloads into the slots of a connection. It decides by measurement how to store them.
 //
-// If the caches of two cores are near each other, the receiver finds a slot in a cache. If they are far apart, each
-// line that the receiver has read before takes 20 ns to write, because its copy there must be discarded. Then stores
-// that bypass the caches are five times as fast, although the receiver reads memory.
+// If the caches of two cores are near each other, the receiver finds a slot in a cache. If they are far apart, a line
+// that the receiver has read before takes 20 ns to write, because the receiver's copy must be discarded first. Then
+// stores that bypass the caches are five times as fast, although the receiver must read memory.
 #pragma once
 
 #include <cstddef>

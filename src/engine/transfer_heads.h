@@ -22,14 +22,14 @@ class TransferHeads {
 
   [[nodiscard]] virtual size_t head_count() const = 0;
   [[nodiscard]] virtual const Transfer &head(size_t index) const = 0;
-  /// Returns true if the head cannot move before its peer stores something. The state is read after the call began. If
-  /// the state is not known, it returns false.
+  /// Returns true if the head cannot move before its peer stores something. The function reads the state after its call
+  /// has begun. If it cannot read the state, it returns false.
   [[nodiscard]] virtual bool is_blocked(size_t index) = 0;
   /// Returns the head that a timeout error names. At least one head exists.
   [[nodiscard]] virtual size_t late_head() = 0;
   /// Returns whether is_blocked() reads the slots themselves, without delay.
   [[nodiscard]] virtual bool reads_slots() const { return true; }
-  /// Returns the slots of the head that this rank has posted. The head is a send. Only if reads_slots().
+  /// Returns the slots that this rank has posted for the head, which is a send. Valid only if reads_slots() is true.
   [[nodiscard]] virtual SlotUse posted_slots(size_t) const { return {}; }
 };
 

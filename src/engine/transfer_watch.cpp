@@ -55,7 +55,7 @@ bool TransferWatch::look(uint64_t now_ns) {
 }
 
 /// Publishes which sends are blocked. It reads the peer's counts first: if the peer has completed all that it has
-/// entered, no slot becomes free before the peer enters more. The slots, read later, show whether this send needs one.
+/// entered, no slot becomes free before it enters more. The slots, read later, show whether this send needs a free one.
 void TransferWatch::publish_blocked() {
   for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
     const Transfer &head = heads_.head(index);
@@ -81,7 +81,7 @@ bool TransferWatch::has_ended(uint32_t peer, std::span<const uint32_t> dead) con
   return state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
-/// Reports that the peer of a head has ended. After its end was seen, data that it had sent is still received first.
+/// Fails the communicator if the head's peer has ended. Data that the peer sent before its end is still received first.
 bool TransferWatch::check_ended(size_t index, std::span<const uint32_t> dead) {
   const Transfer &head = heads_.head(index);
   if (!has_ended(head.peer, dead) || awaits(head.peer) || !heads_.is_blocked(index)) return false;
@@ -95,7 +95,7 @@ bool TransferWatch::tell_ended(const Transfer &head, std::span<const uint32_t> d
   uint32_t ended = head.peer;
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
-  // A rank may leave because another rank died. Then that death is the reason. It happened before the state was read.
+  // A rank may leave because another rank died. That death is then the reason. It came first, so it is visible here.
   if (const auto dead_rank = has_left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
     ended = *dead_rank;
     how = ranks_.how_dead(ended);
@@ -126,7 +126,7 @@ bool TransferWatch::check_cycle(uint64_t now_ns) {
 
 bool TransferWatch::check_far_cycle(uint64_t now_ns) {
   if (now_ns < next_far_check_ns_) return false;
-  // A host that does not answer must not keep the search at old reports of other hosts.
+  // If one host does not answer, the search must not go on with old reports of the other hosts.
   if (far_since_ns_ == 0 || now_ns - far_since_ns_ > far_check_interval_ns) far_since_ns_ = now_ns;
   const bool published = publish_far_blocked(far_since_ns_);
   FarSearch found = find_far_wait_cycle(ranks_, boards_, rank_, rank_count_, far_since_ns_);
@@ -166,8 +166,8 @@ bool TransferWatch::publish_far_blocked(uint64_t since_ns) {
   return complete;
 }
 
-/// Adds the slots of all messages that the receiver had not received. At that time it had emptied all earlier slots and
-/// no others. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
+/// Adds up the slots of the messages behind the first `received` ones. The receiver had emptied the slots of the first
+/// ones only. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
 bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
   const Transfer &head = heads_.head(index);
   const SlotUse use = heads_.posted_slots(index);
@@ -192,8 +192,8 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
          std::to_string(batches.completed) + " batches of messages";
 }
 
-/// Asks a late peer what it has called. A rank of another host answers after a moment, so this begins before the
-/// deadline, and repeats until then.
+/// Asks a late peer what it has called. A rank of another host answers after a moment. So the questions begin before
+/// the deadline, and are repeated until then.
 void TransferWatch::ask_late_peer(uint64_t now_ns) {
   const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
   if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;

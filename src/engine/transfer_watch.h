@@ -46,10 +46,10 @@ class TransferWatch final : public Watch {
  private:
   void publish_blocked();
   bool check_ended_peers(uint64_t now_ns);
-  /// Raises the end of the head's peer, if the peer has ended and the head is blocked. `dead` was read before the
-  /// slots.
+  /// Fails the communicator if the head's peer has ended and the head is blocked. `dead` was read before the slots.
+  /// Returns whether the function did so.
   bool check_ended(size_t index, std::span<const uint32_t> dead);
-  /// Raises the end of the head's peer, if the peer has ended, even if the head is not blocked.
+  /// Fails the communicator if the head's peer has ended, even if the head is not blocked.
   bool tell_ended(const Transfer &head, std::span<const uint32_t> dead);
   [[nodiscard]] bool has_ended(uint32_t peer, std::span<const uint32_t> dead) const;
   /// Returns whether data that the ended rank sent may still arrive. After a while it returns false.
@@ -60,10 +60,10 @@ class TransferWatch final : public Watch {
   /// Publishes which sends to ranks of other hosts are blocked. Returns false if a report has not arrived.
   bool publish_far_blocked(uint64_t since_ns);
   /// Returns whether a send to a rank of another host cannot go on before its receiver enters another receive.
-  /// @param received  messages that the receiver had entered and completed at one time
+  /// @param received  number of messages that the receiver had entered and, at the same moment, completed
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
-  /// Asks the peer that this batch waits for which messages it has called. It begins before the deadline.
+  /// Asks the peer that keeps this batch waiting how many messages it has called. Begins before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   /// Describes the calls of the peer that match `head`, and what the peer does now.

@@ -39,7 +39,7 @@ class TransferList {
 
   [[nodiscard]] Transfer *few() { return reinterpret_cast<Transfer *>(few_); }
 
-  /// Memory of a few transfers. It is not cleared, because that would be a good part of a short message.
+  /// Memory of a few transfers. It is not cleared, because clearing would take much of a short message's time.
   alignas(Transfer) std::byte few_[few_count * sizeof(Transfer)];
   std::vector<Transfer> many_;  ///< empty if all are in few_
   size_t count_ = 0;

@@ -2,16 +2,16 @@
 // This function finds ranks that wait for each other in a circle. It uses the state that ranks publish. Operations of a
 // rank run one after another, so a circle does not end by itself.
 //
-// An edge leads from a rank that waits to the rank for which it waits. The first rank cannot complete its operation
-// until the other rank begins something that is not in its present operation. There are three kinds of edges:
+// An edge leads from a rank that waits to the rank for which it waits. The waiting rank cannot complete its operation
+// until the awaited rank begins something outside of the operation that it is in now. There are three kinds of edges:
 // - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
 // operations before and after their edges were read, all edges were true at one time.
 //
-// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for.
-// So one search over several hosts proves nothing, and a second one is needed (find_far_wait_cycle()).
+// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for,
+// but not all at one time. So one search over several hosts proves nothing: find_far_wait_cycle() must run twice.
 #pragma once
 
 #include <cstdint>

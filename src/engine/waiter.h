@@ -41,7 +41,7 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns how often to poll before calling idle(). Data that another core is sending arrives within these polls.
+  /// Returns how often to poll before calling idle(). Data that another core is now sending arrives within these polls.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// Waits a little after a round without progress. Returns false if the rank must stop.

@@ -15,8 +15,8 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
-// another host arrives after a report and a question. On this host everything is known at once, except that a process
-// ended.
+// another host arrives after a report and a question. On its own host, a rank sees every call at once, but the end of a
+// process may become visible late.
 constexpr uint64_t far_reports_max = 10;
 constexpr int near_looks_max = 100;
 constexpr const char *advice =
@@ -72,7 +72,7 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;
     if (peer == rank || !has_left || !owes(peer)) continue;
-    // A rank may leave because another rank died. Then that death is the reason. It happened before the state was read.
+    // A rank may leave because another rank died. That death is then the reason. It came first, so it is visible here.
     if (auto death = find_death()) return death;
     return ended(peer, state == RankState::left ? " has destroyed its communicator"
                                                 : " has finalized its communicator");
@@ -104,9 +104,9 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Compares records with all ranks. It includes operations that are over, because a rank may complete one before the
-/// ranks that disagree on it have called. The root of a broadcast does so, and if ranks disagree on the root, all may.
-/// From there on the ranks' histories differ.
+/// Compares records with all ranks, including records of completed operations. A rank may complete an operation before
+/// the ranks that disagree on it have called. The root of a broadcast may do so, and if ranks disagree on the root,
+/// every rank may. From such an operation on, the histories of the ranks differ.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
@@ -163,8 +163,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
-/// Raises that one rank has finalized while the other still calls. The first rank left too early, but no call was
-/// wrong.
+/// Raises that one of two ranks has finalized while the other rank still calls collectives. The finalized rank left too
+/// early, but no call was wrong.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
   const bool own_end = is_finalize(own);
   if (own_end == is_finalize(theirs)) return false;

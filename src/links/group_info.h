@@ -58,7 +58,7 @@ class GroupInfo {
   /// rank's own node. The vector is empty if there is only one node.
   std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< number of cores that the ranks of this rank's node may use together
-  bool oversubscribed = false;  ///< some node has more ranks than such cores; equal on all ranks
+  bool oversubscribed = false;  ///< true if some node has more ranks than usable cores; equal on all ranks
 
  private:
   std::vector<uint32_t> node_of_;

@@ -66,7 +66,7 @@ class Links {
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
   /// Marks the begin or the end of a run. During a run, this rank may read exported buffers of its peers. If a thread
-  /// may call wait_for_readers(), set_running(true) is a sync store. After it, check for a failure before reading.
+  /// may call wait_for_readers(), set_running(true) is a sync store; check for a failure after it.
   virtual void set_running(bool running) = 0;
   /// Waits until no thread of this process reads buffers that this rank exported, for one second at most. It is called
   /// after a failure.

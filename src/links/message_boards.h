@@ -53,7 +53,7 @@ struct BlockedSend {
   uint64_t needed = 0;   ///< number of the receive
 };
 
-/// The messages of a rank with one other rank in one direction, as that rank reports them.
+/// A rank's report about its messages with one other rank in one direction.
 struct MessageReport {
   PairCounts pair;
   BatchCounts batches;
@@ -73,8 +73,8 @@ class MessageBoards {
   /// Publishes that the next batch has messages of this pair and direction, up to number `last`.
   virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
   virtual void enter_batch() = 0;
-  /// Begins a record of the message and returns the record's number. It begins at the time of the latest enter_batch()
-  /// or complete(), which this rank has just called.
+  /// Begins a record of the message and returns the record's number. The record begins at the time of the latest
+  /// enter_batch() or complete(), which this rank has just called.
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
   /// Completes a record. With `in_call`, the thread of the caller ran the message.
   virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;

@@ -92,7 +92,7 @@ struct RecordedStatistics {
 /// The clock of another host. now_ns() of this host plus the offset is now_ns() of rank 0's host.
 struct ClockOffset {
   int64_t offset_ns = 0;
-  uint64_t uncertainty_ns = 0;  ///< most distance from the true offset
+  uint64_t uncertainty_ns = 0;  ///< largest possible distance from the true offset
 };
 
 enum class ProcessState { unknown, running, stopped, gone };

@@ -92,7 +92,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed: with 0 no lock is taken, and a thread that has a region saw it added
+  std::atomic<size_t> count_ = 0;    // relaxed, as a thread with a region has seen it grow; at 0, find() takes no lock
 };
 
 /// Frees the pages of a memfd at once, even if peers still map it.
@@ -145,9 +145,9 @@ class MovedPages {
 /// Moves the whole pages inside of [pointer, pointer + bytes). Addresses, contents and protections stay. The pages'
 /// advice (madvise) and NUMA policy (mbind) are lost. No other thread may write to the pages during the call.
 /// @return RONDO_ERROR_UNSUPPORTED with the reason, and nothing has changed: the buffer contains no whole page, or a
-///         page cannot be moved. That is so if it is not private anonymous memory, or is part of this thread's stack,
-///         locked, executable, unreadable, or excluded from fork(), as memory pinned by a device is. The stack of
-///         another thread is not recognised, so do not register one.
+///         page cannot be moved. A page cannot be moved if it is not private anonymous memory, is locked, executable or
+///         unreadable, is in this thread's stack, or is excluded from fork(), like memory that a device has pinned. The
+///         stack of another thread is not recognised, so do not register one.
 [[nodiscard]] Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
 
 /// The name of a region's memfd in /proc.

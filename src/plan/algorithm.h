@@ -17,8 +17,8 @@ struct Algorithm {
   bool (*supports)(rondo_collective_t);
   Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
   /// Returns true if, with these arguments, a peer may read a payload in the sender's own buffer when it consumes the
-  /// slot ("by reference"). Then no later step of the operation overwrites the payload before that, as the verifier
-  /// proves. An operation ends only after the peers have consumed all such slots.
+  /// slot ("by reference"). Then no later step of the operation overwrites the payload before the peer has read it, as
+  /// the verifier proves. An operation ends only after the peers have consumed all such slots.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 

@@ -25,8 +25,8 @@ struct EdgeRequest {
 /// The most ranks for which schedules are built in advance. With more ranks, every peer is permitted.
 inline constexpr uint32_t edges_rank_count_max = 4096;
 
-/// Returns, for each rank, whether `rank` and it are peers in some schedule. The rank itself counts as its peer. Both
-/// ends get the same answer.
+/// Returns, for each rank, whether it is a peer of `rank` in some schedule. `rank` counts as its own peer. Both ends
+/// get the same answer.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
 /// Returns whether every two ranks of different nodes are peers in some schedule, as permitted_peers() computes it. All

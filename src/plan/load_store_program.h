@@ -17,7 +17,7 @@ namespace rondo::load_store {
 
 enum class Memory : uint8_t { send, recv, announcement, post, contribution, result };
 
-/// A range of bytes in a rank's buffer, or in an area of a rank's place. Accumulators lie in contributions.
+/// A range of bytes in a rank's buffer, or in an area of its place. Accumulators lie in the areas of contributions.
 struct Bytes {
   Memory memory = Memory::send;
   uint32_t rank = 0;

@@ -79,7 +79,7 @@ class Plan {
 
   /// Turns the plan that adds the words into the plan of a mean of integers. `called_as` is the user's operation.
   void widen_from(const Signature &called_as);
-  /// Makes the plan of a premul sum, `called_as`, from the plan that adds the scaled operands.
+  /// Turns the plan that adds the scaled operands into the plan of `called_as`, a premul sum.
   void scale_from(const Signature &called_as, Scaling where);
 
   OperationKey key;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A premul sum has the plan of a sum. Before that runs, the executor scales the operands into the recv buffer, and the
-// sum is in place. If the recv buffer is not as large as the send buffer, it scales them into a workspace.
+// A premul sum has the plan of a sum. Before the plan runs, the executor scales the operands into the recv buffer, and
+// the sum is in place. A rank without a recv buffer for all its operands scales them into a workspace.
 #pragma once
 
 #include <cstddef>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a ring, each rank receives from its predecessor and sends to its successor. It uses the bandwidth best, and its
-// latency grows with the number of ranks.
+// In a ring, each rank receives from its predecessor and sends to its successor. A ring uses the bandwidth best, and
+// its latency grows with the number of ranks.
 //
 //     n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
 //                                        |  summed: x0(x3(x2 x1))    |    shared     |
 //
-// In n hops a chunk is summed, and it ends on the rank whose number it has. In n - 1 more hops all ranks get it. At hop
-// h rank p handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is set for an
-// interval of hops. `src` is set for n hops, so every operand is used once. Hop n - 1 is the last of these on each
-// rank, and finishes.
+// In n hops a chunk is summed, and it ends on the rank that has the chunk's number. In n - 1 more hops all ranks get
+// it. At hop h rank p handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is set for
+// an interval of hops. `src` is set for the first n hops, so every operand is used once. At hop n - 1, the last of
+// them, each rank finishes the sum of a chunk.
 //
-// Reduce-scatter is the first half of this, and all-gather the second. Broadcast and reduce are an open chain with one
-// chunk in each tile; the tiles are pipelined.
+// Reduce-scatter is the first half of an all-reduce, and all-gather the second. Broadcast and reduce are an open chain
+// with one chunk in each tile; the tiles are pipelined.
 //
 // Positions are the ranks' numbers if the ranks of each host are consecutive. Otherwise positions go host by host, so
 // that the ring leaves each host once. A chunk has the number of the rank on which it ends.
@@ -40,7 +40,7 @@ struct Ring {
     return order.empty() ? found : order[found];
   }
 
-  /// Appends a step. It receives a sum over `summed` ranks and reduces it.
+  /// Appends a step. If it receives, it gets a sum over `summed` ranks.
   void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send, uint32_t summed = 1) const {
     writer.step(chunk, flags, recv ? Peers::with_sum(previous, summed) : Peers(), send ? Peers(next) : Peers());
   }

@@ -62,9 +62,9 @@ constexpr std::array algorithm_table{
     AlgorithmRow{RONDO_REDUCE, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
 };
 
-/// The other choices, by algorithm and size. `ll` saves the second cache line of a hop, while half the bandwidth does
-/// not matter. Two channels are for the two trees of the double tree. Small chunks pipeline a chain, and large chunks
-/// need fewer updates of slot counters.
+/// The other choices, by algorithm and size. `ll` saves the second cache line of a hop. It has half the bandwidth, so
+/// it is for sizes at which that does not matter. Two channels are for the two trees of the double tree. Small chunks
+/// pipeline a chain, and large chunks need fewer updates of slot counters.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -138,8 +138,8 @@ uint64_t hops_bytes_max_of(rondo_collective_t collective, uint32_t host_count) {
 constexpr uint32_t two_shot_host_count = 16;          // up to this, the table for one host has two_shot for all sizes
 constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // up to this, a ring's hops cost more than its bytes
 
-/// Chooses if each host has one rank, so that hops cost more than on one host. Returns nothing if the choice for one
-/// host is right.
+/// Chooses an algorithm if each host has one rank, so that hops cost more than within a host. Returns nothing if the
+/// algorithm that suits the ranks of one host is right here, too.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
   // A chain of hosts has as many hops as hosts. A tree has fewer hops and moves as many bytes.
   if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
@@ -256,8 +256,8 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
   return protocol == RONDO_PROTOCOL_LL ? input.ll_slot_bytes : input.slot_bytes;
 }
 
-/// The bytes for which the interpreter on a device gets one more block. A block moves them in less time than its steps
-/// take, which wait for each other. A step takes 7 us by simple and 4 us by ll, at 97 GB/s (docs/lab/tuner.md). With
+/// The bytes for which the interpreter on a device gets one more thread block. At 97 GB/s, a block moves them in less
+/// time than a step takes: 7 us by simple and 4 us by ll (docs/lab/tuner.md). A block's steps wait for each other. With
 /// ll, a block gets the bytes of one slot, since each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 

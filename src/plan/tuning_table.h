@@ -47,9 +47,9 @@ class TuningTable {
   /// Returns a hash of the rows, which ranks compare. It is 0 without rows.
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
-  /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured, it
-  /// uses the neighbouring measured number of ranks with the nearer ratio; in a tie, the larger. Below the smallest and
-  /// above the largest measured number there are no rows.
+  /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured,
+  /// returns the rows of the neighbouring measured number with the nearer ratio; in a tie, the larger number. Below the
+  /// smallest and above the largest measured number there are no rows.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;
@@ -66,8 +66,8 @@ inline constexpr const char *tuning_format = "rondo tuning table";
 inline constexpr uint64_t tuning_version = 1;
 inline constexpr size_t tuning_file_bytes_max = size_t{16} << 20;
 
-/// Parses a table from the text of a file, which may be anything. It ignores keys other than the rows (measurements,
-/// the machine), which are for people and other programs. The error names the place in the text.
+/// Parses a table from the text of a file, which may be anything. It skips the keys that `rondo tune` writes for people
+/// and other programs, and refuses unknown keys. The error names the place in the text.
 [[nodiscard]] Result<TuningTable> parse_tuning(std::string_view text);
 
 /// Reads and parses a file. RONDO_ERROR_INVALID_ARGUMENT names the file and the place, and gives advice.

@@ -145,7 +145,7 @@ class Machine {
   }
 
   /// Lets the core's rank do a step. If the rank cannot, the core switches to the first rank in the line, provided that
-  /// some rank there could continue.
+  /// some rank in the line can do a step.
   void turn(Core &core) {
     if (ready_ps(core.rank) <= core.now_ps) return take_step(core);
     std::deque<uint32_t> &line = lines_[core.pool];

@@ -33,7 +33,7 @@ enum class LinkClass : uint8_t { self, intra_node, inter_node, inter_rack };
 inline constexpr size_t link_class_count = 4;
 [[nodiscard]] const char *link_class_string(LinkClass link);  ///< null for an unknown class
 
-/// The owner of a resource that carries one message at a time. Each owner has one for each direction.
+/// The ranks that share a resource, which carries one message at a time. They have one resource for each direction.
 enum class Sharing : uint8_t {
   pair,  ///< every directed pair of ranks has its own link
   rank,  ///< a rank's links share its port

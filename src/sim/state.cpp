@@ -7,10 +7,10 @@
 // - which ranks are on a core or in line for a core
 // - the requests in the queue
 //
-// Tiles are counted relative to the guide's lane, times relative to now, and slots relative to the wire's counters. If
-// all of that equals the state `period` tiles ago, the future repeats as well, as long as all tiles are full. With a
-// queue, nothing begins before now, so it does not matter how long a resource has been free. Without a queue, all lanes
-// are at the same tile, and times are compared directly.
+// Tiles are counted relative to the guide, which is the first lane with steps. Times are relative to now, and slots to
+// the wire's counters. If all of that equals the state `period` tiles ago, the future repeats as well, as long as all
+// tiles are full. With a queue, nothing begins before now, so it does not matter how long a resource has been free.
+// Without a queue, all lanes are at the same tile, and times are compared directly.
 #include <algorithm>
 #include <cassert>
 
@@ -100,8 +100,8 @@ Engine::Snapshot Engine::take_snapshot(int64_t now_ps) {
   return snapshot;
 }
 
-/// Searches for a period, once for each tile of the guide, when no lane can run. An equal hash suggests that a state
-/// has returned. Then a comparison of the states themselves, a period apart, proves it.
+/// Searches for a period when no lane can run, once for each tile of the guide (the first lane with steps). An equal
+/// hash suggests that a state has returned. Then a comparison of the states themselves, a period apart, proves it.
 void Engine::look_for_period(int64_t now_ps) {
   const uint64_t tile = lanes_[guide_].tile;
   if (!use_period_ || skipped_ || tile == looked_tile_ || tile + 1 >= full_tile_count_) return;

@@ -98,7 +98,7 @@ struct DeviceDiscovery {
 /// PU, or fewer if the cgroup allows less time. It is at least 1.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology);
 
-/// Returns the same for a group of processes that may use these PUs together. They are numbers of the operating system.
+/// Returns the same for a group of processes that may use these PUs together, given by their `os_index`.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology, std::span<const uint32_t> os_indices);
 
 /// Returns the operating system's numbers of the allowed PUs, ascending.

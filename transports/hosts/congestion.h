@@ -33,8 +33,8 @@ class Congestion {
   /// listener. A route with its own control (`ip route ... congctl`) overrides it.
   void begin(int socket) const;
 
-  /// Sets a connected socket back to the system's control, if the choice is only for near hosts and its host is not
-  /// near. It cannot distinguish that choice from a cubic that a route has set without locking it.
+  /// Sets a connected socket back to the system's control, if the choice is only for near hosts and the other host is
+  /// not near. If a route has set cubic without locking it, the function takes that for its own choice.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"

@@ -60,7 +60,7 @@ inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 [[nodiscard]] Result<MemoryChoice> choose_hosts_memory(const Spread &spread, uint32_t channel_count,
                                                        const Config &config, bool messages);
 
-/// Returns the same for links for messages, if the group's other links have `geometry`.
+/// Returns the slots of links for messages, if the group's other links have `geometry`.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,
                                                       uint32_t rank_count);
 

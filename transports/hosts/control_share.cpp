@@ -74,8 +74,8 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
 
 Result<void> set_control_options(int socket, uint64_t network_timeout_ns) {
   const int on = 1, idle_s = net::idle_s;
-  // This is a backup for the checks of the control plane. The kernel's own limit counts time in which this machine
-  // stood still.
+  // This timeout is a backup for the checks of the control plane. Unlike those checks, the kernel counts time in which
+  // this machine stood still.
   const int timeout_ms = static_cast<int>(2 * network_timeout_ns / 1'000'000) + 3'000;
   const int whole_cell = net::cell_bytes;  // fewer bytes do not wake a reader
   if (::fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||

@@ -25,7 +25,7 @@ struct ControlOffer {
 };
 
 struct SharedControl {
-  net::ControlShare share;  ///< on the first rank of a host without sockets, which the caller still holds
+  net::ControlShare share;  ///< lacks the sockets on the first rank of a host, whose caller still holds them
   ControlOffer offer;
 };
 

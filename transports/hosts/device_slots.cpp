@@ -117,8 +117,8 @@ class Maker {
     return std::ranges::find(all, uint8_t{1}) != all.end();
   }
 
-  /// Makes the network with device slots. Returns null if some rank could not make it. After that this rank has no
-  /// device slots.
+  /// Makes the network with device slots. Returns null if some rank could not make it; then this rank has no device
+  /// slots any more.
   MadeNetwork try_with_device_memory() {
     assert(!request_.network->needs_sockets);  // the first network would have used the sockets up
     net::JoinRequest join = join_;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int listen_backlog = 1024;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
-constexpr uint64_t patience_per_host_ns = 100'000'000;    // a rank connects to one after another, and cores may be few
+constexpr uint64_t patience_per_host_ns = 100'000'000;    // a rank connects to ranks one by one, and cores may be few
 constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // so that the connecting end, which knows more, fails first
 
 wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
@@ -83,7 +83,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   congestion.begin(socket.get());
   if (!from.empty()) {
     RONDO_TRY_ASSIGN(const SocketAddress own, socket_address({from, 0}));
-    const int on = 1;  // a port is chosen with the other end's address, of which there are more than of ports
+    const int on = 1;  // the port is chosen once the other end is known, since many ends can share one
     static_cast<void>(::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on));
     if (::bind(socket.get(), own.get(), own.bytes) != 0) return system_error("bind to " + from, errno);
   }
@@ -98,7 +98,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Sets the interface of a link-local address to this host's interface, because its name differs between hosts.
+/// Sets the interface of a link-local address to this host's, because an interface's name differs between hosts.
 Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
   if (own_scope != std::string::npos && scope != std::string::npos)

@@ -77,9 +77,9 @@ class Acceptor {
   size_t missing_ = 0;  ///< connections that ranks have yet to make
   uint64_t accept_again_ns_ = 0;
   std::vector<Visitor> visitors_;
-  std::vector<bool> came_;  ///< has it connected? [rank * purpose_count_ + purpose]
+  std::vector<bool> came_;  ///< whether a rank has connected, by rank * purpose_count_ + purpose
   Mesh mesh_;
-  std::atomic<bool> stopped_{false};  ///< relaxed: it orders nothing, as the other thread knows why
+  std::atomic<bool> stopped_{false};  ///< relaxed: it orders no other data
   std::mutex mutex_;                  ///< protects result_
   std::condition_variable ended_;
   std::optional<Result<void>> result_;

@@ -25,8 +25,8 @@ constexpr uint64_t tell_pause_ns = 50'000;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Says whether `host` gets the states of this host's ranks at this heartbeat. A host reports to at most 64 hosts at a
-/// time, so that a thousand hosts do not keep a core busy. In each heartbeat, some hosts report to each host. So if a
-/// host is cut off, these notice that as soon as all would.
+/// time, so that a thousand hosts do not keep a core busy. At each heartbeat, some hosts report to `host`. If `host` is
+/// cut off, these hosts notice that as soon as all would.
 bool is_turn(uint32_t host, uint32_t own_host, size_t other_count, uint64_t beat) {
   const size_t turns = (other_count + few_hosts_max - 1) / few_hosts_max;
   return (host + own_host + beat) % turns == 0;
@@ -216,12 +216,12 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
     ++shared.beat_count;
   }
   lines_.for_each_ready([this](uint32_t host) { receive(host); });
-  // This runs before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
+  // The checks run before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
   // heartbeat was sent one interval ago.
   for (const uint32_t host : others_)
     if (beats && parts_.share.memory.host(host).lost == 0) look_after(host, now_ns);
   lines_.send_rests();
-  // This runs before the other updates, so a failure is sent before the report that a rank left because of it.
+  // A failure is sent before the other updates, which may report that a rank left because of the failure.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const uint64_t pause_ns = others_.size() < few_hosts_max ? 0 : others_.size() * tell_pause_ns;

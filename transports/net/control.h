@@ -3,9 +3,9 @@
 // arrives is stored in memory that the ranks of a host share (control_memory.h), so all of them know it at once.
 //
 // The connections of a host are served by one sentinel, which belongs to the lowest rank that lives and has not left.
-// If that rank is stopped and nobody has served for stand_in_ns, another rank of the host serves until the first one is
-// back. Three things cannot wait for the serving rank: that a rank left, a failure, and a question. A rank sends these
-// itself, under the lock.
+// If that rank is stopped and nobody has served for stand_in_ns, another rank of the host serves until that rank
+// continues. Three things cannot wait for the serving rank: that a rank left, a failure, and a question. A rank sends
+// these itself, under the lock.
 //
 // Lag      A host reports the states of its ranks at each heartbeat. It reports what a rank entered when it is asked.
 // Life     A rank that leaves reports that. If its process ends without such a report, the other ranks of its host see
@@ -83,7 +83,7 @@ class Control {
   [[nodiscard]] std::vector<Note> notes(uint32_t peer);
   /// Sends a note of this rank to all other hosts. The limits of tell_entered() apply.
   void tell_note(const Note &note);
-  /// Appends the ranks of other hosts whose process ended while they were alive.
+  /// Appends the ranks of other hosts whose processes ended before the ranks left.
   void add_dead(std::vector<uint32_t> &dead) const;
   /// Says whether `peer` has ended, or said that it left.
   [[nodiscard]] bool gone(uint32_t peer) const;

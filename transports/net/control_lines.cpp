@@ -37,9 +37,9 @@ Result<void> ControlLines::open() {
 }
 
 /// Returns the errno that describes the end of the connection. If only one direction is cut, the other end notices that
-/// and resets the connection. Then unacknowledged data of this end shows that the network was cut. If a process ends,
-/// its kernel acknowledges until it resets the connection. `error` may be 0 because send() took the error from the
-/// socket, which reads as closed from then on.
+/// and resets the connection. This end then sees unacknowledged data, which shows that the network was cut. In
+/// contrast, the kernel of an ended process acknowledges until it resets the connection. `error` may be 0 because
+/// send() took the error from the socket, which reads as closed from then on.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
@@ -124,8 +124,8 @@ bool ControlLines::has_rest(uint32_t host) const {
   return peer.unsent_bytes != 0 && peer.lost == 0 && peer.send_error == 0;
 }
 
-/// A host that is lost is removed from the epoll instance. Other ranks of this host keep its connection open, so the
-/// kernel would report the end again and again.
+/// Removes a lost host from the epoll instance. Other ranks of this host keep its connection open, so the kernel would
+/// report the end again and again.
 void ControlLines::for_each_ready(const std::function<void(uint32_t)> &serve) const {
   std::array<epoll_event, ready_count_max> events;
   for (size_t seen = 0; seen <= sockets_.size();) {  // the kernel reports all others before it repeats one

@@ -6,8 +6,8 @@
 // Layout   ControlHeader | RemoteHost[host_count] | RemoteRank[rank_count]     host and rank: as in the whole group
 // Lock     `lock` of the header guards everything except what comments call readable without it. Its word names the
 //          holder. Another rank takes the lock over only if the kernel says that the holder's process has ended. A
-//          holder that is stopped or has no core may continue at any time. Then two ranks would write to one connection
-//          and mix their cells.
+//          holder that is stopped or has no core may continue at any time. If its lock had been taken over, two ranks
+//          would then write to one connection and mix their cells.
 //          If a rank is stopped in the microseconds in which it holds the lock, its host neither reports nor takes
 //          reports in until that rank continues. The last rank to leave may hold the lock for 0.5 s, while a connection
 //          is full or an acknowledgement is missing. In these cases the other hosts see this host as late, and not as
@@ -51,7 +51,7 @@ inline constexpr uint32_t hosts_max = 1024;
 struct ControlHeader {
   alignas(cache_line_bytes) uint64_t lock = 0;
   uint64_t server = 0;       ///< 1 + the host's rank that served last; readable without the lock, and so is the next
-  uint64_t served_ns = 0;    ///< when it did, in ns
+  uint64_t served_ns = 0;    ///< when that rank served last, in ns
   uint64_t next_beat_ns = 0;
   uint64_t failure_told = 0;  ///< how often the failure was sent to the other hosts; readable without the lock
   uint64_t tell = 0;          ///< 1 if the ranks' states must be sent soon; readable without the lock
@@ -135,7 +135,7 @@ class ControlMemory {
   uint32_t host_count_ = 0;
 };
 
-inline constexpr uint64_t tell_patience_ns = 500'000'000;  // for how long a rank with something to report waits
+inline constexpr uint64_t tell_patience_ns = 500'000'000;  // how long a rank that has something to report waits
 
 /// Holds the lock if held() returns true. The destructor releases it.
 class ControlLock {

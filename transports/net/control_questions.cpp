@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr uint64_t ask_doublings_max = 5;  // of ask_again_ns: the pause grows to 0.8 s
-// With more than few_hosts_max hosts, these bound the questions from all ranks of a host in ask_again_ns, and the
+// With more than few_hosts_max hosts, these bound the questions that all ranks of a host ask in ask_again_ns, and the
 // records in each answer. Otherwise the answers from a thousand hosts would keep a core busy.
 constexpr uint64_t questions_max = 64, short_records_max = 4;
 /// A bound on how fast the clocks of two hosts drift apart. The uncertainty of a measurement grows by this drift, so a

@@ -20,7 +20,7 @@ class GroupMessages final : public MessageBoards {
     std::function<void()> expect;  ///< A batch begins.
     /// Makes sure that the posted slots of a completed batch leave without another call of this rank.
     std::function<void()> settle;
-    /// Asks a rank of another host, as Control::pair().
+    /// Asks a rank of another host. It works like Control::pair().
     std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;
     /// Reads what a rank of another host waits for, as Control::waits().
     std::function<bool(uint32_t of, uint64_t since_ns, WaitReport &report)> waits;

@@ -119,7 +119,7 @@ class GroupLinks final : public Links {
     const NearLink *const link = group_.memory.find_messages(peer);
     return link != nullptr ? link->device_outgoing : nullptr;
   }
-  ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
+  ExchangeView exchange() const override { return {}; }  // none: all ranks would have to map it
   uint32_t readable_kinds(uint32_t peer) const override {
     return group_.is_local(peer) ? local_.readable_kinds(group_.index_of(peer)) : 0;
   }
@@ -151,7 +151,7 @@ class GroupRanks final : public Ranks {
           if (!group.parts.rings) group.sentinel->expect_posts();
         },
         [this] {
-          if (group_.parts.rings) settle();  // else the links are the sentinel's all the time
+          if (group_.parts.rings) settle();  // otherwise the sentinel is always in charge
         },
         [&group](uint32_t of, bool sends, uint64_t message, uint64_t since_ns) {
           return group.control->pair(of, sends, message, since_ns);

@@ -28,7 +28,7 @@ struct GroupParts {
   ControlShare control;
   Settings settings{};
   bool messages = false;  ///< a link for messages with every rank of another host exists
-  bool rings = true;  ///< threads that post to links serve them or ring the sentinel, which devices do not
+  bool rings = true;  ///< threads that post to links also serve them or ring the sentinel; devices do neither
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;

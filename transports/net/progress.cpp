@@ -28,7 +28,7 @@ Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> 
 template <class Work>
 void Progress::in_context(const Work &work) const {
   if (device_ == nullptr) return work();
-  device_->run(std::cref(work));  // a reference: std::function would allocate for more
+  device_->run(std::cref(work));  // a reference: std::function would allocate memory for a larger object
 }
 
 Progress::~Progress() {

@@ -94,7 +94,7 @@ class Progress {
   size_t served_count_ = 0;  ///< the first links; links of messages are last
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
-  std::array<Event, events_per_step> events_;  ///< of one step; kept, because making it anew clears a kilobyte
+  std::array<Event, events_per_step> events_;  ///< events of one step; a member, because a new array clears a kilobyte
   std::vector<uint32_t> lost_;
   std::optional<Error> failure_;  ///< of the first flush that failed
 };

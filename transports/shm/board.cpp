@@ -103,7 +103,7 @@ void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, u
   const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
   const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
   memory::store_release(board.completed, operation);  // pairs with load_acquire of ranks that report on this one
-  prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not at hand: it was used long ago
+  prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not cached: it was used long ago
   count(board.counters, cost, since_ticks, ticks);
 }
 

@@ -55,14 +55,14 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t state = 0;               ///< RankState
   uint64_t process = 0;             ///< process id
   uint64_t segment_descriptor = 0;  ///< its descriptor of the segment: peers try to open it
-  uint64_t probe_address = 0;       ///< address of a word of the process that holds `probe`: peers try to read it
+  uint64_t probe_address = 0;       ///< address of `probe` in the rank's process; peers try to read it
   uint64_t probe = 0;
   uint64_t running = 0;             ///< 1 while an executor may read buffers that peers exported
   // The bell. Its rank writes `sleeping`, and the ranks that wake it write `bell`.
   alignas(cache_line_bytes) uint64_t sleeping = 0;
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;
-  uint64_t process_namespace = 0;  ///< in which `process` counts; written once by the rank
+  uint64_t process_namespace = 0;  ///< PID namespace of `process`; written once by the rank
   /// The place and the time of the rank's last long wait: ms << 16 | 1 + the processor. 0 if it has not waited yet.
   uint64_t processor = 0;
   RankCounters counters;

@@ -161,7 +161,7 @@ bool ShmPeers::shares_processor() {
   for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
     if (peer == rank_) continue;
     const uint64_t theirs = memory::load_relaxed(segment_->board(peer).processor);
-    // An old note does not count: since then the peer may have moved, without another long wait. A note can be a
+    // An old value does not count: the peer may have moved since then, without another long wait. A value can be a
     // millisecond newer than `now_ms`.
     const uint64_t age_ms = now_ms + 1 - (theirs >> processor_bits);
     if ((theirs & processor_mask) == processor && age_ms <= recent_ms) return true;

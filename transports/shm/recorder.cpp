@@ -127,7 +127,7 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
   const uint64_t group_rank = memory::load_acquire(board.counters.group_rank);  // pairs with set_group_rank()
   seen.group_rank = group_rank != 0 ? group_rank - 1 : rank;
   seen.process = memory::load_acquire(board.process);
-  seen.completed = memory::load_acquire(board.completed);  // pairs with end(); before `entered`, which it follows
+  seen.completed = memory::load_acquire(board.completed);  // pairs with end(); read before `entered`, so never ahead
   seen.entered = memory::load_acquire(board.entered);      // pairs with enter()
   const MessageBoard &messages = segment_->message_board(rank);
   seen.batches.completed = memory::load_acquire(messages.batches_completed);  // before `entered`, which it follows

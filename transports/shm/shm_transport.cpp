@@ -22,10 +22,10 @@ namespace {
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
 constexpr uint64_t naming_patience_ns = 1'000'000'000;
-constexpr uint64_t slot_budget_bytes = 8u << 20;  // limit for all simple slots of a communicator, while slots are
-constexpr uint32_t slot_bytes_min = 4096;         // larger than this
+constexpr uint64_t slot_budget_bytes = 8u << 20;  // limit for all simple slots of a communicator
+constexpr uint32_t slot_bytes_min = 4096;         // slots of this size may exceed slot_budget_bytes
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
-// If memory is limited, and budgets were halved so often, slots also get fewer, and smaller than usual.
+// If budgets were halved this often to limit memory, slots also get fewer, and smaller than usual.
 constexpr uint32_t tight_halvings = 12, tight_slot_count = 2, tight_slot_bytes_min = 1024;
 constexpr uint64_t message_budget_bytes = 4u << 20;  // limit for all slots for messages together
 // Slots of two ranks together exceed the L2 cache, because a line that the peer has read lately is slow to write. More
@@ -160,7 +160,7 @@ void fill_board(RankBoard &board, const Segment &segment) {
   memory::store_release(board.probe_address, reinterpret_cast<uint64_t>(&board.probe));
 }
 
-/// Returns the largest power of two that is within the share of `budget_bytes` and within the bounds of an area.
+/// Returns the largest power of two that is within an area's share of `budget_bytes` and within its bounds.
 uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t bytes_max) {
   return static_cast<uint32_t>(
       std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, bytes_max)));

@@ -62,7 +62,7 @@ inline ssize_t send_some(Socket &socket) {
 }
 
 /// Receives by one system call, after all staged bytes were taken. The rest of a payload goes straight into its slot.
-/// The same call stages its tag and the header of the next frame. So the next payload goes straight into its slot, too.
+/// The call also stages the payload's tag and the next frame's header, so the next payload goes straight into its slot.
 inline ssize_t receive_some(Socket &socket, size_t &wanted) {
   std::byte *const staging = socket.staging.data() + socket.staged_end;
   wanted = staging_bytes - socket.staged_end;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int progress_rounds_max = 16;
 constexpr uint64_t close_patience_ns = 1'000'000'000;
-/// If a peer has not credited at most this many bytes, all of them have reached the kernel or a device. The smallest
-/// buffer of a socket holds so much.
+/// If at most this many sent bytes have no credit of the peer yet, all of them have reached the kernel or a device. The
+/// smallest buffer of a socket holds as many.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
     "; check the firewalls between the hosts, UCX_TLS, UCX_NET_DEVICES and the MTU of these devices, or set "
@@ -51,8 +51,8 @@ class UcxNetwork final : public net::Network {
   void settle_device_memory(const JoinRequest &request);
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   void greet(Peer &peer, uint32_t own_rank);
-  /// Handles the return value of a UCX function that starts an operation. It is null if the operation has ended, an
-  /// error, or a request that will call back.
+  /// Handles the return value of a UCX function that starts an operation. The value is null if the operation has ended,
+  /// an error, or a request that will call back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
   void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
   void send_credits();
@@ -320,7 +320,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
                          worker.value()->check_device_memory(request.rdma_memory).ok();
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, in_device, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions), request);
-  // All ranks wait here, because other ranks would take a rank that ended the store early for failed.
+  // All ranks wait here: the others would take a rank whose use of the store ends early for failed.
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);

@@ -46,7 +46,7 @@ class Peer {
   [[nodiscard]] bool send_credit(const Link &link, uint64_t consumed);
 
   [[nodiscard]] bool greeted() const;   ///< whether the hello of every path has arrived
-  [[nodiscard]] bool has_left() const;  ///< whether the bye of every path has arrived, which is sent last
+  [[nodiscard]] bool has_left() const;  ///< whether the bye of every path has arrived; the peer sends it last
   [[nodiscard]] bool all_left() const;  ///< Path::all_left() of every path
 
   [[nodiscard]] Loss &loss() { return loss_; }

@@ -59,10 +59,10 @@ struct PortChoice {
   Gid gid;
 };
 
-/// Returns the best active port and GID. It prefers the GID that `wish` names. Next come the other IPv4 addresses of
-/// RoCE v2, and the GIDs of InfiniBand. IPv6 addresses follow, and RoCE v1 is last. If GIDs are equally good, it takes
-/// the first one. If InfiniBand ports are in one subnet, it takes the first port near the rank's cores. The error lists
-/// the ports of the host.
+/// Returns the best port and GID. Considers only active ports and GIDs that match `wish.device` and `wish.gid_index`.
+/// It prefers the RoCE v2 GID of `wish.address`, then other RoCE v2 IPv4 GIDs and InfiniBand GIDs, then IPv6 GIDs, and
+/// last RoCE v1. Of equal GIDs the first counts. An InfiniBand choice moves to the first port in the same subnet that
+/// is near the rank's cores, unless it is already near. The error lists the host's ports.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
 /// Chooses a port for each rail. No port is used twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);

@@ -16,7 +16,7 @@ struct Report {
   bool built = false;
   bool found = false;  ///< libibverbs is installed
   // These say how verbs would reach memory of a CUDA device:
-  bool registers_dmabufs = false;  ///< libibverbs can, if the card's driver can
+  bool registers_dmabufs = false;  ///< true: libibverbs can register dmabufs, if the card's driver can
   bool has_peermem = false;        ///< the kernel's module nvidia-peermem is loaded
   std::vector<Port> ports;
   std::string why_not;

@@ -90,8 +90,8 @@ class Compute {
   virtual void write(const float *from, float *to, size_t count) = 0;
   /// Returns host memory for samples, from which tokens can be taken quickly.
   [[nodiscard]] virtual std::pmr::memory_resource *sample_memory() = 0;
-  /// Makes tokens of the host available to operations, and returns their address for these. The address and the tokens
-  /// must stay valid until the next call with the same `place`.
+  /// Makes tokens in host memory available to operations, and returns the address that operations must use. The address
+  /// and the tokens must stay valid until the next call with the same `place`.
   [[nodiscard]] virtual const uint8_t *take_tokens(const uint8_t *tokens, size_t count, TokenPlace place) = 0;
 
   virtual void multiply(const Product &product) = 0;
@@ -133,8 +133,8 @@ class Compute {
   /// Replaces probabilities by scale * the gradients of the losses with respect to the logits.
   virtual void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) = 0;
 
-  /// Sets *sum to the sum of squares, which is not finite if an element is not. It is set at the latest when finish()
-  /// returns.
+  /// Sets *sum to the sum of squares, at the latest when finish() returns. The sum is not finite if an element is not
+  /// finite.
   virtual void squared_norm(const float *x, size_t count, double *sum) = 0;
   virtual void adam(const AdamUpdate &update) = 0;
 

@@ -20,8 +20,8 @@ extern "C" void omp_set_num_threads(int count);
 namespace rondo::train {
 namespace {
 
-/// The number of rows of a causal matrix that are computed together. Columns beyond the last one of these rows are left
-/// out.
+/// The number of rows of a causal matrix that are computed together. Columns in which all of these rows are zero are
+/// left out.
 constexpr size_t attention_rows = 64;
 
 class HostCompute final : public Compute {
@@ -183,7 +183,7 @@ class HostCompute final : public Compute {
   }
 
   /// Begins with the last rows. Only these see all tokens, so their products write the gradients of keys and values.
-  /// The products of other rows add to them.
+  /// The products of other rows add to these gradients.
   void attend_head_backward(const Attention &all, const Head &head, const float *out_gradients, float *qkv_gradients) {
     const size_t context = all.context, width = all.width, head_width = width / all.heads, row_floats = 3 * width;
     const float *const queries = all.qkv + head.qkv, *const keys = queries + width, *const values = keys + width;

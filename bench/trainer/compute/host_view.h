@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file shows an array of a backend to the host. If the backend's memory is the host's, it is the array itself,
-// otherwise a copy.
+// This file gives the host a view of a backend's array. If the backend uses host memory, the view is the array itself.
+// Otherwise it is a copy.
 #pragma once
 
 #include <vector>

@@ -242,7 +242,7 @@ class CudaCompute final : public Compute {
   struct Heads {
     size_t count = 0, width = 0;
     float scale = 1.0f;
-    Lie triple, rows, square;  ///< of queries, keys and values, of the output, and of weights
+    Lie triple, rows, square;  ///< for queries, keys and values; rows for the output, square for the weights
     Matrices queries, keys, values;
     float *weights = nullptr;
 

@@ -10,8 +10,8 @@
 namespace rondo::train {
 
 /// Opens a lane that runs collectives on a stream of `device`.
-/// @param group        ranks of the host's communicator, all of which call this at once
-/// @param computation  the stream whose work a lane follows
+/// @param group        the ranks and their communicator on the host; all ranks call this at once
+/// @param computation  the stream for whose work the lane's collectives wait
 [[nodiscard]] Outcome open_cuda_lane(Device &device, void *computation, Group &group, const rondo_config_t &config,
                                      std::unique_ptr<Lane> &lane);
 

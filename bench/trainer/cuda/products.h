@@ -42,7 +42,7 @@ class Products {
   [[nodiscard]] Outcome enqueue(const ProductBatch &batch, void *stream);
 
  private:
-  /// The description of products of one kind for the library, and the method that it chose for them.
+  /// The library's description of products of one kind, and the method that the library chose for them.
   struct Plan;
   struct PlanOwner {
     const ProductFunctions *functions = nullptr;

@@ -2,9 +2,9 @@
 // This class prepares batches ahead of time on its own thread.
 //
 // All ranks draw the same order of the training samples, a new one for each pass over the corpus. The samples of the
-// whole run are numbered in that order. Sample n belongs to one batch of one rank, so ranks never share a sample. Which
-// samples a step has depends only on its number of batches. It does not matter whether several ranks have these
-// batches, or one rank that accumulates gradients.
+// whole run are numbered in that order. Sample n belongs to one batch of one rank, so ranks never share a sample. The
+// samples of a step depend only on how many batches a step has. Several ranks may have these batches, or one rank that
+// accumulates gradients.
 #pragma once
 
 #include <condition_variable>
@@ -46,8 +46,8 @@ struct Sharing {
   size_t context = 0, batch = 0;
   uint64_t seed = 0;
   uint64_t batches_a_step = 0;  ///< batches of all ranks
-  uint64_t first_batch = 0;     ///< this rank's first one among them
-  uint64_t own_batches = 0;     ///< this rank's batches in a step: the first one and those that follow it
+  uint64_t first_batch = 0;     ///< number of this rank's first batch among them
+  uint64_t own_batches = 0;     ///< how many batches of a step this rank has, from first_batch on
   uint64_t first_step = 0;
 };
 

@@ -18,18 +18,18 @@ struct Bucket {
   bool of_experts = false;
 };
 
-/// Returns buckets of the floats that the stage updates. A bucket ends before the tensor that would make it larger than
-/// `bytes`, and where experts begin or end. A larger tensor has a bucket of its own.
+/// Returns buckets of the floats that the stage updates. A bucket ends where experts begin or end, and before a tensor
+/// that would make it larger than `bytes`. A tensor of more than `bytes` has a bucket of its own.
 [[nodiscard]] std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes);
 
-/// A rank's share of a bucket. Shares are nearly equal, and consist of whole vectors of floats. The first ranks have
-/// one more, if the division leaves a rest.
+/// A rank's share of a bucket. Shares are nearly equal, and consist of whole vectors of floats. If the division leaves
+/// a remainder, the first ranks have one vector more.
 struct Share {
   size_t offset = 0, count = 0;  ///< in floats of the layout
 };
 [[nodiscard]] Share share_of(const Bucket &bucket, size_t rank, size_t ranks);
 
-/// Returns what an optimizer updates of each bucket: the rank's share of it, in pieces that belong to one tensor each.
+/// Returns, for each bucket, the pieces that an optimizer updates: the rank's share, cut at the borders of tensors.
 [[nodiscard]] std::vector<std::vector<Piece>> pieces_of(const Layout &layout, const std::vector<Bucket> &buckets,
                                                         size_t rank, size_t ranks);
 

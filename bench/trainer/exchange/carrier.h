@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A carrier replaces the gradients of a bucket by their sums over all ranks. It chooses the collectives and the form of
-// the data. exchange.h decides when.
+// the data. exchange.h decides when a bucket is sent.
 #pragma once
 
 #include <memory>

@@ -13,8 +13,8 @@ enum class Method {
   none,      ///< floats, all-reduced
   bfloat16,  ///< rounded to 16 bits, all-reduced
   float16,   ///< rounded to 16 bits and scaled, all-reduced
-  int8,      ///< rounded to 8 bits with a scale for each block; all ranks' are gathered
-  top_k,     ///< the largest values with their indices; all ranks' are gathered
+  int8,      ///< rounded to 8 bits with a scale for each block; ranks gather the values of all
+  top_k,     ///< the largest values with their indices; ranks gather the values of all
   power      ///< matrices as products of two thin matrices, all-reduced (PowerSGD)
 };
 
@@ -23,7 +23,7 @@ struct Compression {
   double share = 0;      ///< top_k: which share of a bucket's gradients is sent
   size_t thin_rank = 0;  ///< power: number of columns of the thin matrices
 
-  /// Says whether what a step leaves out is added to the gradients of the next step (error feedback).
+  /// Says whether the values that a step leaves out are added to the next step's gradients (error feedback).
   [[nodiscard]] bool feeds_back() const { return method >= Method::int8; }
 };
 

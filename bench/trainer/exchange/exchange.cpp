@@ -80,9 +80,9 @@ void Exchange::start(Times &times, const Enqueue &enqueue) {
   note(lane_->record(times.ended));
 }
 
-/// Enqueues the first round of a bucket, and then the second round of the bucket before. That second round depends on
-/// the earlier bucket's first round. So computation continues for a bucket's time between the two rounds, and all ranks
-/// enqueue in the same order.
+/// Enqueues the first round of a bucket, and then the second round of the bucket before it. A second round needs the
+/// result of the first round of its bucket. The order lets computation continue for one bucket between these two
+/// rounds, and it is equal on all ranks.
 void Exchange::start_first(size_t index) {
   start(index, first, [&] { note(carrier_->send(index)); });
   if (carrier_->two_rounds() && index > 0) start_second(index - 1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file adds up gradients over ranks, which makes training data-parallel.
 //
-// All gradients are one array, in the order in which the backward pass completes them. It is cut into buckets at
-// tensors. When the last gradient of a bucket is complete, its collective is enqueued on the communication stream
-// (lane.h). The collective runs while the backward pass computes the next bucket. Events before and after each
-// collective record when it began and ended. The optimizer waits for the event after it. A carrier chooses the
-// collective.
+// All gradients are one array, in the order in which the backward pass completes them. It is cut into buckets at the
+// borders of tensors. When the last gradient of a bucket is complete, its collective is enqueued on the communication
+// stream (lane.h). The collective runs while the backward pass computes the next bucket. Events before and after each
+// collective record when it began and ended. The optimizer waits for the event after the collective. A carrier chooses
+// the collective.
 //
 // With ZeRO, stage 1, each rank updates only its share of the parameters and then gets the shares of the other ranks.
 // The parameters of a bucket are gathered while the next bucket is updated.
@@ -30,7 +30,7 @@ class Exchange {
     uint64_t seed = 1;
   };
 
-  /// @param same  ranks that have the same experts; without experts it does not count.
+  /// @param same  ranks that have the same experts; without experts, it is ignored.
   Exchange(const Layout &layout, const Settings &settings, Group &group, Group &same, Compute &compute);
   Exchange(const Exchange &) = delete;
   Exchange &operator=(const Exchange &) = delete;
@@ -41,9 +41,9 @@ class Exchange {
   [[nodiscard]] float *gradients() const { return gradients_.get(); }
   [[nodiscard]] const std::vector<Bucket> &buckets() const { return buckets_; }
   [[nodiscard]] size_t memory_bytes() const { return carrier_->memory_bytes(); }
-  [[nodiscard]] size_t wire_bytes() const;      ///< that one rank hands to collectives in a step
-  [[nodiscard]] size_t received_bytes() const;  ///< that one rank must receive at least for them
-  [[nodiscard]] size_t plain_bytes() const;     ///< likewise, if gradients were all-reduced as floats
+  [[nodiscard]] size_t wire_bytes() const;      ///< bytes that one rank passes to collectives in a step
+  [[nodiscard]] size_t received_bytes() const;  ///< least bytes that one rank must receive in these
+  [[nodiscard]] size_t plain_bytes() const;     ///< received_bytes() if gradients were all-reduced as floats
   [[nodiscard]] bool sharded() const { return settings_.sharded; }
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 
@@ -53,7 +53,7 @@ class Exchange {
 
   /// Records that the gradient of `tensor` is complete. Call it for the tensors in the order of the layout.
   void tensor_ready(size_t tensor);
-  /// Starts everything not started yet, after all gradients are complete. `losses` has `count` values to sum, too.
+  /// Starts the remaining collectives, and sums the `count` values of `losses`, too. All gradients must be complete.
   void finish_pass(double *losses, size_t count);
   /// Returns how long computation waited for collectives since the last call.
   [[nodiscard]] uint64_t take_waited_ns();
@@ -102,7 +102,7 @@ class Exchange {
   bool overlap_;
   Buffer gradients_;
   std::unique_ptr<Lane> lane_;
-  std::unique_ptr<Lane> losses_lane_;  ///< on the host, where losses are; null if lane_ serves them
+  std::unique_ptr<Lane> losses_lane_;  ///< a lane on the host, where the losses are; null if lane_ sums them
   std::unique_ptr<Carrier> carrier_;
   std::vector<Times> times_;              ///< round_count for each bucket, and one for the losses
   std::vector<size_t> counts_, offsets_;  ///< of each bucket's shares; offsets as in the layout

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PowerSGD approximates the sum over ranks of a matrix M, with m rows and n columns, as P * Q^T with thin P and Q. It
-// makes one step of power iteration, beginning with the last Q.
+// makes one step of power iteration, beginning with the previous Q.
 //
 //     first round   P = the sum of M * Q over ranks            m x r floats on the wire
 //     between       the columns of P are made orthonormal

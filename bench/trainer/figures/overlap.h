@@ -35,7 +35,7 @@ struct Estimate {
   [[nodiscard]] double width() const { return high - low; }
 };
 
-inline constexpr size_t rounds_min = 6;  ///< With fewer rounds, the least and the most are no such bounds.
+inline constexpr size_t rounds_min = 6;  ///< the fewest rounds whose least and largest values are such bounds
 
 /// Returns the estimate. With fewer values than rounds_min, the bounds are the least and the largest value.
 [[nodiscard]] Estimate estimate(std::vector<double> values);
@@ -54,7 +54,7 @@ struct OverlapFigures {
   Estimate less;         ///< the share of plain_us that overlap saves; below 0 if it costs
   bool less_told = false;  ///< the saving is larger than the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
-  Estimate hideable_us;  ///< the shorter one of the gradients' communication and the backward pass that can hide it
+  Estimate hideable_us;  ///< the shorter of two times: gradients' communication, and the backward pass that can hide it
   /// The share of hideable_us that was hidden. It is empty if hideable_us is too small beside the spread of steps. It
   /// is also empty if more was saved than could be hidden, so that something else made the difference.
   std::optional<Estimate> efficiency;

@@ -10,13 +10,13 @@
 
 namespace rondo::train {
 
-/// The time of one rank from the first turn of a step to its last, and what of that was computation.
+/// The time of one rank from the first to the last turn of a step, and the part of it that was computation.
 struct StageTimes {
   uint64_t passes_ns = 0, computation_ns = 0;
 };
 
-/// Returns the share of the longest passes_ns in which a rank did not compute, as the mean over ranks; 0 if there is no
-/// time.
+/// Returns which share of the longest passes_ns the ranks did not compute, as the mean over ranks. Returns 0 if all
+/// times are 0.
 [[nodiscard]] double idle_share(const std::vector<StageTimes> &ranks);
 
 struct PipelineFigures {

@@ -50,7 +50,7 @@ class Group {
 
   // The next three functions wait until they are done. Meanwhile nothing else may be enqueued on the communicator.
   [[nodiscard]] Outcome broadcast(void *data, size_t bytes, size_t from = 0);
-  [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< all's blocks are in the order of ranks
+  [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< `all` has the blocks in rank order
   [[nodiscard]] Outcome sum(double *values, size_t count);
   [[nodiscard]] Outcome sum(float *values, size_t count);
   [[nodiscard]] Outcome average(float *values, size_t count);
@@ -95,8 +95,8 @@ struct Place {
   size_t index = 0, count = 1;
 };
 
-/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same part of it
-/// train data-parallel. If each rank has a whole model, these are all ranks.
+/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same part of a
+/// model train data-parallel. If each rank has a whole model, all ranks do so.
 class Ranks {
  public:
   /// Makes the communicators.
@@ -107,7 +107,7 @@ class Ranks {
   [[nodiscard]] Group &data() { return parts_.experts > 0 ? all_ : same(); }
   /// Ranks that have the same part of a model; they add up gradients of experts.
   [[nodiscard]] Group &same() { return sharers_ > 1 ? same_ : all_; }
-  [[nodiscard]] Group &joint() { return joint_; }  ///< of one rank, and not to be used, where each has a whole model
+  [[nodiscard]] Group &joint() { return joint_; }  ///< ranks that share a model; unused if each has a whole model
   [[nodiscard]] size_t sharers() const { return sharers_; }  ///< ranks that share a model
   [[nodiscard]] Place slice() const;  ///< of layers or of their experts
   [[nodiscard]] Place stage() const;

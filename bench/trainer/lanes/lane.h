@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives run beside computation on a lane: a communicator and a stream, with events that record when each
-// collective began and ended. On the host, it is a stream of the library, whose thread runs the collectives. A backend
-// for a device has a communicator on that device, and uses the device's streams.
+// collective began and ended. On the host, the stream belongs to the library, and its thread runs the collectives. A
+// backend for a device has a communicator on that device, and uses the device's streams.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class Lane {
   [[nodiscard]] virtual Outcome record(Event event) = 0;
   /// Makes later collectives wait for the computation that was enqueued until now.
   [[nodiscard]] virtual Outcome follow_computation() = 0;
-  /// Waits until the event is reached, or everything enqueued is done.
+  /// Waits until the event is reached, or, in wait_for_all(), until everything enqueued is done.
   /// @return a failure, if there was one
   [[nodiscard]] virtual Outcome wait(Event event) = 0;
   [[nodiscard]] virtual Outcome wait_for_all() = 0;
 
   /// Returns whether the event was reached. Sets its time by the clock of timeline.h.
   [[nodiscard]] virtual bool time_ns(Event event, uint64_t &time_ns) = 0;
-  /// Called after the times of all events were read, while nothing is in flight.
+  /// Prepares for new events, after the times of all events were read, while nothing is in flight.
   virtual void times_taken() {}
 };
 

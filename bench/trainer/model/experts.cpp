@@ -48,7 +48,7 @@ Buffer Experts::take(size_t count, bool travels) {
   return memory;
 }
 
-/// The number of rows that come differs from pass to pass, so it leaves some room.
+/// Enlarges `memory`, and leaves some room, because the number of rows that come differs from pass to pass.
 void Experts::grow(Growing &memory, size_t count, bool travels) {
   if (count <= memory.count) return;
   float_count_ -= memory.count;
@@ -140,7 +140,7 @@ void Experts::forward(size_t layer, const ExpertFloats<const float> &parameters,
   }
 }
 
-/// On entry, incoming_ holds the gradients of results, and on return the gradients of tokens.
+/// Computes the experts' gradients. incoming_ holds gradients of results on entry, and gradients of tokens on return.
 void Experts::expert_backward(Kept &kept, const ExpertFloats<const float> &parameters,
                               const ExpertFloats<float> &gradients) {
   const size_t width = shape_.width, wide = factor * width, own = own_count();

@@ -4,7 +4,7 @@
 //
 // Ranks divide the experts. They first exchange how many tokens they send, so no expert has a fixed capacity and no
 // token is left out. Tokens travel to the rank of their expert, and results travel back. In the backward pass, their
-// gradients travel in the same way. So a single rank would compute the same results.
+// gradients travel in the same way. The results are equal to those that a single rank would compute.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace rondo::train {
 
-/// The communication of ranks that divide the experts. Blocks for the ranks stand one after another, in their order.
+/// The communication of ranks that divide the experts. The blocks for the ranks are in the order of ranks.
 struct ExpertRoads {
   Slice slice;  ///< of the experts
   std::function<Buffer(size_t count)> allocate;  ///< memory for what is sent
@@ -45,7 +45,7 @@ class Experts {
   /// Returns the bytes of tokens, results and gradients that this rank has sent to others so far.
   [[nodiscard]] uint64_t sent_bytes() const { return sent_bytes_; }
 
-  /// Writes out = base + what the experts of `layer` make of x, row by row.
+  /// Writes out = base + the output that the experts of `layer` compute from x, row by row.
   void forward(size_t layer, const ExpertFloats<const float> &parameters, const float *x, const float *base,
                float *out);
   /// Writes the gradients of the parameters, and of x into x_gradients.
@@ -63,7 +63,7 @@ class Experts {
     Buffer chances;                 ///< rows * experts: the probabilities of the router
     Buffer results;                 ///< of this rank's tokens, in the order of `places`
     std::vector<uint32_t> chosen;   ///< of each row: its expert
-    std::vector<size_t> places;     ///< of each row: where it stands among the rows in the order of experts
+    std::vector<size_t> places;     ///< of each row: its position after the rows are sorted by expert
     std::vector<uint64_t> counts;   ///< of each expert: rows of this rank
     std::vector<uint64_t> arrived;  ///< of each rank and own expert: rows that came
     Growing tokens, up, bent;       ///< of all rows that came

@@ -208,8 +208,8 @@ void Model::mlp_backward(const float *parameters, size_t layer, const Activation
   ready(tensors.up_bias);
 }
 
-/// flow_ holds the gradient of the layer's output on entry, of its input on return. Both residual connections pass it
-/// on unchanged, so what the branches find is added to it.
+/// Runs a layer's backward pass. flow_ holds the gradient of the layer's output on entry, and of its input on return.
+/// Both residual connections pass flow_ on unchanged, so the gradients of the branches are added to it.
 void Model::layer_backward(const float *parameters, size_t layer, size_t slot, float *gradients,
                            const Ready &ready) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };

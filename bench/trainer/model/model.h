@@ -29,8 +29,8 @@ class Model {
   /// @param batch      samples of one pass.
   /// @param recompute  keeps only the input of each layer, and computes the other activations again in the backward
   ///                   pass. The results have the same bits. It saves memory for a third more computation.
-  /// @param joint      one slice: the whole model, and nothing is added up.
-  /// @param stage      of a pipeline. One of one is the whole model.
+  /// @param joint      with one slice, each rank has the whole model, and nothing is added up.
+  /// @param stage      of a pipeline; with one stage, it is the whole model.
   /// @param slots      forward passes that may wait for their backward passes. Each has a slot of activations.
   Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {}, Stage stage = {},
         size_t slots = 1);
@@ -39,7 +39,7 @@ class Model {
   [[nodiscard]] bool allocated() const {
     return narrow_ != nullptr && last_ != nullptr && (experts_ == nullptr || experts_->allocated());
   }
-  /// Returns null in a model without experts. If their memory runs out in a pass, allocated() becomes false.
+  /// Returns null in a model without experts. If the experts' memory runs out in a pass, allocated() becomes false.
   [[nodiscard]] const Experts *experts() const { return experts_.get(); }
   [[nodiscard]] size_t activation_floats() const;
   [[nodiscard]] size_t rows() const { return rows_; }
@@ -51,9 +51,9 @@ class Model {
   /// Returns the gradient of the output before backward(), and of the input after it.
   [[nodiscard]] float *flow() const { return flow_; }
 
-  /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. They stay
-  /// as they are until the backward pass of the slot. Later stages begin with input(slot). @return rows() losses in the
-  /// backend's memory, valid until the next call. Earlier stages than the last return null, and write output().
+  /// Computes the loss of every token. `inputs` and `targets` are batch * context bytes each in host memory, which must
+  /// not change until the slot's backward pass. Stages except the first begin with input(slot). @return rows() losses
+  /// in the backend's memory, valid until the next call. Stages except the last write output(), and return null.
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot = 0);
 
   /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. All stages except the
@@ -85,7 +85,7 @@ class Model {
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
   /// Sums, in narrow_, the gradients that the ranks sharing the model have found for their common input.
   void join_gradients();
-  /// Runs all of a layer but its end, which is the last product.
+  /// Runs a layer except for its last product, which is layer_end().
   void layer_forward(const float *parameters, size_t layer, size_t slot);
   void layer_end(const float *parameters, size_t layer, size_t slot, float *out);
   void layer_backward(const float *parameters, size_t layer, size_t slot, float *gradients, const Ready &ready);
@@ -94,7 +94,7 @@ class Model {
                     const Ready &ready);
   template <class Float>
   [[nodiscard]] ExpertFloats<Float> experts_of(Float *all, size_t layer) const;
-  /// Finds the gradients of what follows the last layer, and in flow_ the gradient of its output.
+  /// Computes the gradients of the parameters after the last layer, and in flow_ the gradient of that layer's output.
   void output_backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
   [[nodiscard]] Attention attention_of(const Activations &activations) const;
 
@@ -113,7 +113,7 @@ class Model {
   float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
-  float *narrow_ = nullptr;                  ///< likewise, and what ranks that share the model add up
+  float *narrow_ = nullptr;                  ///< scratch, and sums over the ranks that share the model
   std::vector<const uint8_t *> inputs_;  ///< of each slot
   const uint8_t *targets_ = nullptr;
 };

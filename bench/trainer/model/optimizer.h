@@ -54,8 +54,8 @@ class Optimizer {
   Buffer first_, second_;
 };
 
-/// The scale of float16 gradients. It is halved if a gradient becomes infinite, and doubled after growth_steps steps
-/// without that.
+/// The scale of float16 gradients. It is halved if a gradient becomes infinite, and doubled after growth_steps steps in
+/// which all gradients were finite.
 struct LossScale {
   double scale = 65'536;
   uint64_t good_steps = 0;

@@ -25,7 +25,7 @@ struct Shape {
   size_t layers = 4;
   size_t heads = 4;
   size_t context = 128;  ///< tokens of a sample
-  size_t experts = 0;    ///< MLPs of a layer, of which a router chooses one for each token, or 0 for one MLP
+  size_t experts = 0;    ///< MLPs of a layer, with a router that chooses one for each token; 0 for one MLP alone
 
   [[nodiscard]] size_t head_width() const { return width / heads; }
 };
@@ -37,8 +37,8 @@ struct Shape {
 /// Returns what is wrong with a shape that options have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 
-/// One rank's part of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP. In a
-/// model with experts, it is a part of them alone.
+/// One rank's part of a model that `count` ranks share. Each rank has an equal part of each layer's heads and MLP. In a
+/// model with experts, the ranks divide only the experts.
 struct Slice {
   size_t index = 0, count = 1;
 };
@@ -61,8 +61,8 @@ struct Stage {
 /// The values with which a tensor begins.
 enum class Start { zeros, ones, normal };
 
-/// A tensor, or a slice of it. The whole tensor consists of `blocks` blocks of `stride` floats. Of each block this rank
-/// has the floats [begin, begin + length()), one block after another.
+/// A tensor, or a slice of it. The whole tensor consists of `blocks` blocks of `stride` floats. This rank has the
+/// floats [begin, begin + length()) of each block, one block after another.
 struct Tensor {
   std::string name;
   size_t offset = 0;   ///< in floats
@@ -82,7 +82,7 @@ struct Tensor {
 /// The indices of one layer's tensors in Layout::tensors.
 struct LayerTensors {
   size_t down_weight, down_bias, up_weight, up_bias, norm2_gain, norm2_bias;
-  size_t router;  ///< with experts; then the four first tensors have one expert's after another
+  size_t router;  ///< only with experts; each of the first four tensors then holds all own experts in turn
   size_t out_weight, out_bias, qkv_weight, qkv_bias, norm1_gain, norm1_bias;
 };
 
@@ -93,8 +93,8 @@ struct Layout {
   std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
   size_t count = 0;                 ///< number of all floats
-  /// The number of floats that the stage updates, which are the first ones. A pipeline's last stage gets the token
-  /// embedding, which follows them, from the first stage.
+  /// The number of floats that the stage updates, which come first. A pipeline's last stage also has the token
+  /// embedding. It stands after these floats, and the first stage sends it.
   size_t trained = 0;
 
   [[nodiscard]] const float *in(const float *all, size_t tensor) const { return all + tensors[tensor].offset; }
@@ -105,7 +105,7 @@ struct Layout {
 
 /// Sets the layout.count floats of `parameters`. Matrices are drawn from a normal distribution with standard deviation
 /// 0.02, gains are 1, biases 0. With the same mathematical library, the same seed gives the same numbers, and a slice
-/// has those numbers of the whole model. Ranks receive rank 0's parameters later.
+/// has its part of the whole model's numbers. Ranks receive rank 0's parameters later.
 void initialise(const Layout &layout, uint64_t seed, float *parameters);
 
 }  // namespace rondo::train

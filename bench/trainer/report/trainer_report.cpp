@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t warmup_steps = 3;  ///< left out of medians, if there are more than twice as many steps
+constexpr size_t warmup_steps = 3;  ///< left out of medians and means, if there are more than twice as many steps
 constexpr double ns_per_us = 1e3;
 
 double us(uint64_t ns) { return static_cast<double>(ns) / ns_per_us; }
@@ -169,7 +169,7 @@ json pipeline_of(const Options &options, const Run &run) {
           {"idle_share", figures.told ? estimate_of(figures.idle) : json()}};
 }
 
-/// Returns what the division of the experts costs a step. The median is of whole steps, since each routes anew.
+/// Returns the figures of the experts. The bytes are a median over all steps, because each step routes tokens anew.
 json experts_of(const Options &options, const Run &run) {
   if (options.shape.experts == 0) return nullptr;
   std::vector<double> bytes;

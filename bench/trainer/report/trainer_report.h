@@ -29,10 +29,10 @@ namespace rondo::train {
 /// Returns the gain by overlap in the run. The report and the text output show these figures.
 [[nodiscard]] OverlapFigures overlap_of(const Options &options, const Run &run);
 
-/// Returns how long stages idled, without the first steps; for a run with a pipeline.
+/// Returns how long the stages of a pipeline idled. Runs of more than 6 steps leave out the first 3.
 [[nodiscard]] PipelineFigures pipeline_of_run(const Options &options, const Run &run);
 
-/// Samples of all ranks in a second, by the median step without the first ones, which warm up.
+/// Returns how many samples all ranks process per second. Mode sync uses the median step time, other modes the mean.
 [[nodiscard]] double samples_per_second(const Options &options, const Run &run);
 
 }  // namespace rondo::train

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file trains without common steps, with a parameter server. Rank 0 has the parameters, and updates them with each
 // worker's gradients when these arrive. The worker then continues with the updated parameters. Other workers may have
-// changed the parameters since it read them. If a worker is too many steps ahead of the slowest, it waits (bounded
-// staleness).
+// changed the parameters since this worker read them. If a worker is too many steps ahead of the slowest worker, it
+// waits (bounded staleness).
 //
 // The server has a separate communicator with each worker, in which the two send each other messages. So a worker waits
 // for no other worker.
@@ -14,8 +14,8 @@
 
 namespace rondo::train {
 
-/// Runs all steps of all workers. After that all ranks have the parameters, and rank 0 has the first worker's records,
-/// with the mean losses of all workers.
+/// Runs all steps of all workers. Afterwards all ranks have the parameters and the first worker's records, with the
+/// mean losses of all workers.
 [[nodiscard]] Outcome train_async(const Options &options, Ranks &ranks, Trainer &trainer, Run &result);
 
 }  // namespace rondo::train

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file saves a run to a file, from which the run continues as if it had not been interrupted, bit for bit.
 //
-// The file begins with 8 bytes that name the format, the length of a JSON header, and the header: settings, progress,
-// and losses so far. Parameters, first and second moments, what compression left out on each rank, and a checksum
-// follow. It is written under another name and renamed, so there is always a whole file or none.
+// The file begins with 8 bytes that name the format, and with the length of a JSON header. The header has settings,
+// progress and losses so far. Parameters, both moments, what compression left out on each rank, and a checksum follow.
+// The file is written under another name and renamed, so there is always a whole file or none.
 #pragma once
 
 #include <cstdint>

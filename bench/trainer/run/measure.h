@@ -11,7 +11,7 @@
 
 namespace rondo::train {
 
-/// Sets the times of some steps that follow from their traffic. All ranks of `data` call it at once.
+/// Sets the times in `records` that follow from the traffic of these steps. All ranks of `data` call it at once.
 [[nodiscard]] Outcome settle_steps(Group &data, std::span<const Traffic> traffic, std::span<StepRecord> records);
 
 /// Returns how many steps a round makes.

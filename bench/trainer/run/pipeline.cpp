@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer that is a stage of a pipeline. The passes of a step follow each other through the stages by 1F1B (turns.h).
-// Messages carry activations to the next stage and their gradients back. They go through the communicator of all ranks,
-// so that a failure names a rank by its number in the run.
+// This file is for a trainer that is a stage of a pipeline. The passes of a step follow each other through the stages
+// by 1F1B (turns.h). Messages carry activations to the next stage and their gradients back. They go through the
+// communicator of all ranks, so that a failure names a rank by its number in the run.
 #include <utility>
 
 #include "bench/trainer/compute/host_view.h"
@@ -62,8 +62,8 @@ Outcome Trainer::run_pipeline(Work work, StepTimes &times, std::vector<Span> *sp
   return std::nullopt;
 }
 
-/// The first stage alone sums up the result over the copies of the model. Sums on both stages would differ, as an
-/// element's place in a bucket decides in which order ranks add.
+/// Adds on the first stage only, which sums the result over the copies of the model. Sums on both stages would differ,
+/// because an element's place in a bucket decides in which order ranks add.
 Outcome Trainer::join_tokens() {
   const Tensor &token = layout().tensors[layout().token];
   float *const mine = exchange_.gradients() + token.offset;

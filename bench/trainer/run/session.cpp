@@ -146,7 +146,7 @@ Outcome Session::measure_memory(Run &result) {
   return group_.barrier();
 }
 
-/// Ranks may have different numbers of spans, as stages of a pipeline do.
+/// Gathers the spans of all ranks. Ranks may have different numbers of spans, as stages of a pipeline do.
 Outcome Session::gather_spans(Run &result) {
   const size_t mine = spans_.size();
   std::vector<size_t> counts(group_.size());

@@ -126,8 +126,8 @@ MemoryBytes Trainer::memory() const {
           .computation = compute_.own_bytes()};
 }
 
-/// Handles a complete gradient. If a step has several passes, their gradients are added in the order of the passes,
-/// which gives the same sum as a rank for each pass.
+/// Handles a complete gradient. If a step has several passes, their gradients are added in the order of the passes.
+/// This gives the same sum as if each pass were on a rank of its own.
 void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
   if (options_.accumulate > 1) {
     const Tensor &about = layout().tensors[tensor];
@@ -173,8 +173,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Takes the buckets in the order in which they were started, and squares one while the next is in flight. Sums are
-/// over whole pieces, so they do not depend on the division into buckets.
+/// Waits for the buckets in the order in which they were started, and squares one while the next is in flight. Squares
+/// are summed over whole pieces, so the sums do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {

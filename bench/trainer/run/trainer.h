@@ -21,7 +21,7 @@
 
 namespace rondo::train {
 
-/// The work of a step: everything, as in training, or one part of it, to measure that.
+/// The work of a step: everything, as in training, or only one part of it, which is then measured alone.
 enum class Work { all, computation, communication };
 
 /// The state of a run that continues, besides parameters and moments.
@@ -87,7 +87,7 @@ class Trainer {
   /// Ends a round, in which all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
-  /// Returns what went wrong in a pass between ranks that share a model, or for lack of memory.
+  /// Returns a failure of a pass: of communication between ranks that share a model, or for lack of memory.
   [[nodiscard]] Outcome joint_failure() const;
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
@@ -98,7 +98,7 @@ class Trainer {
   [[nodiscard]] Outcome run_turn(const Turn &turn, Work work, StepTimes &times, std::vector<Span> *spans);
   /// Exchanges messages with the neighbouring stages, where there are any.
   [[nodiscard]] Outcome exchange_stages(const Turn &turn);
-  /// Adds what the last stage found of the token embedding's gradient to the first stage's.
+  /// Adds the last stage's part of the token embedding's gradient to the first stage's part.
   [[nodiscard]] Outcome join_tokens();
   /// Sends floats of the token embedding from one end of the pipeline, and receives them at the other end.
   [[nodiscard]] Outcome pass_tokens(float *values, bool to_first);
@@ -109,7 +109,7 @@ class Trainer {
   }
   /// Waits for the gradients of all ranks, and sums up their squares.
   [[nodiscard]] Outcome wait_for_gradients(Work work);
-  /// Computes the norm of all gradients, of which other ranks may have some.
+  /// Computes the norm of all gradients. Other ranks may have some of the gradients.
   [[nodiscard]] Outcome find_norm(Work work, StepRecord &record);
   void update(Work work, double norm, double rate, const float *gradients);
   [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);
@@ -138,7 +138,7 @@ class Trainer {
   std::vector<double> squares_;  ///< of each piece of the gradients, in their order
   const Batch *batch_ = nullptr;  ///< the last one
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
-  /// Sums of squares of this rank's gradients: of tensors that the ranks of a model share, and of those that all have.
+  /// Sums of squares of this rank's gradients: of tensors that a model's ranks divide, and of tensors that each has.
   double split_squares_ = 0, common_squares_ = 0;
   std::vector<double> round_losses_;
   Progress progress_;

@@ -13,7 +13,7 @@
 namespace rondo::train {
 namespace {
 
-/// The ranks whose sum is not the most common one; of sums that are equally common, the first counts.
+/// Returns the ranks that lack the most common sum. If several sums are equally common, the first of them counts.
 std::set<size_t> odd_ones(const std::vector<std::pair<size_t, uint64_t>> &sums) {
   const auto votes = [&](uint64_t value) {
     return std::count_if(sums.begin(), sums.end(), [=](const auto &sum) { return sum.second == value; });
@@ -66,8 +66,8 @@ Outcome Trainer::validate(double &loss) {
   return std::nullopt;
 }
 
-/// Ranks that have the same part of a model must have the same parameters. Of tensors that are not divided, all ranks
-/// that have them must have the same.
+/// Compares parameters. Ranks that have the same part of a model must have the same parameters. If a tensor is not
+/// divided, all ranks that have it must have the same values.
 Outcome Trainer::compare_ranks() {
   struct Sums {
     uint64_t all = 0, common = 0;

@@ -2,7 +2,7 @@
 // This file orders what a stage of a pipeline does in a step, by the schedule 1F1B.
 //
 // A stage first makes as many forward passes as later stages need to begin. Then it alternates: one forward pass, one
-// backward pass. So at most count - index passes wait for their backward passes, however many a step has.
+// backward pass. So at most count - index passes wait for their backward passes, however many passes a step has.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace rondo::train {
 struct Turn {
   enum class Kind { forward, backward, messages };
   Kind kind = Kind::messages;
-  size_t pass = 0;  ///< also of from_previous: the pass that will begin with it
+  size_t pass = 0;  ///< the pass, or for from_previous the pass that will begin with the message
   bool to_next = false, from_next = false, to_previous = false, from_previous = false;
 };
 
-/// Returns the turns of a step of `passes` passes. Where two neighbours send to each other, both do it in one turn, so
-/// that none waits for the other to receive first.
+/// Returns the turns of a step of `passes` passes. If two neighbours send to each other, both messages are in one turn,
+/// so that neither neighbour waits for the other to receive first.
 [[nodiscard]] std::vector<Turn> turns_of(const Stage &stage, size_t passes);
 
-/// Returns how many passes of a stage wait for their backward passes at most. Pass n has the slot n % slots.
+/// Returns how many passes of a stage wait at once for their backward passes, at most. Pass n has slot n % slots.
 [[nodiscard]] size_t slots_of(const Stage &stage, size_t passes);
 
 }  // namespace rondo::train

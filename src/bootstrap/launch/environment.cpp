@@ -87,9 +87,9 @@ Result<Job> rondo_job(const Variables &variables) {
   return job;
 }
 
-/// Derives the secret of a torchrun job without RONDO_SECRET from variables that its launchers keep equal on all ranks.
-/// Other variables may differ. MASTER_ADDR may be spelled in several ways, and after a change of membership the agents
-/// count restarts differently. The store compares the sizes. The derived secret may be guessed, see docs/bootstrap.md.
+/// Computes the secret of a torchrun job without RONDO_SECRET. It uses only variables that all ranks surely have alike.
+/// Others may differ: MASTER_ADDR has several spellings, and after a change of membership the agents count restarts
+/// differently. The store compares the sizes itself. The secret may be guessed, see docs/bootstrap.md.
 Secret derived_secret(const Variables &variables, uint64_t master_port) {
   const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
   constexpr std::string_view key = "rondo secret of a torchrun job";
@@ -220,9 +220,9 @@ bool in_slurm_step(const Variables &variables) {
   return !step.ok() || step.value() < slurm_step_max;  // an invalid number is reported later
 }
 
-/// Says whether the step's tasks are this job's ranks. srun --mpi=pmi2 sets MPICH's variables, with the job and the
-/// step in PMI_JOBID. An MPICH launcher within an allocation sets them as well, but the step's tasks are then its
-/// proxies.
+/// Says whether the step's tasks are this job's ranks. srun --mpi=pmi2 sets MPICH's variables, and PMI_JOBID contains
+/// the job and the step. An MPICH launcher within an allocation sets MPICH's variables, too, but the step's tasks are
+/// then the launcher's proxies.
 bool is_ranks_own_slurm_step(const Variables &variables) {
   return in_slurm_step(variables) &&
          variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
@@ -267,7 +267,7 @@ Result<Job> flux_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "flux", name);
 }
 
-/// The variables with the rank of a process under launchers whose environment does not suffice to meet.
+/// A variable that holds a process's rank under a launcher whose environment does not let the ranks meet.
 struct ForeignRank {
   const char *variable;
   const char *launcher;

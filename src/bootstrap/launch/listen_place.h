@@ -12,12 +12,12 @@ struct ListenPlace {
   Endpoint connect;  ///< the endpoint by which this process reaches itself
 };
 
-/// Chooses from `master_is`, the addresses of `master` as this host resolves it (pure). `own` are the addresses of this
-/// host. An address of `master` in one of this host's networks is preferred. Rank 0 listens on all addresses in two
-/// cases. If the name of `master` means loopback here, it may mean another address on other hosts. If it has several
-/// addresses of this host, another host may not reach all of them. A loopback address that is written as such stays
-/// loopback. If `master` is no address of this host, rank 0 listens on `chosen`, the address of RONDO_INTERFACE. If
-/// `chosen` is empty then, the result is RONDO_ERROR_INVALID_ARGUMENT.
+/// Chooses where rank 0 listens (pure). `master_is` are the addresses of `master` as this host resolves it, and `own`
+/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens there. In two cases rank 0
+/// listens on all addresses, because another host may not reach a single one. In the first case, several addresses of
+/// `master` are in `own`. In the second, its name means loopback here. A loopback address, or 0.0.0.0, that is written
+/// as such stays. If `master` is no address of this host, rank 0 listens on `chosen`, the address of RONDO_INTERFACE.
+/// If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 

@@ -15,14 +15,14 @@ namespace rondo {
 /// the same process. Containers of one machine share the boot id, but each may have its own process 17.
 [[nodiscard]] std::array<std::byte, 16> boot_digest();
 
-/// Returns "PID-STARTTICKS" of the launcher's process on this host. That is the nearest ancestor that is a proxy of
-/// MPICH, because a shell may lie between. Without such an ancestor it is the parent.
+/// Returns "PID-STARTTICKS" of the launcher's process on this host: the nearest ancestor that is a proxy of MPICH, as a
+/// shell may lie between. If no ancestor is such a proxy, the parent counts as the launcher.
 [[nodiscard]] std::string launcher_process();
 
 /// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the command line of the nearest
-/// proxy. It is the only name of a job that its hosts share and that is free to read. A question over PMI_FD would make
-/// this process an MPI process for Hydra. If it then ended without PMI's finalize, Hydra would kill the other ranks.
-/// The result is empty if no proxy is visible.
+/// proxy. No other name of a job is equal on all hosts and can be read without side effects. A question over PMI_FD
+/// would make this process an MPI process for Hydra. If this process then ended without PMI's finalize, Hydra would
+/// kill the other ranks. The result is empty if no proxy is visible.
 [[nodiscard]] std::string launcher_address();
 
 /// Returns the port in the text of /proc/PID/cmdline, in which each argument ends with a zero byte. It is pure.

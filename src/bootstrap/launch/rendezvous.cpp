@@ -43,8 +43,8 @@ Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, con
   return meet(std::move(rendezvous), deadline_ns, std::move(idle));
 }
 
-/// Completes the rendezvous on rank 0 if it runs the store for this group alone. If it fails, it reports that to the
-/// other ranks.
+/// Completes the rendezvous on rank 0, if rank 0 runs the store for this group alone. If that fails, the other ranks
+/// receive the failure.
 Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
                                     const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
                                     uint64_t deadline_ns, const Cancel *cancel) {
@@ -124,9 +124,9 @@ bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
 
-/// Meets at the store that rank 0's file names. The file may be left over from a killed rank 0 on another host. Then
-/// its store is gone, or another job has the address. So this reads the file again until rank 0 of this job has
-/// replaced it.
+/// Meets at the store that rank 0's file names. A killed rank 0 on another host may have left an old file. Then that
+/// rank's store is gone, or another job has its address. So the function reads the file again until rank 0 of this job
+/// has replaced it.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline

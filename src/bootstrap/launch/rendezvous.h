@@ -17,8 +17,8 @@ struct Rendezvous {
   Secret secret;                        ///< known to the group's ranks only; none for Job::RendezvousMethod::alone
   uint32_t generation = 0;              ///< for communicators from the environment; 0 for a unique id
   std::string key_prefix;               ///< prefix of the group's keys ("g0/"); no other group uses it in this store
-  std::unique_ptr<StoreServer> server;  ///< set if this rank runs the store. Declared before `store`, so that
-  std::unique_ptr<Store> store;         ///< the client is destroyed first. Keep it while any rank may use the store.
+  std::unique_ptr<StoreServer> server;  ///< set if this rank runs the store; keep it while any rank may use the store
+  std::unique_ptr<Store> store;         ///< declared after `server`, so that the client is destroyed before the server
 };
 
 /// A server that one rank's process runs for one group.

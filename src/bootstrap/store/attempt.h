@@ -15,7 +15,7 @@ namespace rondo {
 /// Says whether `cancel` was requested. Null is never requested.
 [[nodiscard]] inline bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
 
-/// Waits for `events`. Returns false if the deadline passed first, or `cancel` was requested. A null `cancel` never is.
+/// Waits for `events`. Returns false if the deadline passed or `cancel` was requested first. `cancel` may be null.
 [[nodiscard]] bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel);
 
 /// The outcome of an attempt: a socket, or whether to try again later or to give up.

@@ -37,10 +37,10 @@ class Client final : public RequestStore {
         cancel_(cancel),
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
-  /// Moves bytes until `done()`, a failure of the session, or the deadline, which returns false. A request to cancel
-  /// acts as the deadline of the request in flight. Before this side has proved itself, cancelling also ends the
-  /// handshake. After that the handshake continues, so that the group is entered and the store can report this rank's
-  /// end.
+  /// Moves bytes until `done()` is true or the session fails. Returns false if the deadline passes first. A request to
+  /// cancel acts as the deadline of the request in flight. Before this side has proved itself, cancelling also ends the
+  /// handshake. From then on the handshake continues, so that this rank enters the group and the store can report the
+  /// rank's end.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
     while (!done() && !session_.failure()) {  // ends at the deadline
@@ -168,8 +168,8 @@ class Client final : public RequestStore {
     if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
 
-  /// Waits for the answer to the request in flight, because there is one request at a time. The caller then sends a
-  /// request about `key`. If the client is cancelled, this returns although the request is still in flight.
+  /// Waits for the answer to the request in flight, since a client has one request at a time. The caller then sends a
+  /// request about `key`. If the client is cancelled, the function returns although the request is still in flight.
   void end_question(const std::string &key, uint64_t deadline_ns) {
     while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
@@ -190,8 +190,8 @@ class Client final : public RequestStore {
   /// Says whether the client was cancelled. A goodbye is sent in any case.
   [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
 
-  /// Returns the failure of the group, if there is one. It causes the end of the connection, so it takes precedence
-  /// over that.
+  /// Returns the group's failure if there is one, otherwise the session's. The group's failure takes precedence because
+  /// it causes the end of the connection.
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
@@ -220,7 +220,7 @@ class Connector {
   Result<std::unique_ptr<Store>> connect(uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     const uint64_t end_ns = std::min(deadline_ns, host_.attempts_end_ns);
-    // This ends at end_ns. A store that has accepted this rank may answer until the deadline.
+    // The loop ends at end_ns. A store that has accepted this rank may answer until the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
@@ -260,8 +260,8 @@ class Connector {
   std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
     auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_, cancel_);
     const StoreClientSession &session = client->session();
-    // After this side has proved itself, the store takes an end of the connection for the rank's death. So from then on
-    // this waits until the deadline.
+    // Once this side has proved itself, the store takes an end of the connection for the rank's death. So from then on
+    // the client waits until the deadline.
     bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
     if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
     awaits_later_ = awaits_later_ || session.later();
@@ -272,7 +272,7 @@ class Connector {
     was_refused_ = session.refused();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
-    // A busy or ending server closed the connection; a failure of the group would name a rank.
+    // Tries again if a busy or ending server closed the connection, but not if the group has failed.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
     // Another host may have one of the addresses of the store's host.
     if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {
@@ -332,10 +332,10 @@ class Connector {
   std::string last_;
   uint64_t refused_since_ns_ = no_deadline;
   bool was_there_ = false;
-  bool awaits_later_ = false;  ///< a store whose program ends sent this rank away: the next one may take its time
+  bool awaits_later_ = false;  ///< a store whose program ends sent this rank away; the next store may start late
   bool was_refused_ = false;
   size_t foreign_count_ = 0;       ///< attempts in a row that met no process, or one that does not know the secret
-  std::optional<Error> stranger_;  ///< the latest error of the second kind
+  std::optional<Error> stranger_;  ///< the latest error of a store that does not know the secret
   bool gone_ = false;
 };
 

@@ -62,7 +62,7 @@ void StoreClientSession::take_hello() {
   opener_.emplace(wire::frame_key(secret_, Role::server, challenge_, server));
   state_ = member_ ? State::entering : State::open;
   if (!member_) return;
-  Request enter;  // sent with the proof, so that the server knows which rank dies after its proof
+  Request enter;  // sent with the proof: if the client dies after that, the server knows which rank died
   enter.kind = Request::Kind::enter;
   enter.key = member_->group;
   enter.rank = member_->rank;

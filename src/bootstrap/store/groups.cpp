@@ -50,7 +50,7 @@ Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) co
   return {RONDO_OK, ""};
 }
 
-/// Says whether the group that the member names has ended, or at least the rank has left it after all had entered.
+/// Says whether the member's group has ended, or the member's rank has left it after all ranks had entered.
 bool StoreGroups::is_done(const Membership &member) const {
   if (names_ == GroupNames::once) return false;
   const auto found = groups_.find(member.group);
@@ -61,8 +61,8 @@ bool StoreGroups::is_done(const Membership &member) const {
   return group.all_have_come() && group.count == member.count && !group.present.contains(member.rank);
 }
 
-/// Answers a rank that enters a group of an earlier program. If a rival has connected, the rank counts as a member of
-/// the rival's job.
+/// Answers a rank that enters a group of an earlier program. If a rival has connected lately, the rank may belong to
+/// the rival's job, so it is refused once.
 Result<StoreGroups::Entry> StoreGroups::enter_later(uint32_t rank) {
   if (now_ns_ >= rival_end_ns_) rival_.reset();
   if (rival_ && rival_ranks_.insert(rank).second) return *rival_;
@@ -104,8 +104,8 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
   return Entry{};
 }
 
-/// Records that a generation has ended. It raises the lower bound, so that the memory for ended groups stays small.
-/// Once many later generations have ended, the bound passes over one that has not, for instance because it failed
+/// Records that a generation has ended. It raises done_count_, so that the memory for ended groups stays small. Once
+/// many later generations have ended, done_count_ skips a generation that has not ended, for instance because it failed
 /// elsewhere.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the groups of ranks that meet at a store. It knows which client is which rank, and the first
-// failure of each group, which every member receives. It has no I/O and no clock: the time is passed in.
+// This file declares the groups of ranks that meet at a store. StoreGroups knows which client is which rank, and the
+// first failure of each group, which every member receives. It has no I/O and no clock: the time is passed in.
 //
-// Group      open (ranks enter) -> over: a rank has left in good order. So all have met, and need nothing here any more
+// Group      open (ranks enter) -> over: a rank has left successfully, which it does only after all ranks have entered
 //                               -> failed, for good: a rank has failed, its connection has ended without a goodbye, a
 //                                  rank entered twice or with another size, or a rank can never enter
-//            A group ends once all its ranks have entered and left. GroupNames says what its name means after that. A
-//            rank that has left may enter the next group of that name while others have yet to leave the earlier one.
+// An over group cannot fail any more. It ends when its last rank leaves. From then on, `GroupNames` says what the name
+// of the group means. A rank that has left may enter the next group of that name before the other ranks leave.
 #pragma once
 
 #include <map>
@@ -45,14 +45,14 @@ class StoreGroups {
   void fail_all(const Error &error);
 
   /// Handles a rival: a client that would run a store here itself, as rank 0 of a group, because a second job has the
-  /// same description. The group fails, unless it is complete. If it is complete, each other rank that enters it later
-  /// is refused once. A store that is not rank 0's own (GroupNames::elsewhere) has no rivals, and only refuses the
-  /// client. Returns the error for the rival.
+  /// same description. A group that is not over fails. If the group is over, each rank that tries to enter it later is
+  /// refused once. Only a store of rank 0's own program (GroupNames::elsewhere) has rivals; other stores just refuse
+  /// the client. Returns the error for the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
-  /// Sets the time. A rival is remembered for rival_memory_ns. Ranks that enter later belong to the next program of
-  /// this job.
+  /// Sets the time. For rival_memory_ns after a rival, ranks that enter later may belong to the rival's job. After
+  /// that, they belong to the next program of this job.
   void at(uint64_t now_ns) { now_ns_ = now_ns; }
-  /// Returns the error for groups that were complete when a rival arrived, if one has arrived since the last call. Such
+  /// Returns the error for groups that were over when a rival arrived, if one has arrived since the last call. Such
   /// groups may contain ranks of both jobs.
   [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
 
@@ -61,8 +61,8 @@ class StoreGroups {
 
   /// Returns the number of the client's group, which is unique in this store, or 0 if the client is in no group.
   [[nodiscard]] uint64_t number_of(uint64_t client) const;
-  /// Returns the numbers of groups that all present ranks have left since the last call. They have failed, or no rank
-  /// can enter them any more.
+  /// Returns the numbers of groups that all present ranks have left since the last call. These groups have failed, or
+  /// no rank can enter them any more.
   [[nodiscard]] std::vector<uint64_t> take_vacated() { return std::exchange(vacated_, {}); }
   [[nodiscard]] size_t group_count() const { return groups_.size(); }
 

@@ -233,9 +233,9 @@ class Server final : public StoreServer {
     return made;
   }
 
-  /// Handles the case that no descriptor is free and no stranger holds one. If it lasts, fails all groups and frees the
-  /// spare descriptor. With that descriptor it accepts new clients one by one, and sends them the error. Returns false
-  /// before that.
+  /// Handles the case that no descriptor is free and no stranger holds one. If that lasts, the function fails all
+  /// groups, frees the spare descriptor and returns true; before that it returns false. With the freed descriptor the
+  /// server accepts new clients one by one, and sends them the error.
   bool use_spare(int why) {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {
@@ -294,8 +294,8 @@ class Server final : public StoreServer {
     }
   }
 
-  /// Records that a client has another secret. Such clients may be strangers. So it logs one warning, and adds a short
-  /// note to errors of this process.
+  /// Records that a client has another secret. Since such clients may be strangers, it logs only one warning, and adds
+  /// a short note to errors of this process.
   void note_other_secret(const std::string &peer) {
     {
       const std::lock_guard lock(posted_mutex_);

@@ -175,9 +175,9 @@ inline constexpr std::string_view rival_prefix = "rival of ";
 
 /// The process that runs the store. If it ends, the store ends.
 struct StoreHost {
-  int32_t rank = -1;  ///< the rank whose process it is; -1 if there is none, or it is unknown
+  int32_t rank = -1;  ///< the rank that runs in that process; -1 if no rank does, or it is unknown
   std::string name = "the process that runs it";
-  bool runs_already = false;  ///< it ran before its address was known; so if nothing listens there, it has ended
+  bool runs_already = false;  ///< true: the store ran before its address was known, so it has ended if nothing listens
   uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins after this time
   std::string secret_source{};  ///< where the secret is from, for the error of a client with another one
 };
@@ -209,8 +209,8 @@ class StoreServer {
   virtual void host_failed(const Error &error) = 0;
   /// Fails the groups that this rank has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
-  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is complete. If a
-  /// rival has arrived before, it calls at once. Any thread may call it.
+  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is over. If a rival
+  /// has arrived before, `report` is called at once. Any thread may call on_rival().
   virtual void on_rival(std::function<void(const Error &)> report) = 0;
   /// Describes the clients that had another secret, for an error. It is empty if there were none. Any thread may call
   /// it.

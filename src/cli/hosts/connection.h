@@ -39,11 +39,11 @@ struct HostConnection {
   [[nodiscard]] bool alive() const { return phase != Phase::ended && phase != Phase::lost; }
   /// Reads what ssh has written to its standard error.
   void read_complaint();
-  /// Returns how the connection ended, for people. It waits a moment for ssh.
+  /// Returns why the connection ended, as text for people. Waits a moment for ssh to end.
   [[nodiscard]] std::string why_lost(const std::string &remote_rondo);
 };
 
-/// Starts `ssh` (program and arguments) to the host. It has its own process group, to which no terminal sends signals.
+/// Starts `ssh` (program and arguments) to the host, in a process group of its own, to which no terminal sends signals.
 [[nodiscard]] Result<HostConnection> connect_host(const HostShare &share, const std::vector<std::string> &ssh,
                                                   const std::string &remote_rondo);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launcher and its agent on another host exchange frames over the standard input and output of ssh. If the two are
-// not the same version of the program, the launcher refuses.
+// different versions of the program, the launcher refuses to run the job.
 //
 // Frame   body_bytes u32 | kind u8 | body       numbers are little-endian, a frame has at most frame_bytes_max
 // Before its first frame the agent sends agent_greeting. A login shell may print text before that; the launcher skips

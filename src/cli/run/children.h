@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file ends all processes below this one. A subreaper inherits each orphan among its descendants, whatever session
-// or group the orphan is in. So killing the children until there are none reaches all descendants, from the top down.
-// Only children get signals. No other process reaps them, so their process numbers cannot belong to another process by
-// now.
+// This file ends all processes below this one. This process is a subreaper, so it inherits each orphan among its
+// descendants, whatever session or group the orphan is in. If it kills children until there are none, it reaches all
+// descendants, from the top down. Only children get signals. No other process reaps them, so a child's process number
+// cannot belong to another process yet.
 #pragma once
 
 #include <sys/types.h>

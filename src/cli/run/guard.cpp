@@ -19,7 +19,7 @@ namespace rondo::cli {
 namespace {
 
 constexpr int status_not_executable = run_exit_not_executable << 8;  // in the form of waitpid()
-constexpr int ending_poll_ms = 20;                                   // how soon a new orphan is met while ending
+constexpr int ending_poll_ms = 20;                                   // interval between searches for new orphans
 
 struct RankState {
   enum class Phase { waiting, running, ended, reported };
@@ -107,8 +107,8 @@ void Guard::start_ranks(const Order &start) {
       ranks_[rank].phase = RankState::Phase::ended;
     }
   }
-  // The ranks have their descriptors. If the guard kept copies open, the other ends would not notice that a rank closes
-  // one.
+  // The ranks have their descriptors now. If the guard kept copies open, the launcher would not notice that a rank
+  // closes its own.
   plan_.streams.clear();
   plan_.input.reset();
   ::dup2(plan_.null_input.get(), STDIN_FILENO);

@@ -92,8 +92,8 @@ class Job {
 
 /// Returns text such as "exited with status 3", "was killed by signal 9 (Killed)" or "could not be started: ...".
 [[nodiscard]] std::string describe(const RankEnd &end, const std::string &program);
-/// Returns the number that a shell has for such an end: the status, or 128 + signal. If the program could not be
-/// started, it is 127 or 126.
+/// Returns the status that a shell reports for such an end: the exit status, or 128 + signal. If the program could not
+/// be started, the status is 127 or 126.
 [[nodiscard]] int exit_status_of(const RankEnd &end);
 
 }  // namespace rondo::cli

@@ -27,7 +27,7 @@ struct Launched {
 [[nodiscard]] Result<FileDescriptor> prepare_launcher();
 
 /// Starts the guard. The caller sets options, program_path and processors in `plan`, and this function sets the rest.
-/// Call it once, with one thread. The guard runs within this call in its own process, and does not return from it.
+/// Call it once, with one thread. The guard is a new process, which runs within this call and does not return from it.
 [[nodiscard]] Result<Launched> launch_guard(LaunchPlan plan);
 
 }  // namespace rondo::cli

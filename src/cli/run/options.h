@@ -39,7 +39,7 @@ struct RunOptions {
   std::vector<HostShare> hosts;          ///< empty: this machine
   std::vector<std::string> ssh;          ///< with hosts: program and arguments that start a command on a host
   std::string remote_rondo;              ///< with hosts: this program's path on them
-  bool agent = false;                    ///< this is the launcher's part on one of several hosts; nothing else counts
+  bool agent = false;                    ///< this process is the launcher's agent on a host; other options are ignored
 };
 
 /// --help was asked for: its text, for standard output.
@@ -50,7 +50,7 @@ struct HelpText {
 /// Returns whether "NAME=value" is one of the launcher's own variables that ranks on other hosts get, too.
 [[nodiscard]] bool is_setting_for_ranks(std::string_view entry);
 
-/// Reads what options name and only the process knows. If a function is empty, there are no files or no variables.
+/// Functions that read what options name: files and variables. If one is empty, there are no files, or no variables.
 struct RunInputs {
   std::function<Result<std::string>(const std::string &path)> read_file;  ///< the text of --hostfile
   std::function<const char *(const char *name)> variable;                 ///< null if it is not set

@@ -9,7 +9,7 @@
 namespace rondo::cli {
 
 struct ProgramLookup {
-  std::string path;     ///< empty if the program cannot be run, see exit_status
+  std::string path;     ///< empty if the program cannot be run; exit_status says why
   int exit_status = 0;  ///< 127 if not found, 126 if not executable, as in shells
   std::string message;
 };

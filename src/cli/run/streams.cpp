@@ -66,7 +66,7 @@ OutputPipe::OutputPipe(FileDescriptor descriptor, uint32_t rank, OutputSink *sin
 pollfd OutputPipe::interest() const { return {sink_->full() ? -1 : descriptor_.get(), POLLIN, 0}; }
 
 void OutputPipe::ready(short events) {
-  if (sink_->failed()) return descriptor_.reset();  // the rank learns it by SIGPIPE, as without a launcher
+  if (sink_->failed()) return descriptor_.reset();  // the rank notices by SIGPIPE, as without a launcher
   if (events == 0) return;
   std::array<char, read_bytes> buffer;
   const ssize_t count_bytes = ::read(descriptor_.get(), buffer.data(), buffer.size());
@@ -101,7 +101,7 @@ void InputPump::read_ready(short events) {
   if (count_bytes > 0)
     bytes_.assign(buffer.data(), static_cast<size_t>(count_bytes));
   else if (count_bytes < 0 && errno == EIO)
-    paused_ = true;  // SIGTTIN is blocked, so a terminal refuses a background process thus; SIGCONT resumes
+    paused_ = true;  // SIGTTIN is blocked, so the terminal returns this error in the background; SIGCONT resumes
   else if (count_bytes == 0 || !may_come_back(errno))
     ended_ = true;
   close_at_end();

@@ -109,7 +109,7 @@ class Streams {
 
   OutputSink output_;
   OutputSink error_;
-  bool error_is_output_;  // both are the same file, so they share a queue: otherwise lines would be mixed
+  bool error_is_output_;  // output and error are the same file, so they share a queue, which keeps lines whole
   bool write_error_taken_ = false;
   std::vector<OutputPipe> pipes_;
   InputPump input_;

@@ -205,7 +205,7 @@ Result<void> write(const std::string &path, const std::string &text) {
   return {};
 }
 
-/// Prints the report for --counts. The file says what ran, so no option repeats that.
+/// Prints the report for --counts. The file says what ran, so all options that describe a run are refused.
 Result<void> report_counted(const SimOptions &options) {
   SimOptions alone;
   alone.counts = options.counts;

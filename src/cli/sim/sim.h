@@ -21,7 +21,7 @@ namespace rondo::cli {
 [[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
 [[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);
 
-/// Returns the network as such JSON. Values that are always the default are left out.
+/// Returns the network in this form of JSON. Values that are always the default are left out.
 [[nodiscard]] nlohmann::ordered_json network_json(const sim::Network &network);
 /// Rounds to four digits, because more would be noise. Returns 0 if the value is not a number.
 [[nodiscard]] double rounded(double value);
@@ -30,7 +30,7 @@ namespace rondo::cli {
 class TunedNetworks {
  public:
   /// Reads the networks of `collective` for plans that `kernel` runs; AUTO means the interpreter. Returns an error if
-  /// the file is no such table or has no such network.
+  /// the file is not a table of `rondo tune`, or has no such network.
   [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective,
                                                   rondo_kernel_t kernel = RONDO_KERNEL_AUTO);
   /// Returns the network for a size. Between two sizes, the costs are interpolated by ratio. Beyond the last size it is

@@ -16,7 +16,7 @@
 
 namespace rondo::cli {
 
-/// The request and the choice of an operation, in the words of the recording. Many operations share one.
+/// The request and the choice of an operation, in the words of the recording. Many operations have the same kind.
 struct TracedKind {
   static constexpr std::array text_names{"state", "type", "op", "algorithm", "protocol", "kernel"};
   static constexpr std::array number_names{"count", "root", "channels", "chunk_bytes"};
@@ -53,7 +53,7 @@ class Timeline {
   Result<void> add_line(std::string_view line, const std::string &source);
 
   /// Converts all lanes to the clock of the first one, and makes the earliest time 0. Call it after the last line.
-  /// RONDO_ERROR_INVALID_ARGUMENT: nothing was recorded, or no line shows how two clocks differ.
+  /// Fails with RONDO_ERROR_INVALID_ARGUMENT if nothing was recorded, or no line shows how two clocks differ.
   Result<void> align();
 
   [[nodiscard]] const std::vector<TracedLane> &lanes() const { return lanes_; }
@@ -70,7 +70,7 @@ class Timeline {
     std::string communicator, host, clock;
     uint64_t made_ns = 0;
     uint64_t looked_ns = 0;
-    bool has_rank_0 = false;  ///< it has rank 0 of the communicator, whose clock the others measured
+    bool has_rank_0 = false;  ///< has rank 0 of the communicator; the other ranks measured its clock
     std::optional<int64_t> offset_ns;
     uint64_t uncertainty_ns = 0;
     std::map<uint64_t, size_t> lane_of;  ///< by the rank's number on its host

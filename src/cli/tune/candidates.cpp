@@ -14,7 +14,7 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr uint64_t KiB = 1024;
-constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each, so it is far from the best before this
+constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each byte, so it is slow even below this size
 
 /// The chunk sizes to try. They balance pipelining against the cost of counters. ll and load_store have small areas.
 /// With load_store, one rank reduces a chunk of a ring, while all ranks reduce a chunk of a two_shot.

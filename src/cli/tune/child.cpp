@@ -29,8 +29,8 @@ class SignalsHeld {
   ~SignalsHeld() { restore(); }
   void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  /// Returns the exit status of `child`, or 128 + number after a signal. If a signal asks this process to end, it is
-  /// passed to the child. It is also reported, even if the child had just finished.
+  /// Returns the exit status of `child`, or 128 + number after a signal. Passes SIGTERM and SIGHUP to the child. A
+  /// signal to end this process determines the result even if the child had just finished.
   [[nodiscard]] int wait_for(pid_t child) const {
     int ended_by = 0;
     const auto heed = [&](int number) {

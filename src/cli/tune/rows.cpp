@@ -151,8 +151,8 @@ void note(std::span<const Series> size, const PlanChoice &choice, PlanChoice &to
   if (const double time = time_of(size, choice); time < never) time_us = time;
 }
 
-/// Compares the choice of the table's rows with the library's choice, on devices and on several hosts. This code does
-/// not know the slots there.
+/// Compares the choice of the table's rows with the choice that the library made when it was measured. It is for
+/// devices and several hosts, because this code does not know the slots there.
 void compare_as_measured(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
   const Group &group = measured.group;
   for (const auto &size : by_size(measured)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file measures candidates by runs of `rondo perf`, each over all sizes of the candidate. On devices, calls are
 // replayed from a graph. perf also verifies the results. Candidates take turns, round by round, so a change of the
-// machine's speed affects all of them. The report of perf says what the library really chose, because, for instance,
-// blocks are limited and not requested.
+// machine's speed affects all of them. The report of perf says what the library really chose: for instance, a candidate
+// only limits the number of blocks, and does not request it.
 #include "src/cli/tune/runs.h"
 
 #include <algorithm>
@@ -122,7 +122,7 @@ Words words_of(const Options &options, const Group &group, const Candidate &cand
 /// A candidate, and its turns so far.
 struct Entry {
   Candidate candidate;
-  std::vector<uint64_t> sizes;        ///< at which it is still tried; if none is left, it takes no turns
+  std::vector<uint64_t> sizes;        ///< sizes at which the candidate is still tried; without any, it takes no turns
   std::vector<PerfResult> results{};  ///< of its latest turn
 };
 
@@ -165,7 +165,7 @@ Result<void> Runs::run(Entry &entry, std::span<const uint64_t> sizes) {
     const std::string what = show(entry.candidate) + ": rondo perf ended with status " + std::to_string(status) + ": " +
                              failure_in(errors_path);
     const bool is_own_choice = &entry == &entries_.front();
-    if (is_own_choice && status == exit_usage) return invalid_argument(what);  // as a device that does not exist
+    if (is_own_choice && status == exit_usage) return invalid_argument(what);  // for example, the device does not exist
     if (is_own_choice || status != exit_usage) return Error{RONDO_ERROR_REMOTE, what};
     std::fprintf(stderr, "  left out: %s\n", what.c_str());
     entry.sizes.clear();

@@ -13,14 +13,14 @@
 
 namespace rondo::cli::tune {
 
-/// The request of the ranks, and the sizes at which it is tried.
+/// A choice that the ranks request, and the sizes at which the choice is tried.
 struct Candidate {
   PlanChoice asked;         ///< AUTO or 0 means that the library chooses
   uint32_t blocks_max = 0;  ///< of a call on a device; 0 for no limit
   uint64_t bytes_max = std::numeric_limits<uint64_t>::max();
   uint64_t bytes_min = 0;
 };
-/// Returns the candidates for buffers on devices. The first one is the library's own choice, as in the next list.
+/// Returns the candidates for buffers on devices. Here and in host_candidates(), the library's own choice is first.
 [[nodiscard]] std::vector<Candidate> device_candidates(const Group &group, bool quick);
 /// Returns the candidates for host memory. `input` has the sizes of slots. No two candidates do the same at a size.
 [[nodiscard]] std::vector<Candidate> host_candidates(const Options &options, const Group &group, TunerInput input);
@@ -49,7 +49,7 @@ class PerfTimes {
   void add(const PerfResult &result);
   /// Returns the least time of all candidates at this size, which must have been added.
   [[nodiscard]] double best_us(uint64_t bytes) const;
-  /// Returns the series by ascending size. Of a choice with an undisturbed time, only undisturbed times count.
+  /// Returns the series by ascending size. If a choice has undisturbed times, only these count.
   [[nodiscard]] std::vector<Series> series() const;
 
  private:

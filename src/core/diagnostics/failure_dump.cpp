@@ -25,7 +25,7 @@ std::atomic<uint32_t> &thread_count() {
   return count;
 }
 
-/// Waits for these threads when the process calls exit(), which would end them.
+/// Waits at exit() for the threads that write dumps, because the end of the process would end them.
 void wait_for_threads() {
   if (!check_not_forked().ok()) return;  // after a fork(), the child has the counter without the threads
   const uint64_t deadline_ns = now_ns() + exit_patience_ns;

@@ -17,7 +17,7 @@ namespace rondo {
 /// Notes that this thread's last failure belongs to a call on `comm`.
 void set_failed_communicator(rondo_comm_t comm) noexcept;
 
-/// Returns this thread's last failure if a call on `comm` was refused and changed nothing. Otherwise returns null.
+/// Returns this thread's last failure if it is the refusal of a call on `comm`, which changed nothing. Otherwise null.
 [[nodiscard]] const Error *last_refusal(rondo_comm_t comm) noexcept;
 
 /// Returns a copy of `message`, or "out of memory". The text is valid until this thread's next call of the function.

@@ -80,7 +80,7 @@ Activity activity_of(const RankNow &now) {
   return now.latest && now.latest->state == OperationState::failed ? Activity::failed : Activity::in_call;
 }
 
-/// Returns the oldest message that has not completed, of the batch that the rank is in.
+/// Returns the oldest incomplete message of the batch that the rank is in.
 std::optional<RecordedMessage> waiting_message(const Recording &recording, uint32_t rank, uint64_t latest) {
   std::optional<RecordedMessage> oldest;
   for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) {

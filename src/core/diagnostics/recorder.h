@@ -31,8 +31,8 @@ struct RankNow {
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// The oldest operation that some ranks are in, or failed in, while it waits for another rank. If no operation waits,
-/// the oldest of all operations that ranks are in.
+/// An operation that some ranks are in, or failed in: the oldest one in which they wait for another rank. If they wait
+/// for no rank in any operation, it is the oldest of all that they are in.
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in the operation

@@ -17,7 +17,7 @@ void add_operands(ReductionArgs &args, std::span<const std::byte *const> operand
 }
 
 /// Returns the shifts of operands [first, last). If `first` is not 0, the first of them is the partial result of all
-/// earlier operands. Rounded partial results have the levels that the steps of a schedule give them.
+/// earlier operands. Rounded partial results are at the levels (src/proto/mean.h) of the steps of a schedule.
 MeanShifts shifts_of(Partials partials, size_t rank_count, size_t first, size_t last) {
   const auto before = static_cast<uint32_t>(first);
   if (partials != Partials::rounded) {

@@ -25,7 +25,7 @@ struct ReductionArgs {
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;   ///< of the inputs of an avg of floats; all of `more` have the last byte
   bool past_caches = false;     ///< a hint, for one large output: as stream_copy() writes
-  /// Operands after the inputs, in a reduction of one operand of each rank. Empty in a step. Each begins at `more_at`.
+  /// The operands behind the inputs, if one operand of each rank is reduced. Each begins at `more_at`. Empty in a step.
   std::span<const std::byte *const> more;
   size_t more_at = 0;  ///< bytes
 
@@ -39,8 +39,8 @@ struct ReductionArgs {
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the fastest function that this processor runs, or null for an unknown type or operation. All functions give
-/// equal bits, except for a NaN's payload. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one. The first call reads
-/// it. If the value is unknown, or this processor cannot run it, a log line gives the known values, and it is ignored.
+/// equal bits, except for a NaN's payload. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; the first call reads
+/// it. A value that is unknown, or that this processor cannot run, is ignored. Then a log line lists the known values.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
 
 /// Returns the function in plain C++, the reference for the others.

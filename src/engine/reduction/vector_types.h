@@ -61,7 +61,7 @@ struct NativeCodec {
 };
 
 /// Two bfloat16 in each 32-bit word. The upper one, with its lower half cleared, is a float32. The lower one is a
-/// float32 after a shift. So neither packing nor unpacking moves elements between lanes.
+/// float32 after a shift. So neither packing nor unpacking moves elements to another place in the vector.
 struct Bfloat16Codec {
   using Scalar = float;
   struct Accumulator {

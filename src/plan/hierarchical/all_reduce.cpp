@@ -4,14 +4,14 @@
 //     2 hosts of 2 ranks, k = host, i = index of the rank in its host; chunk (i, j) for each owner i and host j
 //     1. inside     every rank sends its operand of (i, j) to owner i of its host, which computes the host's sum
 //     2. between    owner i sends its host's sum of (i, j) to owner i of host j, which computes the whole sum
-//     3. both back  owner i of host j sends the result to all other owners i, and each of them to its host's ranks
+//     3. both back  owner i of host j sends the result to every other owner i; each owner sends it to its host's ranks
 //
 //      host 0: rank 0 <--> rank 1          rank 0 owns (0, *), rank 1 owns (1, *) of host 0's sums
 //                |           |             network: S/2 for each pair and direction, S in all (S: bytes of the vector)
 //      host 1: rank 2 <--> rank 3
 //
-// The number of owners is the number of ranks of the smallest host. On larger hosts, the other ranks own nothing, so
-// hosts may be uneven.
+// An owner is a rank that computes its host's sums of some chunks. Each host has as many owners as the smallest host
+// has ranks. On larger hosts, the other ranks own nothing, so hosts may be uneven.
 //
 // Slots: everything is ordered by j in the same way on all ranks of a host, and each link has at most one chunk in
 // flight. So slot_count > slots of a chunk suffices. Host k computes the whole sum of (i, k) last (j = k + 1, k + 2,

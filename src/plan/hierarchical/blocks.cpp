@@ -8,8 +8,8 @@
 //                      ---> inside of a host   ===> network: S / hosts leaves a host for each other one
 //
 // A rank's recv buffer has room for its own block only, so it cannot hold sums of other blocks. Inside of a host such
-// sums travel around a ring and end on the rank that works for the block. A wave moves one block for each rank. The
-// blocks of the own host come last, because sums from the network are added to them.
+// sums travel around a ring, in waves of one block for each rank, and end on the rank that works for the block. The
+// blocks of the rank's own host come last, because sums from the network are added to them.
 //
 // On uneven hosts the rank with index (i mod its host's ranks) works for index i.
 //

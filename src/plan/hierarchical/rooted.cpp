@@ -10,7 +10,7 @@
 // Hosts form an open chain, and tiles follow each other along it. Each owner has its own connection to the next host,
 // so hosts with several network ports use all of them.
 //
-// Slots: slot_count > slots of a chunk. Inside of a host, every link has one chunk of a tile, or in a reduce one a hop.
+// Slots: slot_count > slots of a chunk. A link inside of a host has one chunk of a tile; in a reduce, one for each hop.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {

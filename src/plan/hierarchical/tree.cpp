@@ -12,9 +12,9 @@
 // up and receives one down, however many ranks it has. On odd channels, the next rank of each host is the leader, and
 // the hosts form the second tree of src/plan/tree.cpp. A root leads its host, and its host is on top.
 //
-// A leader has up to three children: one of its host, and two other leaders. A step takes two operands. So a leader
-// keeps its sum of three in its loop-back link until the next step. Only the root of a reduce may write its recv
-// buffer.
+// A leader has up to three children: one of its host, and two other leaders. But a step takes two operands, and only
+// the root of a reduce may write its recv buffer. So a leader keeps its sum of three operands in its loop-back link
+// until the next step.
 //
 // Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots of a chunk.
 #include <cassert>
