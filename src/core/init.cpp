@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/base/report_interval.h"
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/store/local.h"
@@ -21,7 +22,7 @@ namespace {
 
 constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
-constexpr uint64_t ranks_lag_ns = 1'000'000'000;  // five heartbeats between hosts
+constexpr uint64_t ranks_lag_reports = 5;  // between hosts
 constexpr const char *job_server_name = "job";  // no unique id has this name
 
 Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
@@ -40,7 +41,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
   // On several hosts, another rank may see all ranks arrive and end the store before this rank has seen them.
-  const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_ns;
+  const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_reports * report_interval_ns(info.node_count());
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   debug_lines::made(group.rank, settings, info, executor->describe());
   log::debug({log::Subsystem::bootstrap, group.rank},

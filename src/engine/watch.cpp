@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "src/base/clock.h"
+#include "src/base/report_interval.h"
 #include "src/base/size.h"
 
 namespace rondo {
@@ -14,9 +15,10 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
-// another host arrives after a heartbeat and a question. On its own host, a rank sees every call at once, but the end
-// of a process may become visible late.
-constexpr int far_looks_max = 400, near_looks_max = 100;
+// another host arrives after a report and a question. On its own host, a rank sees every call at once, but the end of a
+// process may become visible late.
+constexpr uint64_t far_reports_max = 10;
+constexpr int near_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
 
@@ -24,6 +26,13 @@ std::string seconds(uint64_t ns) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(ns) * 1e-9);
   return text;
+}
+
+/// Returns the number of looks in which a record of another host arrives. Each rank there may be on a host of its own.
+int far_looks_max(const Ranks &ranks, uint32_t rank_count) {
+  size_t far = 0;
+  for (uint32_t peer = 0; peer < rank_count; ++peer) far += ranks.is_near(peer) ? 0 : 1;
+  return static_cast<int>(far_reports_max * report_interval_ns(far + 1) / fault_look_interval_ns);
 }
 
 }  // namespace
@@ -208,7 +217,9 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
   // The reason may become visible later than the slot. If the owner of a buffer has just died, the memory disappears
   // before the process is seen to end. If ranks share no memory, a record may arrive after a slot. The search ends at
   // the operation's deadline.
-  const int looks_max = fault == Fault::unreadable || ranks_.is_near(peer) ? near_looks_max : far_looks_max;
+  const int looks_max = fault == Fault::unreadable || ranks_.is_near(peer)
+                            ? near_looks_max
+                            : far_looks_max(ranks_, rank_count_);
   if (start_ns_ == 0) start_ns_ = now_ns();
   for (int look = 0; look < looks_max && (look == 0 || now_ns() - start_ns_ < timeout_ns_); ++look) {
     // The peer is checked first, because only a few ranks on other hosts are asked at a time.

@@ -71,6 +71,69 @@ TEST_CASE("control plane: a question is answered for the rank that it is about",
   CHECK_FALSE(world.controls[1]->entered(3, 41).has_value());
 }
 
+TEST_CASE("control plane: a question about an operation that was not entered has no answer", "[net]") {
+  OneEnd end;
+  end.ranks.latest[0] = 5;
+  end.say(Cell(CellKind::ask).put(net::Inquiry{0, UINT64_MAX}).bytes());
+  end.say(Cell(CellKind::ask).put(net::Inquiry{0, 6}).bytes());
+  end.say(Cell(CellKind::ask).put(net::Inquiry{0, 2}).bytes());
+  for (uint64_t operation = 1; operation <= 2; ++operation) {
+    ByteReader answer = end.hear(CellKind::record);
+    CHECK(net::inquiry_of(answer).operation == operation);
+  }
+}
+
+TEST_CASE("control plane: a record whose choice has unknown numbers is kept without these", "[net]") {
+  OneEnd end;
+  Cell record = Cell(CellKind::record).put(net::Inquiry{1, 3});
+  for (uint64_t field = 0; field < 12; ++field) record.put(uint64_t{1} << 32 | (300 + field));
+  end.say(status_of(1, RankState::alive, 3).bytes());
+  end.say(record.bytes());
+  std::optional<OperationInfo> known;
+  REQUIRE(end.run([&] { return (known = end.control->entered(1, 3)).has_value(); }));
+  CHECK(known->signature.root == 303);
+  CHECK(known->choice.algorithm == RONDO_ALGORITHM_AUTO);
+  CHECK(known->choice.protocol == RONDO_PROTOCOL_AUTO);
+  CHECK(known->choice.kernel == RONDO_KERNEL_AUTO);
+  CHECK(known->choice.channels == 308);
+}
+
+TEST_CASE("control plane: a failure with an unknown status or rank is an internal error of no rank", "[net]") {
+  for (const uint32_t status : {0u, 1u, 16u, 1u << 31}) {
+    CAPTURE(status);
+    OneEnd end;
+    Cell cell(CellKind::failure);
+    cell.put(status).put(uint32_t{2}).put(uint32_t{1} << 31).put(uint64_t{7}).put(std::string_view("why"));
+    end.say(cell.bytes());
+    REQUIRE(end.run([&] { return end.ranks.failed(); }));
+    CHECK(end.ranks.failure().status == RONDO_ERROR_INTERNAL);
+    CHECK(end.ranks.failure().rank == -1);
+    CHECK(end.ranks.failure().peer == -1);
+    CHECK(end.ranks.failure().message == "why");
+  }
+}
+
+TEST_CASE("control plane: an answer about waits that no question asked for is not taken", "[net]") {
+  OneEnd end;
+  const auto say = [&](uint64_t asked_ns, uint64_t entered) {
+    Cell cell(CellKind::waits);
+    cell.put(net::Inquiry{1, 0}).put(asked_ns);
+    for (int field = 0; field < 2; ++field) cell.put(uint64_t{0});
+    end.say(cell.put(entered).put(entered).put(uint32_t{1}).put(uint32_t{0}).bytes());
+  };
+  say(0, 7);
+  say(UINT64_MAX, 7);
+  end.say(status_of(1, RankState::alive, 3).bytes());
+  REQUIRE(end.run([&] { return end.control->status(1).entered == 3; }));
+  WaitReport report;
+  CHECK_FALSE(end.control->waits(1, 0, report));  // asks
+  ByteReader asked = end.hear(CellKind::ask_waits);
+  CHECK(net::inquiry_of(asked).rank == 1);
+  say(asked.number<uint64_t>(), 8);
+  REQUIRE(end.run([&] { return end.control->waits(1, 0, report); }));
+  CHECK(report.entered == 8);
+}
+
 TEST_CASE("control plane: an answer about messages serves no other question", "[net]") {
   OneEnd end;
   Cell answers[2] = {Cell(CellKind::pair), Cell(CellKind::pair)};

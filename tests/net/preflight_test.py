@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 
@@ -83,6 +84,17 @@ class Preflight(unittest.TestCase):
         for output in outputs:
             self.assertRegex(output, r"by rail 1, from 10\.201\.18\.\d to 10\.201\.18\.\d")
         self.assertTrue(any("small packets, but a slot of" in output for output in outputs), outputs)
+
+    def test_a_pair_does_not_take_a_rank_that_still_connects_to_another_for_stalled(self):
+        with net.Hosts(3) as self.hosts:
+            self.drop(0, f"ip saddr {self.hosts.address(2)} tcp flags syn")
+            # Longer than nothing may move, and shorter than a rank tries to connect.
+            healing = threading.Timer(7, self.on, (0, net.NFT, "delete table ip t"))
+            healing.start()
+            outputs = self.ranks(layout=(0, 1, 2))
+            healing.join()
+        for rank, output in enumerate(outputs):
+            self.assertIn(f"rank {rank}: ok", output)
 
     def test_a_firewall(self):
         self.drop(0, "tcp flags syn")

@@ -4,6 +4,7 @@ forked, or their control connection alone is ended. Every rank soon gets an erro
 usage: processes_hosts_test.py RANK_PROGRAM"""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,21 @@ class Processes(HostsTest):
                             named = rf"rank {victim}\b|the process that runs the store"
                             self.expect(job, set(range(4)) - {victim}, wanted, named, {victim})
         self.assertGreater(failed, 4, "descriptors never ran out: the test shows nothing")
+
+    @unittest.skipIf("RONDO_TEST_SANITIZED" in os.environ, "a sanitizer needs descriptors of its own")
+    def test_the_limit_of_descriptors_that_the_error_names_is_enough(self):
+        limited = ["sh", "-c", f'ulimit -n ${{RONDO_TEST_DESCRIPTORS:-1024}}; exec "{PROGRAM}" sum 3 1000']
+        with net.Hosts(2) as hosts:
+            def run(most):
+                own = [{}, {"RONDO_TEST_DESCRIPTORS": str(most)}]
+                return Job(hosts, [0, 1], limited, {"RONDO_INIT_TIMEOUT": "30"}, own).finish(120)
+            for most in range(40, 8, -1):
+                named = re.search(r"raise that limit to at least (\d+) \(ulimit -n\)", "".join(run(most).output))
+                if named:
+                    break
+            self.assertIsNotNone(named, "no limit was named: the test shows nothing")
+            self.assertGreater(int(named.group(1)), most)
+            self.expect(run(int(named.group(1))), range(2), "ok")
 
     def test_a_killed_rank_is_named_although_a_process_that_it_forked_lives_on(self):
         for kind in ("fork", "double", "exec"):

@@ -24,6 +24,15 @@ TEST_CASE("failure record: the first failure stays, with the rank that wrote it"
   CHECK(read->operation == 7);
 }
 
+TEST_CASE("failure record: a status that is no error reads as an internal error", "[shm]") {
+  for (const uint64_t status : {uint64_t{RONDO_OK}, uint64_t{RONDO_NOT_READY}, uint64_t{RONDO_ERROR_REVOKED} + 1}) {
+    SharedFailure failure;
+    raise_failure(failure, 3, {RONDO_ERROR_TIMEOUT, "the first", 3, 1, 7});
+    failure.status = status;
+    CHECK(read_failure(failure)->status == RONDO_ERROR_INTERNAL);
+  }
+}
+
 TEST_CASE("failure record: a rank that dies while it writes is known, and nobody waits for the rest", "[shm]") {
   SharedFailure failure;
   // This is how raise_failure() of rank 5 leaves it when it is killed in the middle.

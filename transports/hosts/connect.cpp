@@ -32,6 +32,10 @@ constexpr uint32_t pair_slot_count_of_verbs = 2;      // all slots are registere
 constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
 constexpr size_t message_slot_bytes_min = 4096;
 
+// A rank opens a few more descriptors, such as the memory of the control plane and the sockets that pass it on. Each
+// rail adds a listener.
+constexpr size_t descriptor_slack = 16;
+
 /// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Each queue pair registers
 /// all slots and needs one in flight, but there are only two large slots.
 bool wants_large_slots(const Spread &spread) {
@@ -127,7 +131,8 @@ std::vector<bool> controlled_ranks(const GroupRequest &request) {
 /// of connecting, when it is unknown how many more descriptors are needed.
 Result<void> check_descriptors(const MeshRequest &request) {
   const auto linked = static_cast<size_t>(std::ranges::count(request.linked, true));
-  const size_t wanted = request.group.node_count() - 1 + linked * request.data_sockets();
+  const size_t wanted = request.group.node_count() - 1 + linked * request.data_sockets() + descriptor_slack +
+                        request.rail_count();
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
   std::error_code error;
@@ -238,6 +243,9 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.settings.sockets : 0;
   RONDO_TRY(check_descriptors(mesh_request));
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
+  // Other ranks may take long to connect. A rank that does not wait for them would take a pair for stalled.
+  RONDO_TRY(store.gather(request.key_prefix + "/connected", request.rank, request.rank_count, Bytes{},
+                         request.deadline_ns));
   // The control plane's timeout ends first, so that its report comes before a loss of the data sockets.
   for (net::PeerSocket &each : mesh.data) each.patience_ns = request.settings.network_timeout_ns * 5 / 2;
 

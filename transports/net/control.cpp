@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -20,15 +19,17 @@ namespace {
 constexpr uint64_t farewell_look_ns = 200'000;
 constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat a failure
 constexpr uint32_t locked_out_max = 100;
+// Among many hosts, the ranks' states are sent to all at most once in this time for each host. A connection takes a few
+// microseconds. Otherwise calls that move no data would keep a core busy.
+constexpr uint64_t tell_pause_ns = 50'000;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Says whether `host` gets the states of this host's ranks at this heartbeat. A host reports to at most 64 hosts at a
 /// time, so that a thousand hosts do not keep a core busy. At each heartbeat, some hosts report to `host`. If `host` is
 /// cut off, these hosts notice that as soon as all would.
-bool is_turn(uint32_t host, uint32_t own_host, size_t other_count, uint64_t now_ns) {
-  constexpr size_t reports_max = 64;
-  const size_t turns = (other_count + reports_max - 1) / reports_max;
-  return (host + own_host + now_ns / heartbeat_ns) % turns == 0;
+bool is_turn(uint32_t host, uint32_t own_host, size_t other_count, uint64_t beat) {
+  const size_t turns = (other_count + few_hosts_max - 1) / few_hosts_max;
+  return (host + own_host + beat) % turns == 0;
 }
 
 /// Describes why a connection is lost. `error` is errno, or 0 if the other end closed the connection.
@@ -109,7 +110,7 @@ bool Control::was_reset(uint32_t peer) const {
 void Control::tell_status() {
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, 0, ended_);
-  if (lock.held()) return send_status();
+  if (lock.held() && others_.size() < few_hosts_max) return send_status();
   memory::store_sync(header().tell, 1);  // the serving rank reads it after the bell
   ring();
 }
@@ -162,14 +163,6 @@ bool Control::tell_farewell() {
   return done;
 }
 
-void Control::pass_on_failure() {
-  if (memory::load_acquire(header().failure_told) != 0) return;
-  const std::lock_guard own(mutex_);
-  someone_died_ |= look_for_dead(true);  // so that the lock of an ended rank can be taken over
-  const ControlLock lock(header(), index_, tell_patience_ns, ended_);
-  if (lock.held() && header().failure_told == 0) send_failure();
-}
-
 void Control::ring() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(parts_.share.bell.get(), &one, sizeof one);  // full: it rings
@@ -218,7 +211,10 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   uint64_t rung = 0;
   [[maybe_unused]] const ssize_t drained = ::read(parts_.share.bell.get(), &rung, sizeof rung);
   const bool beats = now_ns >= shared.next_beat_ns;
-  if (beats) memory::store_relaxed(shared.next_beat_ns, now_ns + heartbeat_ns);
+  if (beats) {
+    memory::store_relaxed(shared.next_beat_ns, now_ns + heartbeat_ns);
+    ++shared.beat_count;
+  }
   lines_.for_each_ready([this](uint32_t host) { receive(host); });
   // The checks run before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
   // heartbeat was sent one interval ago.
@@ -228,13 +224,17 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   // A failure is sent before the other updates, which may report that a rank left because of the failure.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
-  const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
-  if (someone_died || asked) send_status();
-  else if (beats) {
+  const uint64_t pause_ns = others_.size() < few_hosts_max ? 0 : others_.size() * tell_pause_ns;
+  const bool may_tell = beats || now_ns - std::min(now_ns, shared.told_ns) >= pause_ns;
+  const bool asked = may_tell && memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
+  if (someone_died || asked) {
+    shared.told_ns = now_ns;
+    send_status();
+  } else if (beats) {
     for (size_t which = 0; which < own_cells(); ++which) {
       const Cell cell = own_status(which);
       for (const uint32_t host : others_)
-        if (is_turn(host, host_, others_.size(), now_ns)) lines_.send(host, cell);
+        if (is_turn(host, host_, others_.size(), shared.beat_count)) lines_.send(host, cell);
     }
   }
   if (beats && parts_.clock_measured) {
@@ -282,16 +282,6 @@ Cell Control::own_status(size_t which) const {
     cell.put(parts_.local->latest_operation(index)).put(parts_.local->completed_operation(index));
   }
   return cell;
-}
-
-void Control::send_failure() {
-  const Error error = parts_.local->failure();
-  Cell cell(CellKind::failure);
-  cell.put(static_cast<uint32_t>(error.status)).put(static_cast<uint32_t>(error.rank));
-  cell.put(static_cast<uint32_t>(error.peer)).put(error.operation);
-  cell.put(std::string_view(error.message).substr(0, failure_text_max));
-  for (const uint32_t host : others_) lines_.send(host, cell, ControlLines::failure_max);
-  memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with pass_on_failure()
 }
 
 void Control::receive(uint32_t host) {
@@ -371,16 +361,6 @@ void Control::take_state(RemoteRank &known, uint32_t state) {
   else if (known.ended == 0)
     memory::store_release(known.ended, 1);
   known.told = state;
-}
-
-void Control::take_failure(ByteReader body) {
-  Error error;
-  error.status = static_cast<rondo_status_t>(body.number<uint32_t>());
-  error.rank = static_cast<int32_t>(body.number<uint32_t>());
-  error.peer = static_cast<int32_t>(body.number<uint32_t>());
-  error.operation = body.number<uint64_t>();
-  error.message = text_of(body.bytes(body.number<uint32_t>()));
-  if (!body.failed()) parts_.local->raise(error);
 }
 
 void Control::watch(std::vector<pollfd> &descriptors) const {

@@ -96,8 +96,8 @@ class Control {
   /// Sends what this rank has entered to all other hosts, so that they need not ask. It skips a host whose connection
   /// is full. It sends nothing if another rank holds the lock for too long.
   void tell_entered(uint64_t operation, const OperationInfo &what);
-  /// Sends the states of this host's ranks to all others. If another rank serves at this moment, that rank sends them
-  /// soon.
+  /// Sends the states of this host's ranks to all others. If another rank serves at this moment, or there are many
+  /// hosts, the rank that serves sends them soon.
   void tell_status();
   /// Reports to the other hosts that this rank has left. They know it when this call returns, with two exceptions:
   /// - It skips a host if a full connection or the host's silence keeps the report from it for 0.5 s.

@@ -124,6 +124,19 @@ struct PairInquiry {
   return inquiry;
 }
 
+/// Returns the status of an error with this number. What is no error reads as RONDO_ERROR_INTERNAL.
+[[nodiscard]] constexpr rondo_status_t error_status_of(uint32_t number) {
+  const bool is_error = number >= RONDO_ERROR_INVALID_ARGUMENT && number <= RONDO_ERROR_REVOKED;
+  return is_error ? static_cast<rondo_status_t>(number) : RONDO_ERROR_INTERNAL;
+}
+
+/// Reads a value of an enumeration that begins with 0. Returns that value if the number is above `last`.
+template <class Choice>
+[[nodiscard]] Choice choice_of(ByteReader &body, Choice last) {
+  const auto number = body.number<uint64_t>();
+  return static_cast<Choice>(number <= static_cast<uint64_t>(last) ? number : 0);
+}
+
 [[nodiscard]] inline OperationInfo operation_of(ByteReader &body) {
   OperationInfo what;
   what.signature.collective = static_cast<uint32_t>(body.number<uint64_t>());
@@ -132,11 +145,11 @@ struct PairInquiry {
   what.signature.root = static_cast<uint32_t>(body.number<uint64_t>());
   what.signature.count = body.number<uint64_t>();
   what.signature.counts_hash = body.number<uint64_t>();
-  what.choice.algorithm = static_cast<rondo_algorithm_t>(body.number<uint64_t>());
-  what.choice.protocol = static_cast<rondo_protocol_t>(body.number<uint64_t>());
+  what.choice.algorithm = choice_of(body, RONDO_ALGORITHM_HIERARCHICAL_TREE);
+  what.choice.protocol = choice_of(body, RONDO_PROTOCOL_LL);
   what.choice.channels = static_cast<uint32_t>(body.number<uint64_t>());
   what.choice.chunk_bytes = body.number<uint64_t>();
-  what.choice.kernel = static_cast<rondo_kernel_t>(body.number<uint64_t>());
+  what.choice.kernel = choice_of(body, RONDO_KERNEL_LOAD_STORE);
   what.history = static_cast<uint32_t>(body.number<uint64_t>());
   return what;
 }

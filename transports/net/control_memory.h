@@ -23,6 +23,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/report_interval.h"
 #include "src/base/unique_handle.h"
 #include "src/proto/connection.h"
 #include "src/links/message_boards.h"
@@ -37,7 +38,7 @@ namespace rondo::net {
 /// begins.
 inline constexpr size_t cell_bytes = 1024;
 
-inline constexpr uint64_t heartbeat_ns = 200'000'000;
+using rondo::heartbeat_ns;
 
 /// The most hosts of a communicator. Each pair of hosts has a control connection.
 inline constexpr uint32_t hosts_max = 1024;
@@ -59,6 +60,8 @@ struct ControlHeader {
   ClockOffset clock;               ///< the best so far
   uint64_t asked_ns = 0;      ///< when the first of the latest questions to other hosts was asked
   uint64_t asked_count = 0;
+  uint64_t beat_count = 0;    ///< heartbeats so far
+  uint64_t told_ns = 0;       ///< when the ranks' states were last sent to all hosts at once
   uint64_t rests = 0;         ///< 1 if a cell may have been sent to a host in part; readable without the lock
 };
 
@@ -111,6 +114,7 @@ struct RemoteRank {
   uint64_t asked_count = 0;  ///< questions since its latest answer
   std::array<RemoteRecord, record_count> records{};
   uint64_t notes_asked_ns = 0;
+  uint64_t notes_asked_count = 0;  ///< questions since its latest new note
   std::array<Note, kept_note_count> notes{};  ///< note n at n % kept_note_count
   std::array<RemotePair, pair_count> pairs{};  ///< index: the asking rank's number on its host, modulo pair_count
   RemoteWaits waits;

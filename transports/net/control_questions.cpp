@@ -13,7 +13,6 @@ constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr uint64_t ask_doublings_max = 5;  // of ask_again_ns: the pause grows to 0.8 s
 // With more than few_hosts_max hosts, these bound the questions that all ranks of a host ask in ask_again_ns, and the
 // records in each answer. Otherwise the answers from a thousand hosts would keep a core busy.
-constexpr size_t few_hosts_max = 64;
 constexpr uint64_t questions_max = 64, short_records_max = 4;
 /// A bound on how fast the clocks of two hosts drift apart. The uncertainty of a measurement grows by this drift, so a
 /// newer measurement can replace it.
@@ -38,7 +37,9 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   // at a time is limited, so this leaves room for questions to other ranks.
   const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
   const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
-  if (peer.ended != 0 || peer.entered < operation || asked) return std::nullopt;
+  // Among many hosts, reports are seldom, so the rank may have entered more than it has reported.
+  const bool is_early = others_.size() < few_hosts_max && peer.entered < operation;
+  if (peer.ended != 0 || is_early || asked) return std::nullopt;
   if (!may_ask(now)) return std::nullopt;
   if (!lines_.send(parts_.host_of[rank], Cell(CellKind::ask).put(Inquiry{rank, operation}))) return std::nullopt;
   ++header().asked_count;
@@ -70,13 +71,15 @@ void Control::take_question(uint32_t host, ByteReader body) {
   const auto [rank, operation] = inquiry_of(body);
   if (!is_of(host_, rank)) return;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
+  if (operation > parts_.local->latest_operation(index)) return;
   // The answer includes earlier operations, because ranks that disagree search for the first one that differs. The
   // requested operation comes last.
   const uint64_t most = others_.size() < few_hosts_max ? RemoteRank::record_count : short_records_max;
-  const uint64_t before = std::min(operation, most) - 1;
-  for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)
+  for (uint64_t count = std::min(operation, most); count > 0; --count) {
+    const uint64_t each = operation - count + 1;
     if (const auto what = parts_.local->entered(index, each))
       lines_.send(host, Cell(CellKind::record).put(Inquiry{rank, each}).put(*what));
+  }
 }
 
 void Control::take_record(uint32_t host, ByteReader body) {

@@ -90,6 +90,7 @@ void Control::take_waits(uint32_t host, ByteReader body) {
   const auto asked_ns = body.number<uint64_t>();
   if (body.failed() || !is_of(host, answered.rank)) return;
   RemoteWaits &known = remote(answered.rank).waits;
+  if (asked_ns == 0 || asked_ns > known.asked_ns) return;
   if (known.arriving_ns != asked_ns) known.arriving = {};
   known.arriving_ns = asked_ns;
   WaitReport &report = known.arriving;

@@ -168,7 +168,7 @@ std::optional<Error> read_failure(const SharedFailure &failure) {
   if (!complete()) return std::nullopt;
   Error error;
   // In the segment of an unknown process it may be any number.
-  const bool is_known = failure.status <= RONDO_ERROR_REVOKED;
+  const bool is_known = failure.status >= RONDO_ERROR_INVALID_ARGUMENT && failure.status <= RONDO_ERROR_REVOKED;
   error.status = is_known ? static_cast<rondo_status_t>(failure.status) : RONDO_ERROR_INTERNAL;
   error.rank = static_cast<int32_t>(low_of(failure.rank_and_peer));
   error.peer = static_cast<int32_t>(high_of(failure.rank_and_peer));

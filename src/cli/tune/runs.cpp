@@ -196,12 +196,13 @@ Result<void> Runs::take_turn(Entry &entry) {
   return {};
 }
 
-/// Leaves out the sizes before the first and after the last one at which the candidate is not far from the best.
+/// Leaves out the sizes before the first and after the last one at which the candidate is not far from the best. A
+/// disturbed result says nothing about that.
 void Runs::leave_out_hopeless() {
   for (Entry &entry : entries_) {
     if (&entry == &entries_.front() || entry.results.size() != entry.sizes.size()) continue;
     const auto hopes = [&](const PerfResult &result) {
-      return result.median_us <= hopeless_ratio * times_.best_us(result.bytes);
+      return result.disturbed || result.median_us <= hopeless_ratio * times_.best_us(result.bytes);
     };
     const auto first = std::ranges::find_if(entry.results, hopes);
     const auto last = std::find_if(entry.results.rbegin(), entry.results.rend(), hopes).base();
