@@ -13,16 +13,6 @@ std::vector<uint32_t> nodes_of(const GroupInfo &group) {
   return {group.node_of_ranks().begin(), group.node_of_ranks().end()};
 }
 
-/// Sets the connections for messages on several nodes. A rank has one link to each rank of another node. The other
-/// connections have slots of the same size, since a kernel knows slots of one size.
-void use_message_links(const PlacedRequest &request, SegmentShape &shape) {
-  if (request.rank_count > batch_ranks_max) return;
-  const std::vector<uint32_t> nodes = nodes_of(request.group);
-  const auto far = std::find_if(nodes.begin(), nodes.end(), [&](uint32_t node) { return node != nodes[request.rank]; });
-  shape.message_channels = 1;
-  shape.message_geometry = request.links->outgoing_messages(static_cast<uint32_t>(far - nodes.begin())).geometry;
-}
-
 }  // namespace
 
 Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
@@ -45,18 +35,16 @@ Result<void> ExecutorBase::open(const PlacedRequest &request) {
 
 Result<void> ExecutorBase::connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                            InfoExchange &info_exchange) {
-  SegmentShape agreed = shape;
   if (!request.on_one_node()) {
     network_links_ = request.links;
-    use_message_links(request, agreed);
     RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, nodes_of(request.group), request.rank));
   }
   if (!request.pairs_apart.empty()) {
-    const HostLinksShape in_host{request.pairs_apart,       nodes_of(request.group),  agreed.channel_count,
-                                 agreed.connection_bytes(), agreed.message_channels, agreed.message_connection_bytes()};
+    const HostLinksShape in_host{request.pairs_apart,       nodes_of(request.group), shape.channel_count,
+                                 shape.connection_bytes(), shape.message_channels, shape.message_connection_bytes()};
     RONDO_TRY_ASSIGN(host_links_, HostLinks::connect(context_, in_host, info_exchange));
   }
-  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, agreed, request.handles,
+  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles,
                                               {request.permitted, &network_, request.one_process, &host_links_},
                                               info_exchange));
   return {};
