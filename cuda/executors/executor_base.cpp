@@ -110,16 +110,32 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   }
   CaptureStatus capture = CaptureStatus::none;
   unsigned long long id = 0;
-  if (stream_users_ == nullptr)
-    RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
-  else
-    RONDO_TRY(cuda_check(*driver_, driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr),
-                         "cuStreamGetCaptureInfo"));
+  const auto ask = [&] {
+    return stream_users_ == nullptr
+               ? driver_->stream_is_capturing(stream, &capture)
+               : driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr);
+  };
+  CuStatus status = ask();
+  if (status == CuStatus::invalid_context && !guard) {  // the thread has no context yet
+    guard.emplace(*driver_, context_.get().context);
+    RONDO_TRY(guard->status());
+    status = ask();
+  }
+  RONDO_TRY(
+      cuda_check(*driver_, status, stream_users_ == nullptr ? "cuStreamIsCapturing" : "cuStreamGetCaptureInfo"));
   if (stream != nullptr) RONDO_TRY(know_stream(stream));
   const bool captured = capture != CaptureStatus::none;
-  if (stream_users_ != nullptr && launches_alone(captured))
-    RONDO_TRY(stream_users_->reserve(stream_place_, used_stream(stream, captured ? id : 0, known_flags_)));
+  if (stream_users_ != nullptr && launches_alone(captured)) RONDO_TRY(reserve_stream(stream, captured ? id : 0));
   return captured;
+}
+
+/// Notes that the next call uses the stream. If its handle was that of a destroyed stream, the known flags may be
+/// wrong, so they are read again before a refusal.
+Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture) const {
+  if (stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_)).ok()) return {};
+  known_stream_ = nullptr;
+  if (stream != nullptr) RONDO_TRY(know_stream(stream));
+  return stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_));
 }
 
 /// Finds the context and the flags of a stream, unless it is the stream of the latest call. If that was destroyed, its
