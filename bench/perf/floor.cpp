@@ -19,11 +19,12 @@ uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement pla
   const Shape shape = shape_of(what, rank, bytes);
   const Collective &traits = traits_of(like(what.collective));
   const bool reads = reads_send(what, rank), writes = writes_recv(what, rank);
-  const uint64_t read = reads ? shape.send.count : 0;
+  uint64_t read = reads ? shape.send.count : 0;
   uint64_t written = writes ? shape.recv.count : 0;
   if (in_place && reads && writes && !traits.reduces) {  // data that a rank would move to itself stays where it is
     const bool exchanges = traits.source == BufferLayout::blocks && traits.target == BufferLayout::blocks;
     written -= exchanges ? shape.count : std::min(shape.send.count, shape.recv.count);
+    if (exchanges_blocks(what.collective)) read -= shape.count;
   }
   return (read + written) * rondo_type_size(what.type);
 }

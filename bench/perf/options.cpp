@@ -248,12 +248,15 @@ Outcome take_names(const Words &words, Options &options) {
 
 /// Applies the options about threads. With --together, a run must be one entry of the stream. Otherwise the host would
 /// wait for work that it must release itself. --one-graph needs a single process, because streams of several processes
-/// cannot share a graph.
+/// cannot share a graph. It takes no exchange of blocks and no messages, since each rank has a kernel of its own for
+/// these. In branches of one graph such kernels would wait for each other.
 Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
   if (words.one_graph && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--one-graph is for ranks that are threads; add --graph and --ranks"};
+  if (words.one_graph && (exchanges_blocks(options.collective) || !has_plan(options.collective)))
+    return Failure{Exit::usage, "--one-graph has no " + words.collective + "; leave --one-graph out"};
   if (words.count && (!options.on_device || options.ranks == 0))
     return Failure{Exit::usage, "--count is for ranks that are threads on devices; add --device cuda and --ranks"};
   options.one_graph = words.one_graph;

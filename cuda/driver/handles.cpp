@@ -109,11 +109,11 @@ Result<CuFunction> find_function(const Library &library, const char *name) {
   CuFunction function = nullptr;
   CuStatus status = driver->library_get_kernel(&kernel, object, name);
   if (status == CuStatus::success) status = driver->kernel_get_function(&function, kernel);
-  int registers = 0;  // querying any attribute loads the function, too; cuFuncLoad needs CUDA 12.4
+  int threads = 0;  // querying this attribute loads the function, too; cuFuncLoad needs CUDA 12.4
   if (status == CuStatus::success)
     status = driver->func_load != nullptr
                  ? driver->func_load(function)
-                 : driver->func_get_attribute(&registers, FunctionAttribute::register_count, function);
+                 : driver->func_get_attribute(&threads, FunctionAttribute::max_threads_per_block, function);
   if (status != CuStatus::success) return cuda_error(*driver, status, "the kernel " + std::string(name));
   return function;
 }

@@ -13,16 +13,6 @@ std::vector<uint32_t> nodes_of(const GroupInfo &group) {
   return {group.node_of_ranks().begin(), group.node_of_ranks().end()};
 }
 
-/// Sets the connections for messages on several nodes. A rank has one link to each rank of another node. The other
-/// connections have slots of the same size, since a kernel knows slots of one size.
-void use_message_links(const PlacedRequest &request, SegmentShape &shape) {
-  if (request.rank_count > batch_ranks_max) return;
-  const std::vector<uint32_t> nodes = nodes_of(request.group);
-  const auto far = std::find_if(nodes.begin(), nodes.end(), [&](uint32_t node) { return node != nodes[request.rank]; });
-  shape.message_channels = 1;
-  shape.message_geometry = request.links->outgoing_messages(static_cast<uint32_t>(far - nodes.begin())).geometry;
-}
-
 }  // namespace
 
 Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
@@ -45,18 +35,16 @@ Result<void> ExecutorBase::open(const PlacedRequest &request) {
 
 Result<void> ExecutorBase::connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                            InfoExchange &info_exchange) {
-  SegmentShape agreed = shape;
   if (!request.on_one_node()) {
     network_links_ = request.links;
-    use_message_links(request, agreed);
     RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, nodes_of(request.group), request.rank));
   }
   if (!request.pairs_apart.empty()) {
-    const HostLinksShape in_host{request.pairs_apart,       nodes_of(request.group),  agreed.channel_count,
-                                 agreed.connection_bytes(), agreed.message_channels, agreed.message_connection_bytes()};
+    const HostLinksShape in_host{request.pairs_apart,       nodes_of(request.group), shape.channel_count,
+                                 shape.connection_bytes(), shape.message_channels, shape.message_connection_bytes()};
     RONDO_TRY_ASSIGN(host_links_, HostLinks::connect(context_, in_host, info_exchange));
   }
-  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, agreed, request.handles,
+  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles,
                                               {request.permitted, &network_, request.one_process, &host_links_},
                                               info_exchange));
   return {};
@@ -122,16 +110,32 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   }
   CaptureStatus capture = CaptureStatus::none;
   unsigned long long id = 0;
-  if (stream_users_ == nullptr)
-    RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
-  else
-    RONDO_TRY(cuda_check(*driver_, driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr),
-                         "cuStreamGetCaptureInfo"));
+  const auto ask = [&] {
+    return stream_users_ == nullptr
+               ? driver_->stream_is_capturing(stream, &capture)
+               : driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr);
+  };
+  CuStatus status = ask();
+  if (status == CuStatus::invalid_context && !guard) {  // the thread has no context yet
+    guard.emplace(*driver_, context_.get().context);
+    RONDO_TRY(guard->status());
+    status = ask();
+  }
+  RONDO_TRY(
+      cuda_check(*driver_, status, stream_users_ == nullptr ? "cuStreamIsCapturing" : "cuStreamGetCaptureInfo"));
   if (stream != nullptr) RONDO_TRY(know_stream(stream));
   const bool captured = capture != CaptureStatus::none;
-  if (stream_users_ != nullptr && launches_alone(captured))
-    RONDO_TRY(stream_users_->reserve(stream_place_, used_stream(stream, captured ? id : 0, known_flags_)));
+  if (stream_users_ != nullptr && launches_alone(captured)) RONDO_TRY(reserve_stream(stream, captured ? id : 0));
   return captured;
+}
+
+/// Notes that the next call uses the stream. If its handle was that of a destroyed stream, the known flags may be
+/// wrong, so they are read again before a refusal.
+Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture) const {
+  if (stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_)).ok()) return {};
+  known_stream_ = nullptr;
+  if (stream != nullptr) RONDO_TRY(know_stream(stream));
+  return stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_));
 }
 
 /// Finds the context and the flags of a stream, unless the latest call had the same handle. Meanwhile the handle may

@@ -91,6 +91,7 @@ class ExecutorBase : public DeviceExecutor {
 
  private:
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;
+  [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture) const;
 
   Links *network_links_ = nullptr;  ///< null: all ranks are on one node
   OperandWorkspace operands_;

@@ -14,6 +14,16 @@ namespace {
 
 constexpr uint32_t copy_channel_count = 1;  // a single copy already uses all of a device's link
 
+/// Sets the connections for messages on several nodes. A rank has one link to each rank of another node. The other
+/// connections have slots of the same size, since a kernel knows slots of one size.
+void use_message_links(const PlacedRequest &request, SegmentShape &shape) {
+  if (request.rank_count > batch_ranks_max) return;
+  const auto nodes = request.group.node_of_ranks();
+  const auto far = std::find_if(nodes.begin(), nodes.end(), [&](uint32_t node) { return node != nodes[request.rank]; });
+  shape.message_channels = 1;
+  shape.message_geometry = request.links->outgoing_messages(static_cast<uint32_t>(far - nodes.begin())).geometry;
+}
+
 SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store,
                       uint32_t halvings) {
   SegmentShape shape;
@@ -24,6 +34,7 @@ SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channel
   shape.geometry = choose_slots(request, shape.channel_count, shape.buffers, halvings);
   shape.message_channels = choose_message_channels(request);
   shape.message_geometry = choose_message_slots(request, shape.buffers, halvings);
+  if (!request.on_one_node()) use_message_links(request, shape);
   shape.plan_bytes = choose_plan_bytes(shape.rank_count, shape.channel_count, halvings);
   if (request.shares_regions) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   return shape;
@@ -58,23 +69,50 @@ SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   return shape;
 }
 
+/// Returns a copy of the request with other settings.
+PlacedRequest with_settings(const PlacedRequest &from, const Settings &settings) {
+  const InitContext context{from.rank,   from.rank_count, settings,        from.group,
+                            from.secret, from.key_prefix, from.deadline_ns};
+  return {{context, from.links, from.permitted, from.measured_load_store},
+          from.executor,
+          from.handles,
+          from.handles_are_free,
+          from.neighbours,
+          from.shares_launches,
+          from.apart,
+          from.mps,
+          from.one_process,
+          from.peer_devices,
+          from.shares_regions,
+          from.pairs_apart};
+}
+
 /// Returns the shape with the fewest halvings that is within max_memory_bytes.
 template <class Shape>
 Result<SegmentShape> fit(const PlacedRequest &request, Shape &&shape_at) {
+  const auto shape_of = [&](const MemoryChoice &each) {
+    Settings settings = request.settings;
+    settings.slot_count = each.slot_count;
+    settings.slot_bytes = each.slot_bytes;
+    const PlacedRequest asked = with_settings(request, settings);
+    return shape_at(asked, each.halvings);
+  };
   RONDO_TRY_ASSIGN(const MemoryChoice choice,
                    choose_memory(request.settings, "of a rank's device memory",
-                                 [&](const MemoryChoice &each) { return shape_at(each.halvings).bytes(); }));
-  return shape_at(choice.halvings);
+                                 [&](const MemoryChoice &each) { return shape_of(each).bytes(); }));
+  return shape_of(choice);
 }
 
 }  // namespace
 
 Result<SegmentShape> choose_segment(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store) {
-  return fit(request, [&](uint32_t halvings) { return shape_at(request, channels, has_load_store, halvings); });
+  return fit(request, [&](const PlacedRequest &asked, uint32_t halvings) {
+    return shape_at(asked, channels, has_load_store, halvings);
+  });
 }
 
 Result<SegmentShape> choose_copy_segment(const PlacedRequest &request) {
-  return fit(request, [&](uint32_t halvings) { return copy_shape_at(request, halvings); });
+  return fit(request, copy_shape_at);
 }
 
 Result<SegmentMemory> plan_segment_memory(const Settings &settings, const BlockBudget &budget, uint32_t rank_count,

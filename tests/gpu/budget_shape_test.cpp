@@ -2,6 +2,9 @@
 // These tests check a rank's share of a device, by its multiprocessors and the ranks on it: slots, channels of
 // connections, blocks.
 #include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "cuda/executors/connection_shape.h"
 #include "cuda/executors/load_store_shape.h"
@@ -24,6 +27,24 @@ BlockBudget budget_of_132() {
 
 /// Returns what communicators of as many ranks have claimed.
 ClaimedBlocks claimed(uint64_t blocks, uint64_t ranks) { return {{}, blocks, ranks}; }
+
+/// Links to a rank of another host, without memory.
+struct FarLinks final : rondo::Links {
+  rondo::ConnectionGeometry slots{8, 64 << 10, 0};
+
+  [[nodiscard]] rondo::ConnectionGeometry geometry() const override { return slots; }
+  [[nodiscard]] uint32_t channel_count() const override { return 1; }
+  [[nodiscard]] rondo::ConnectionView outgoing(uint32_t, uint32_t) const override { return {nullptr, slots}; }
+  [[nodiscard]] rondo::ConnectionView incoming(uint32_t, uint32_t) const override { return {nullptr, slots}; }
+  [[nodiscard]] rondo::ConnectionView outgoing_messages(uint32_t) const override { return {nullptr, slots}; }
+  [[nodiscard]] rondo::ExchangeView exchange() const override { return {}; }
+  [[nodiscard]] uint32_t readable_kinds(uint32_t) const override { return 0; }
+  [[nodiscard]] rondo::PeerAccess &peers() override { std::abort(); }
+  void set_running(bool) override {}
+  void wait_for_readers() const override {}
+  [[nodiscard]] uint64_t shared_bytes() const override { return 0; }
+  [[nodiscard]] rondo::Result<uint64_t> used_bytes() const override { return uint64_t{0}; }
+};
 
 }  // namespace
 
@@ -160,6 +181,41 @@ TEST_CASE("budgets: a limit of memory is kept by smaller slots, or refused with 
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
   CHECK(refused.error().message.find("is 64 KiB, and this communicator needs") != std::string::npos);
+}
+
+TEST_CASE("budgets: a refusal by the limit of memory says which slots would fit", "[budget]") {
+  rondo::Settings settings;
+  settings.kernel = RONDO_KERNEL_INTERPRETER;
+  settings.channels = 2;
+  settings.slot_count = 64;
+  settings.slot_bytes = 1 << 20;
+  settings.max_memory_bytes = 256 << 20;
+  const auto refused = plan_segment_memory(settings, budget_of_132(), 2, true);
+  REQUIRE_FALSE(refused.ok());
+  const std::string &message = refused.error().message;
+  CAPTURE(message);
+  CHECK(message.find("with 64 slots of 1M bytes; with 16 slots of 1M bytes, ") != std::string::npos);
+  CHECK(message.find("would fit") != std::string::npos);
+  settings.slot_count = 16;
+  CHECK(plan_segment_memory(settings, budget_of_132(), 2, true).ok());
+}
+
+TEST_CASE("budgets: between hosts the limit of memory holds for the connections of messages, too", "[budget]") {
+  rondo::Settings settings;
+  const rondo::GroupInfo group(std::vector<uint32_t>{0, 1});
+  FarLinks links;
+  PlacedRequest request{{{0, 2, settings, group}}};
+  request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  request.links = &links;
+  ChannelCounts channels;
+  channels.connections = 1;
+  const SegmentShape usual = choose_segment(request, channels, false).value();
+  CHECK(usual.message_channels == 1);
+  CHECK(usual.message_geometry.slot_bytes == links.slots.slot_bytes);
+  settings.max_memory_bytes = usual.bytes();
+  CHECK(choose_segment(request, channels, false).value().bytes() == usual.bytes());
+  settings.max_memory_bytes -= usual.message_connection_bytes();  // more than the plans can save
+  CHECK_FALSE(choose_segment(request, channels, false).ok());
 }
 
 TEST_CASE("budgets: a block has a thread for each word of a short post, and a warp for headers", "[budget]") {

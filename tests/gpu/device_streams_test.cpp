@@ -141,3 +141,31 @@ TEST_CASE("streams: a group that was refused leaves no stream in use") {
   pair.complete();
   CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
 }
+
+TEST_CASE("streams: a stream with the handle of a destroyed one is used by its own flags") {
+  Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
+  const auto &cu = pair.group.world.cu;
+  rondo::cuda::CuStream before = nullptr, now = nullptr;
+  REQUIRE(cu.stream_create(&before, rondo::cuda::stream_default, 0) == rondo::cuda::CuStatus::success);
+  REQUIRE(pair.sum(0, before) == RONDO_OK);
+  REQUIRE(pair.sum(1, pair.group.stream(1)) == RONDO_OK);
+  CU_OK(cu.stream_synchronize(before));
+  pair.complete();
+  CU_OK(cu.stream_destroy(before));
+  REQUIRE(cu.stream_create(&now, rondo::cuda::stream_non_blocking, 0) == rondo::cuda::CuStatus::success);
+  REQUIRE(pair.sum(1, nullptr) == RONDO_OK);
+  CHECK(pair.sum(0, now) == RONDO_OK);  // it does not wait for the default stream
+  CU_OK(cu.stream_synchronize(now));
+  pair.complete();
+  CHECK_VALUES(pair.first.read(), std::vector<float>(16, 4));
+  CU_OK(cu.stream_destroy(now));
+}
+
+TEST_CASE("streams: a thread without a context may call on a stream", "[.][no context]") {
+  DeviceRanks group(1, Pair::with(RONDO_DEVICE_EXECUTOR_KERNEL));
+  const DeviceBuffer values(group.world, Pair::ones());
+  // SOFT_CUDA_FAULTS lets the first question fail, as a driver does that wants a context.
+  CHECK(rondo_all_reduce(values.pointer(), values.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                         group.stream(0)) == RONDO_OK);
+  group.complete();
+}

@@ -2,7 +2,7 @@
 // This file declares the objects of the driver in software. State::mutex protects all fields, unless a comment says
 // otherwise.
 //
-// A handle's number is never used twice. So a destroyed handle is always recognised.
+// A handle's number is never used twice, except that of a stream. So a destroyed handle is mostly recognised.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -178,8 +179,15 @@ class HandleTable {
  public:
   explicit HandleTable(uint64_t kind) : kind_(kind) {}
 
+  /// Adds an object. For a stream this takes the number of the stream that was destroyed last, as a real driver may.
   Handle add(std::shared_ptr<Object> object) {
-    const uint64_t number = kind_ << 56 | ++serial_ << 4;
+    uint64_t number = 0;
+    if (std::is_same_v<Object, Stream> && !free_.empty()) {
+      number = free_.back();
+      free_.pop_back();
+    } else {
+      number = kind_ << 56 | ++serial_ << 4;
+    }
     objects_[number] = std::move(object);
     return reinterpret_cast<Handle>(number);
   }
@@ -189,6 +197,7 @@ class HandleTable {
   }
   std::shared_ptr<Object> take(Handle handle) {
     auto node = objects_.extract(reinterpret_cast<uint64_t>(handle));
+    if (std::is_same_v<Object, Stream> && !node.empty()) free_.push_back(node.key());
     return node.empty() ? nullptr : std::move(node.mapped());
   }
   /// Says whether the handle existed once, and is gone.
@@ -205,6 +214,7 @@ class HandleTable {
  private:
   uint64_t kind_;
   uint64_t serial_ = 0;
+  std::vector<uint64_t> free_;  ///< numbers that are used again
   std::unordered_map<uint64_t, std::shared_ptr<Object>> objects_;
 };
 

@@ -47,6 +47,16 @@ TEST_CASE("perf floor: what is in its place already need not be written") {
   CHECK(sum_of(case_of(RONDO_ALL_REDUCE, 1), Placement::out_of_place) == 2 * bytes);
 }
 
+TEST_CASE("perf floor: in place, a rank neither reads nor writes the block that it keeps of an exchange") {
+  constexpr uint64_t block = bytes / 4;
+  CHECK(sum_of(case_of(RONDO_ALL_TO_ALL, 4), Placement::out_of_place) == 4 * (4 + 4) * block);
+  CHECK(sum_of(case_of(RONDO_ALL_TO_ALL, 4), Placement::in_place) == 4 * (3 + 3) * block);
+  for (const auto collective : {RONDO_GATHER, RONDO_SCATTER}) {
+    CHECK(sum_of(case_of(collective, 4), Placement::out_of_place) == (4 + 4) * block);
+    CHECK(sum_of(case_of(collective, 4), Placement::in_place) == (3 + 3) * block);
+  }
+}
+
 TEST_CASE("perf floor: the busiest device's bytes over its bandwidth") {
   const Case what = case_of(RONDO_ALL_REDUCE, 3);
   const std::vector<Member> members{member("a", 1), member("a", 2), member("a", 1)};

@@ -114,7 +114,10 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   for (const char *name : {"all_to_all", "gather", "scatter", "sendrecv", "hypercube"}) {
     CHECK(accept({name, "--device", "cuda"}).on_device);
     CHECK_THAT(refuse({name, "--device", "cuda", "--against", "libnccl.so.2"}), Contains("leave --against out"));
+    CHECK_THAT(refuse({name, "--device", "cuda", "--ranks", "2", "--graph", "--one-graph"}),
+               Contains("leave --one-graph out"));
   }
+  CHECK(accept({"all_gather", "--device", "cuda", "--ranks", "2", "--graph", "--one-graph"}).one_graph);
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
   CHECK_THAT(refuse({"send"}), Contains("gather, scatter, sendrecv, hypercube"));
   CHECK_THAT(refuse({"hypercube", "--ranks", "6"}), Contains("a power of two"));
