@@ -14,7 +14,7 @@ from pathlib import Path
 import source_tree as tree
 
 HEADERS = [str(path) for path in tree.public_headers()]
-GUARDS = {"RONDO_RONDO_H", "RONDO_COMMUNICATOR_H", "RONDO_TYPES_H"}
+GUARDS = {"RONDO_RONDO_H", "RONDO_COMMUNICATOR_H", "RONDO_QUERIES_H", "RONDO_TYPES_H"}
 # A comment of this kind describes a file or a group, and not the declaration that follows it.
 STRUCTURE = re.compile(r"@(file|defgroup|addtogroup|\{|\})")
 

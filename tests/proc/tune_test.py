@@ -91,10 +91,11 @@ class Tune(unittest.TestCase):
         spin = "import time\nend = time.monotonic() + 600\nwhile time.monotonic() < end: pass"
         busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
         self.addCleanup(lambda: [(process.kill(), process.wait()) for process in busy])
-        # A round of this size takes long beside the ticks of 10 ms in which the kernel counts.
-        done = rondo("tune", "--ranks", 2, "--sizes", "1M", "-o", path, TMPDIR=str(self.folder))
+        # A run of this size takes long beside the ticks of 10 ms in which the kernel counts.
+        done = rondo("tune", "--ranks", 2, "--collectives", "broadcast", "--sizes", "16M", "--rounds", 1, "-o", path,
+                     TMPDIR=str(self.folder))
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertRegex(done.stderr, r"\b1M  is left out of the table: other programs disturbed every run")
+        self.assertRegex(done.stderr, r"\b16M  is left out of the table: other programs disturbed every run")
         self.assertIn("no table is written", done.stderr)
         self.assertEqual(os.listdir(self.folder), [])
 

@@ -14,49 +14,36 @@
 namespace rondo::cli::tune {
 namespace {
 
-/// While this object exists, signals that end a job stay pending until they are polled. The launcher must end its ranks
-/// first; then this process removes its folder. The terminal sends an interrupt to both processes, but other signals
-/// reach this process only.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    ::sigemptyset(&held_);
-    for (const int number : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::sigaddset(&held_, number);
-    ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
-  }
-  SignalsHeld(const SignalsHeld &) = delete;
-  SignalsHeld &operator=(const SignalsHeld &) = delete;
-  ~SignalsHeld() { restore(); }
-  void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  /// Returns the exit status of `child`, or 128 + number after a signal. Passes SIGTERM and SIGHUP to the child. A
-  /// signal to end this process determines the result even if the child had just finished.
-  [[nodiscard]] int wait_for(pid_t child) const {
-    int ended_by = 0;
-    const auto heed = [&](int number) {
-      if (number > 0 && number != SIGCHLD) ended_by = number;
-    };
-    int status = 0;
-    while (::waitpid(child, &status, WNOHANG) == 0) {  // ends at the launcher's --timeout
-      const int number = ::sigwaitinfo(&held_, nullptr);
-      heed(number);
-      if (number == SIGTERM || number == SIGHUP) ::kill(child, number);
-    }
-    const timespec no_time{};
-    for (int number = 1; number > 0; heed(number)) number = ::sigtimedwait(&held_, nullptr, &no_time);
-    if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-    return ended_by != 0 ? 128 + ended_by : WEXITSTATUS(status);
-  }
-
- private:
-  sigset_t held_{}, before_{};
-};
-
 void replace_descriptor(int descriptor, const char *path) {
   if (const int file = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600); file >= 0) ::dup2(file, descriptor);
 }
 
 }  // namespace
+
+SignalsHeld::SignalsHeld() {
+  ::sigemptyset(&held_);
+  for (const int number : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::sigaddset(&held_, number);
+  ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+}
+
+void SignalsHeld::restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+int SignalsHeld::wait_for(pid_t child) const {
+  int ended_by = 0;
+  const auto heed = [&](int number) {
+    if (number > 0 && number != SIGCHLD) ended_by = number;
+  };
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {  // ends at the launcher's --timeout
+    const int number = ::sigwaitinfo(&held_, nullptr);
+    heed(number);
+    if (number == SIGTERM || number == SIGHUP) ::kill(child, number);
+  }
+  const timespec no_time{};
+  for (int number = 1; number > 0; heed(number)) number = ::sigtimedwait(&held_, nullptr, &no_time);
+  if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+  return ended_by != 0 ? 128 + ended_by : WEXITSTATUS(status);
+}
 
 Folder::Folder() {
   const char *base = std::getenv("TMPDIR");
@@ -81,12 +68,11 @@ Result<std::string> own_program() {
   return program;
 }
 
-Result<int> execute(const std::vector<std::string> &words, const std::string &output_path,
+Result<int> execute(const SignalsHeld &held, const std::vector<std::string> &words, const std::string &output_path,
                     const std::string &errors_path) {
   std::vector<char *> pointers;
   for (const std::string &word : words) pointers.push_back(const_cast<char *>(word.c_str()));
   pointers.push_back(nullptr);
-  const SignalsHeld held;
   const pid_t own = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return system_error("cannot start rondo run", errno);

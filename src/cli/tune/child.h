@@ -3,12 +3,34 @@
 // ranks run as a user's ranks do.
 #pragma once
 
+#include <sys/types.h>
+
+#include <csignal>
 #include <string>
 #include <vector>
 
 #include "src/base/result.h"
 
 namespace rondo::cli::tune {
+
+/// While this object exists, signals that end a job stay pending until wait_for() takes them. The launcher must end its
+/// ranks first; then this process removes its folder. The terminal sends an interrupt to both processes, but other
+/// signals reach this process only.
+class SignalsHeld {
+ public:
+  SignalsHeld();
+  SignalsHeld(const SignalsHeld &) = delete;
+  SignalsHeld &operator=(const SignalsHeld &) = delete;
+  ~SignalsHeld() { restore(); }
+  /// Restores the mask of signals from before, as a child needs it.
+  void restore() const;
+  /// Returns the exit status of `child`, or 128 + number after a signal. Passes SIGTERM and SIGHUP to the child. A
+  /// signal to end this process determines the result even if the child had just finished.
+  [[nodiscard]] int wait_for(pid_t child) const;
+
+ private:
+  sigset_t held_{}, before_{};
+};
 
 /// A temporary folder, which is removed with its files.
 class Folder {
@@ -31,7 +53,7 @@ class Folder {
 
 /// Runs a program until it ends, with files for its standard output and its standard error.
 /// @return its exit status, or 128 + number after a signal, even if that signal was for this process
-[[nodiscard]] Result<int> execute(const std::vector<std::string> &words, const std::string &output_path,
-                                  const std::string &errors_path);
+[[nodiscard]] Result<int> execute(const SignalsHeld &held, const std::vector<std::string> &words,
+                                  const std::string &output_path, const std::string &errors_path);
 
 }  // namespace rondo::cli::tune

@@ -128,8 +128,9 @@ struct Entry {
 
 class Runs {
  public:
-  Runs(const Options &options, const Group &group, const std::vector<Candidate> &candidates, std::string program)
-      : options_(options), group_(group), program_(std::move(program)) {
+  Runs(const Options &options, const Group &group, const std::vector<Candidate> &candidates, std::string program,
+       const SignalsHeld &signals)
+      : options_(options), group_(group), program_(std::move(program)), signals_(signals) {
     for (const Candidate &candidate : candidates)
       if (auto sizes = sizes_of(options, group, candidate); !sizes.empty())
         entries_.push_back({candidate, std::move(sizes)});
@@ -148,6 +149,7 @@ class Runs {
   const Options &options_;
   Group group_;
   std::string program_;
+  const SignalsHeld &signals_;
   std::vector<Entry> entries_;
   PerfTimes times_;
   uint32_t repeated_count_ = 0, disturbed_count_ = 0;
@@ -159,8 +161,8 @@ Result<void> Runs::run(Entry &entry, std::span<const uint64_t> sizes) {
   const Folder folder;
   RONDO_TRY(folder.made());
   const std::string result_path = folder.path() + "/result.json", errors_path = folder.path() + "/errors";
-  RONDO_TRY_ASSIGN(const int status, execute(words_of(options_, group_, entry.candidate, program_, sizes), result_path,
-                                             errors_path));
+  RONDO_TRY_ASSIGN(const int status, execute(signals_, words_of(options_, group_, entry.candidate, program_, sizes),
+                                             result_path, errors_path));
   if (status != 0) {
     const std::string what = show(entry.candidate) + ": rondo perf ended with status " + std::to_string(status) + ": " +
                              failure_in(errors_path);
@@ -308,6 +310,7 @@ Result<std::vector<Measured>> measure_groups(const Options &options, const Confi
                                              const std::vector<Group> &groups) {
   RONDO_TRY_ASSIGN(const std::string program, own_program());
   const uint64_t begin_ns = now_ns();
+  const SignalsHeld signals;  // also between the runs, so that a signal ends this program in one way
   std::vector<Measured> all;
   for (size_t at = 0; at < groups.size(); ++at) {
     const Group &group = groups[at];
@@ -317,7 +320,7 @@ Result<std::vector<Measured>> measure_groups(const Options &options, const Confi
             ? host_candidates(options, group, tuner_input(config, group.rank_count, group.oversubscribed,
                                                           host_count_of(options, group)))
             : device_candidates(group, options.quick);
-    Runs runs(options, group, candidates, program);
+    Runs runs(options, group, candidates, program, signals);
     RONDO_TRY_ASSIGN(Measured measured, runs.measure(part_of(at), part_of(at + 1), begin_ns));
     all.push_back(std::move(measured));
   }
