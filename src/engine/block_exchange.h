@@ -5,9 +5,9 @@
 //
 // Order     src/plan/block_lanes.h lists the lanes. A round visits them in that order.
 // Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
-// In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of one slot. Then it
-//           receives the same number of bytes into the place of the sent bytes. No block is sent by reference
-//           then.
+// In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of one slot. Then it receives
+//           the same number of bytes into the place of the sent bytes. No block is sent by reference then.
+// Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.
 #pragma once
 
 #include <cstdint>

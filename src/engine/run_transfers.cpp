@@ -5,17 +5,16 @@
 #include <utility>
 
 #include "src/base/ceil_div.h"
+#include "src/plan/block_lanes.h"
 
 namespace rondo {
 namespace {
 
-constexpr Step send_step{0, step_src | step_send, 0, {no_link, no_link}, {0, no_link}};
-constexpr Step receive_step{0, step_recv | step_dst, 0, {0, no_link}, {no_link, no_link}};
-
 LaneProgram program_of(bool sends, uint64_t slot_bytes) {
   LaneProgram program;
-  program.steps = sends ? &send_step : &receive_step;
-  program.step_count = 1;
+  const std::span<const Step> steps = steps_of(BlockLane{0, sends, !sends});
+  program.steps = steps.data();
+  program.step_count = static_cast<uint32_t>(steps.size());
   program.reference_safe = true;
   program.slot_elements = slot_bytes;
   return program;  // with an empty partition, because begin_head() loads the only chunk
