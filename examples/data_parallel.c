@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * This program trains a small network data-parallel. Each rank has its own samples. The gradients of a layer are
- * averaged on a stream, while the gradients of the layer before it are computed. docs/data-parallel.md explains it.
+ * averaged on a stream, while the gradients of the layer before it are computed. docs/overlap.md explains it.
  *
  *     $ rondo run -n 2 data_parallel
  *     2 ranks, 4 buckets: the loss fell below half

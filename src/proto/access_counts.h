@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These are counts of what the kernels of one rank did to memory, on emulated blocks (docs/gpu-tests.md). They are
+// These are counts of what the kernels of one rank did to memory, on emulated blocks (docs/tests.md). They are
 // plain data: the driver in software fills them in, `rondo perf --count` prints them, and a test compares them with
 // budgets.
 //

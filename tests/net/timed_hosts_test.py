@@ -16,7 +16,7 @@ from timed import check_timed  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 NO_ANSWER = r"(gave no answer|cannot be reached)"
-LOSS_S = 2.0  # of a rank or a host (docs/control-plane.md)
+LOSS_S = 2.0  # of a rank or a host (docs/transports.md)
 RAIL_LOSS_S = 5.0
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A life of a communicator with real processes, for chaos_test.py: what a seed says, how it is carried out, and what
-docs/simulation-tests.md promises of it."""
+docs/tests.md promises of it."""
 
 import json
 import os

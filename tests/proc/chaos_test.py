@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lives of communicators with real processes. Each seed has 2-8 ranks. One of them is killed, stopped, crashes, exits,
 falls silent, disagrees or aborts at some instant, or its launcher is killed. Every other rank must get the outcome that
-docs/simulation-tests.md promises, with the right rank named. A second communicator and another job must not notice. And
+docs/tests.md promises, with the right rank named. A second communicator and another job must not notice. And
 nothing may stay: descriptors, threads, mappings, processes, files. With --timed, the median of the times of each kind
 must be as promised, too (tests/timed.py).
 

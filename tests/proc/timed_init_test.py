@@ -13,7 +13,7 @@ import init_test
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timed import check_timed  # noqa: E402
 
-NOTICED_S = 2.0  # docs/simulation-tests.md
+NOTICED_S = 2.0  # docs/tests.md
 
 
 class Death(unittest.TestCase):

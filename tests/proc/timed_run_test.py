@@ -13,7 +13,7 @@ from run_support import RunTest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timed import check_timed  # noqa: E402
 
-GONE_S = 2.0  # docs/simulation-tests.md
+GONE_S = 2.0  # docs/tests.md
 
 
 class OrphanTest(RunTest):

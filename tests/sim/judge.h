@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file checks that a life went as docs/simulation-tests.md promises. No rank hangs, and no result is wrong. Each
+// This file checks that a life went as docs/tests.md promises. No rank hangs, and no result is wrong. Each
 // failure is one that the events allow, names the right rank and operation, and comes in time.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// life_sim runs lives of communicators from seeds. See docs/simulation-tests.md.
+// life_sim runs lives of communicators from seeds. See docs/tests.md.
 //     life_sim [--lives N] [--first-seed N]        many lives (10,000; 1,000 under a sanitizer; a quarter of them
 //                                                  at the gate); what happened, and what came of it
 //     life_sim --seed N [--verbose] [--defect D]   one life again

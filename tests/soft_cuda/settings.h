@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the settings SOFT_CUDA_*, which cuInit reads once. docs/gpu-tests.md lists the variables.
+// This file declares the settings SOFT_CUDA_*, which cuInit reads once. tests/soft_cuda/README.md lists them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace soft_cuda {
 
 using rondo::cuda::CuStatus;
 
-/// A call that must fail, such as `cuMemAlloc#3=2` in SOFT_CUDA_FAULTS. docs/gpu-tests.md explains all faults.
+/// A call that must fail, such as `cuMemAlloc#3=2` in SOFT_CUDA_FAULTS. tests/soft_cuda/README.md explains all faults.
 struct CallFault {
   std::string name;     ///< name of the entry in cuGetProcAddress
   uint64_t number = 0;  ///< which call of that entry fails, from 1

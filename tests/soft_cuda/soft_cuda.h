@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares functions of libsoftcuda.so besides the CUDA driver's interface. They count live objects, for
 // tests of leaks, and launches. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none.
-// docs/gpu-tests.md describes the rest.
+// tests/soft_cuda/README.md describes the rest.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This library is NVML in software, for tests. Its devices have the same addresses as in the CUDA driver in software.
-// The environment describes their NVLinks: docs/gpu-tests.md lists the variables, which are read at each call.
+// The environment describes their NVLinks: tests/soft_cuda/README.md lists the variables, which are read at each call.
 #pragma once
 
 #include <cstdint>

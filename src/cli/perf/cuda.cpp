@@ -301,7 +301,7 @@ Outcome CudaPerfDevice::measure_copy(double &GBps) {
   return std::nullopt;
 }
 
-/// Returns a function that only the driver in software has (docs/gpu-tests.md). Returns null with another driver.
+/// Returns a function that only the driver in software has (docs/tests.md). Returns null with another driver.
 template <class Function>
 Function *software_function(const CudaDriver &driver, const char *name) {
   RuntimeLibrary file;
@@ -315,7 +315,7 @@ Outcome CudaPerfDevice::begin_count() {
   if (count == nullptr)
     return Failure{Exit::usage, "--count: " + driver_->library +
                                     " cannot tell what kernels do to memory; the CUDA driver in software can "
-                                    "(RONDO_CUDA_LIBRARY, share/doc/rondo/docs/gpu-tests.md)"};
+                                    "(RONDO_CUDA_LIBRARY, share/doc/rondo/docs/tests.md)"};
   count(1);
   return std::nullopt;
 }
