@@ -26,8 +26,8 @@ RunOutcome LoadStoreCall::run_accumulators() {
   return {};
 }
 
-/// Adds this rank's operand to the next accumulator. Returns false if an earlier rank has not added yet, or all hops
-/// are done.
+/// Adds this rank's operand to the next accumulator. Returns false if all hops are done, or if the rank before this one
+/// in the ring has not added yet.
 bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   if (progress.tile == tiles_.tile_count) return false;
   const uint64_t chunk = end_.chunks_ + progress.tile;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This function finds ranks that wait for each other in a circle. It uses the state that ranks publish. Operations of a
-// rank run one after another, so a circle does not end by itself.
+// This function finds ranks that wait for each other in a circle, from the state that ranks publish. A rank runs its
+// operations one after another, so such a circle never ends by itself.
 //
 // An edge leads from a rank that waits to the rank for which it waits. The waiting rank cannot complete its operation
 // until the awaited rank begins something outside of the operation that it is in now. There are three kinds of edges:
@@ -8,10 +8,10 @@
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
-// operations before and after their edges were read, all edges were true at one time.
+// operations before and after their edges are read, all edges were true at the same time.
 //
-// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for,
-// but not all at one time. So one search over several hosts proves nothing: find_far_wait_cycle() must run twice.
+// A rank on another host reports the operation that it is in (WaitReport), as it was some time after this rank asked.
+// Reports of several hosts are not of one time. So one search proves nothing: find_far_wait_cycle() must run twice.
 #pragma once
 
 #include <cstdint>
