@@ -78,21 +78,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Removes a registration as rondo_comm_deregister() does.
   Result<void> remove_registration(const Registration *registration);
 
-  /// Gives the calls consecutive numbers and enqueues them on the stream. Without a stream, calls on host memory run
-  /// at once. If one call is refused, none is submitted.
+  /// Gives the calls consecutive numbers and enqueues them on the stream. If there is no stream, calls on host memory
+  /// run before submit() returns. If one call is refused, none is submitted.
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
   /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
-  /// Prepares for messages. If this communicator carries none, the result is RONDO_ERROR_UNSUPPORTED with the reason.
-  /// Any thread may call it.
+  /// Prepares for messages. If this communicator cannot carry messages, returns RONDO_ERROR_UNSUPPORTED with the
+  /// reason. Any thread may call it.
   [[nodiscard]] Result<void> open_messages() {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
   }
-  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
-  /// before such a collective. All ranks get the same answer. Any thread may call it.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks; the result is the
+  /// same on all ranks. Callers check this before a collective that exchanges blocks. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
   /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
@@ -101,8 +101,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
-  /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
-  /// the result. The caller must call end_split() later.
+  /// Gives a split its turn among the operations of this rank. The other ranks read `record`, which must outlive the
+  /// result. The caller must call end_split() later.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
@@ -119,8 +119,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void end_operations();
   /// Publishes a note, which the other ranks read by ranks().notes().
   void post(const Note &note) { ranks_.post(note); }
-  /// Raises an error that another part of the program found, unless the communicator is finalized. Any thread may call
-  /// it.
+  /// Raises an error that a caller outside of the operations found, unless the communicator is finalized. Any thread
+  /// may call it.
   void fail(const Error &error);
   /// Waits for this rank's operations, then until every rank has called it.
   Result<void> finalize();
@@ -175,9 +175,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards planner_, collectives_, messages_, turn_, finalized_. Work that does not run in the caller's thread is
-  /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
-  /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
+  /// Guards planner_, collectives_, messages_, turn_ and finalized_. Work that does not run in the caller's thread is
+  /// also enqueued under this lock, so that streams keep the order of turns. Enqueueing may block, because a queue is
+  /// full or other ranks of a shared kernel have not called. Other callers sleep until then.
   ShortLock submit_lock_;
   Planner planner_;
   OperationSequence collectives_;
