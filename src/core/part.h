@@ -64,7 +64,7 @@ class Part {
   [[nodiscard]] Made make(const Cancel *cancel);
   /// Enters the part's store and leaves it at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
-  /// Completes an error of the part: its rank numbers become those of the parent, and its message begins with `call`.
+  /// Completes an error of the part: its fields get the parent's rank numbers, and its message begins with `call`.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;
 
  private:

@@ -65,8 +65,8 @@ class Links {
   /// Returns the network's memory, empty if all ranks are on this host.
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
-  /// Marks the begin or the end of a run, in which this rank may read exported buffers of its peers. set_running(true)
-  /// is a sync store if a thread may call wait_for_readers(). Check for a failure after it.
+  /// Marks the begin or the end of a run, in which this rank may read exported buffers of its peers. If a thread may
+  /// call wait_for_readers(), set_running(true) is a sync store. Check for a failure after it.
   virtual void set_running(bool running) = 0;
   /// Waits until no thread of this process reads buffers that this rank exported, but at most one second. The caller
   /// does this after a failure.

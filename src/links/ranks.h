@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// By this interface, the ranks of a communicator publish their states to each other: which operations each rank has
-// entered and completed, whether it is alive, and the communicator's failure. Every function returns at once.
+// The ranks of a communicator publish their states to each other by this interface. A state says which operations the
+// rank has entered and completed, and whether it is alive. A failure is also published. Every function returns at once.
 //
 // Threads  One thread at a time calls enter(), in the order of operation numbers. One thread at a time calls complete()
 //          and fail(), which may be another thread. Any thread may call the other functions.
