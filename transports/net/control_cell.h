@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file defines the cells that hosts send each other over a control connection (control_memory.h). A cell says one
-// thing. Numbers are little-endian, and the rest of a cell is zero.
+// This file defines the cells that hosts send each other over a control connection (control_memory.h). A cell is one
+// report, question or answer. Numbers are little-endian, and the rest of a cell is zero.
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64

@@ -77,8 +77,8 @@ struct SilenceLimits {
 }
 
 /// Checks a connection at intervals. It counts checks instead of the time since the last acknowledgement, because that
-/// time also grows when nothing was sent. The time grows, too, when this process or the machine stood still, and the
-/// kernel has yet to take in what arrived meanwhile.
+/// time also grows when nothing was sent. It grows, too, if this process or the machine stood still and the kernel has
+/// not processed what arrived since.
 class SilenceWatch {
  public:
   /// Returns true if `limits.looks` checks in a row, including this one, saw unacknowledged data and no acknowledgement
