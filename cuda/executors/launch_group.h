@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file lets ranks that are threads of one process on one device launch one kernel for all of them
-// (RONDO_DEVICE_LAUNCH). The last rank to arrive launches it on its stream. Events order the kernel after earlier work
-// on the other ranks' streams, and order their later work after the kernel. Each event is recorded before a stream
-// waits for it, so no stream ever waits for work that is enqueued later. If the group is the whole communicator, it
-// does not matter how many hardware queues the ranks share, or whether kernels run beside each other.
+// Ranks that are threads of one process on one device can launch one kernel for all of them (RONDO_DEVICE_LAUNCH). The
+// last rank to arrive launches the kernel on its stream. Events order the kernel after earlier work on the other ranks'
+// streams, and their later work after the kernel. An event is recorded before a stream waits for it, so no stream waits
+// for work that is enqueued later. If the group is the whole communicator, it does not matter how many hardware queues
+// the ranks share, or whether kernels run side by side.
 //
-// For this, a call waits on the host until all ranks of the group have arrived. If sharing was not requested, one
-// thread may drive several ranks. So the first call that has waited long gives up for all ranks. Then the ranks launch
-// separate kernels until each rank has been called from a thread of its own again.
+// A call waits on the host until all ranks of the group have arrived. Unless sharing was requested, one thread may
+// drive several ranks, which then never arrive together. So the first call that has waited long gives up for all ranks.
+// They launch separate kernels until each has again been called from a thread of its own.
 #pragma once
 
 #include <condition_variable>

@@ -84,9 +84,9 @@ struct SegmentLinks {
 
 class Segment {
  public:
-  /// Allocates and clears the segment, describes it to the others, and opens the segments of permitted peers on this
-  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node, but none of a rank
-  /// that `links.host` reaches. Every rank calls it, and it works on `stream`.
+  /// Allocates and clears the segment, describes it to the other ranks, and opens the segments of permitted peers on
+  /// this node. If load_store may run, or ranks exchange messages, it opens all segments of this node, except of ranks
+  /// that `links.host` reaches. Every rank calls it. It works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);

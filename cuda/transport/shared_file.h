@@ -29,7 +29,7 @@ struct RegisteredFile {
   HostRegistration registration;
 };
 
-/// Maps and registers all of such a file, or returns the result of another rank of this process that did so.
+/// Maps and registers the whole file. If another rank of this process has done so, returns the same object.
 [[nodiscard]] Result<std::shared_ptr<const RegisteredFile>> register_shared_file(const PrimaryContext &context,
                                                                                  const FileDescriptor &file,
                                                                                  const std::string &what,
