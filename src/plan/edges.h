@@ -29,8 +29,8 @@ inline constexpr uint32_t edges_rank_count_max = 4096;
 /// get the same answer.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
-/// Returns whether every two ranks of different nodes are peers in some schedule, as permitted_peers() computes it. All
-/// ranks get the same answer. Above 64 ranks, it is true only if one algorithm connects all ranks.
+/// Returns whether every two ranks of different nodes are peers in some schedule, as permitted_peers() defines it. The
+/// result is the same on all ranks. Above 64 ranks, it is true only if a single algorithm connects all ranks.
 [[nodiscard]] bool joins_all_nodes(const EdgeRequest &request);
 
 }  // namespace rondo
