@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds the job of this process from what its launcher has put into the environment. It is pure: the
-// environment is passed in.
+// This file finds the job of this process in the variables that its launcher has set. It is pure: the environment is
+// passed in.
 //
 // The first of these that exists counts:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
@@ -46,7 +46,7 @@ struct Job {
 
 struct EnvironmentView {
   EnvironmentLookup lookup;
-  /// Returns the process that started the ranks, as "PID-STARTTIME". It is for launchers that give a job no name.
+  /// Returns "PID-STARTTIME" of the process that started the ranks, for launchers that give a job no name.
   std::function<std::string()> launcher_process;
   /// Returns the "HOST:PORT" of the process that started ranks on several hosts, or nothing if it is not visible here.
   std::function<std::string()> launcher_address{};
