@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives,
-// and bus bandwidth.
+// This file computes what a collective moves: counts, bus bandwidth, and the parts of the logical vector that a rank
+// sends and receives.
 //
-// The table of collectives (src/plan/collective.h) says which part of one logical vector each buffer holds.
+// The table of collectives (src/plan/collective.h) says which part of the logical vector each buffer holds.
 //
 // "size" means the bytes of the whole logical vector, as in nccl-tests. "count" is the argument of the call.
 #pragma once

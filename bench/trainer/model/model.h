@@ -52,8 +52,8 @@ class Model {
   [[nodiscard]] float *flow() const { return flow_; }
 
   /// Computes the loss of every token. `inputs` and `targets` are batch * context bytes each in host memory, which must
-  /// not change until the slot's backward pass. Stages except the first begin with input(slot). @return rows() losses
-  /// in the backend's memory, valid until the next call. Stages except the last write output(), and return null.
+  /// not change until the slot's backward pass. Stages except the first begin with input(slot). Stages except the last
+  /// write output(), and return null. @return rows() losses in the backend's memory, valid until the next call.
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot = 0);
 
   /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. All stages except the

@@ -205,7 +205,7 @@ json settings_of(const Options &options, size_t ranks) {
           {"warmup", options.warmup}};
 }
 
-/// Returns the speed of the run divided by the speed of a single rank, or null if the latter was not measured.
+/// Returns the speed of the run divided by that of a single rank, or null if the single rank was not measured.
 json speedup_of(const Options &options, const Run &run) {
   if (run.rounds.empty() || options.ranks_a_model() > 1 || options.shape.experts > 0) return nullptr;
   if (options.mode != Mode::sync) {

@@ -126,8 +126,8 @@ MemoryBytes Trainer::memory() const {
           .computation = compute_.own_bytes()};
 }
 
-/// Handles a complete gradient. If a step has several passes, their gradients are added in the order of the passes.
-/// This gives the same sum as if each pass were on a rank of its own.
+/// Handles a complete gradient. If a step has several passes, it adds their gradients in the order of the passes. The
+/// sum is then the same as if each pass were on a rank of its own.
 void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
   if (options_.accumulate > 1) {
     const Tensor &about = layout().tensors[tensor];
@@ -174,7 +174,7 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
 }
 
 /// Waits for the buckets in the order in which they were started, and squares one while the next is in flight. Squares
-/// are summed over whole pieces, so the sums do not depend on the division into buckets.
+/// are summed by pieces, so the sums do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
