@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a communicator publish their states to each other by this interface. A state says which operations the
-// rank has entered and completed, and whether it is alive. A failure is also published. Every function returns at once.
+// rank has entered and completed, and whether it is alive. Failures are shown, too. No function waits.
 //
 // Threads  One thread at a time calls enter(), in the order of operation numbers. One thread at a time calls complete()
 //          and fail(), which may be another thread. Any thread may call the other functions.

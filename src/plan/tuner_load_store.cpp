@@ -21,9 +21,9 @@ constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_byt
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
 /// With load_store, the ranks of a host read data that each rank has written once. In one_shot, each rank reads all
-/// data. In two_shot, it reads its part of all data, and then the other ranks' results. In ring, the ranks add to sums
-/// that all of them map, so cache lines move between cores less often. If a user requests an algorithm, the chunk size
-/// is from the last row of that algorithm.
+/// data. In two_shot, each rank reads its part of all data, and then the results of the other ranks. In ring, the ranks
+/// add to sums that all of them map, so cache lines move between cores less often. If a user requests an algorithm, the
+/// chunk size is from its last row.
 constexpr std::array load_store_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
     LoadStoreRow{false, 2, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},

@@ -28,7 +28,7 @@ class Assembler {
     return !topology_.pus.empty();
   }
 
-  /// Adds the cores. If the machine does not report cores, as some virtual machines, each PU gets a core.
+  /// Adds the cores. If the machine reports no cores, like some virtual machines, each PU gets a core of its own.
   void add_cores() {
     for (const Part &part : machine_.parts)
       if (part.kind == PartKind::core) add_core(pus_within(part.cpus));

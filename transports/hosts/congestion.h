@@ -33,8 +33,8 @@ class Congestion {
   /// listener. A route with its own control (`ip route ... congctl`) overrides it.
   void begin(int socket) const;
 
-  /// Sets a connected socket back to the system's control, if the choice is only for near hosts and the other host is
-  /// not near. If a route has set cubic without locking it, the function takes that for its own choice.
+  /// Sets a connected socket back to the system's control if begin() has chosen for near hosts only and the other host
+  /// is not near. A route that has set cubic without locking it looks like that choice, and is overridden.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"

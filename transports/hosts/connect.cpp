@@ -243,7 +243,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.settings.sockets : 0;
   RONDO_TRY(check_descriptors(mesh_request));
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
-  // Other ranks may take long to connect. A rank that does not wait for them would take a pair for stalled.
+  // Other ranks may take long to connect. Without this wait, a rank would take a connection to them for stalled.
   RONDO_TRY(store.gather(request.key_prefix + "/connected", request.rank, request.rank_count, Bytes{},
                          request.deadline_ns));
   // The control plane's timeout ends first, so that its report comes before a loss of the data sockets.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). The publishing
-// rank has its number among the ranks of this host; peers have their numbers in the communicator. All words are
-// accessed through src/proto/memory.h. Only the rank that owns a board writes its words.
+// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). The owner of a
+// board has its number among the ranks of this host, a peer its number in the communicator. All words are accessed by
+// the functions of src/proto/memory.h. Only the owner of a board writes its words.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct alignas(cache_line_bytes) MessageBoard {
 };
 static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes);
 
-/// A rank's report on its messages with one other rank. Index 1 is for messages that it sends, 0 for the others.
+/// A rank's report on its messages with another rank. Index 1 is for messages that it sends, 0 for received ones.
 struct alignas(cache_line_bytes) PairBoard {
   uint64_t entered[2] = {};
   uint64_t completed[2] = {};

@@ -48,8 +48,8 @@ static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 /// The state of the file with the recording of a failed communicator.
 enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
 
-/// The most ranks that are read from a segment of an unknown process. No host has as many. The segment of this many
-/// ranks has a few hundred megabytes.
+/// The most ranks that are read from a segment of an unknown process. No host has that many ranks. A segment for them
+/// has a few hundred megabytes.
 inline constexpr uint64_t observed_rank_count_max = 4096;
 
 /// The memfd's name, as /proc shows it.
