@@ -20,8 +20,8 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// Two patterns of nccl-tests for which Rondo has no functions. They use the numbers of the two ends of a message.
-/// - sendrecv: in one group, each rank sends to the next rank and receives from the previous one.
+/// Two patterns of nccl-tests for which Rondo has no functions. The values of RONDO_SEND and RONDO_RECV, the two ends
+/// of a message, represent them here.
 /// - hypercube: an all-gather among 2^k ranks in k groups. In each group, a rank exchanges all blocks that it has with
 ///   the rank whose number differs in one bit.
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares owners of the objects that the CUDA driver creates. An owner keeps the driver's table and, if
 // closing needs it, a context. A failed close is only logged, at the level debug. Usually the cause is an earlier
-// asynchronous error: after it every call fails, and it was reported before.
+// asynchronous error, which was reported and makes every later call fail.
 #pragma once
 
 #include "cuda/driver/driver.h"

@@ -54,7 +54,7 @@ class KernelSet {
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
   /// Returns how many blocks of the largest kernel that waits for other ranks fit on a multiprocessor at once.
-  /// `shared_bytes` is the most shared memory that a block of such kernels has. It also gives all these kernels the
+  /// `shared_bytes` is the most shared memory of a block of such kernels. The call also gives all these kernels the
   /// carve-out of shared memory for that many blocks. A multiprocessor cannot change its carve-out while a block waits
   /// there, so a block with little shared memory could keep out a block with more.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;

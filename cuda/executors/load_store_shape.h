@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This header decides how load_store uses a device: whether ranks share buffers, how many blocks a rank's kernels have,
-// and how large its place is.
+// This header decides how load_store uses a device: whether ranks share buffers, how many blocks the kernels of a rank
+// have, and how large the rank's place is (cuda/kernels/load_store_place.h).
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ class ReachTable {
  public:
   /// Makes the table of a communicator in which no node has ranks on two devices.
   ReachTable() = default;
-  /// Makes a table from what each rank says about every other: one row of `rank_count` entries for each rank.
+  /// Makes a table of `rank_count` rows. In row r, rank r says how its device reaches each other rank's.
   ReachTable(uint32_t rank_count, std::vector<PeerReach> said) : rank_count_(rank_count), said_(std::move(said)) {}
 
   /// Returns the access that both ranks confirm, which is the smaller of their two answers. If one of them does not
@@ -44,7 +44,7 @@ class ReachTable {
 [[nodiscard]] bool has_several_devices(std::span<const PlacementInfo> infos);
 
 /// Exchanges how each rank's device can access the memory of the others. Every rank calls it if has_several_devices().
-/// `device` is this rank's, and `nvml_library` is Config::nvml_library. It logs what cannot be found out.
+/// `device` is this rank's, and `nvml_library` is Config::nvml_library. Logs each access that is unknown.
 [[nodiscard]] Result<ReachTable> find_reach(const CudaDriver &driver, const CudaDevice &device,
                                             std::span<const PlacementInfo> infos, const std::string &nvml_library,
                                             InfoExchange &info_exchange);

@@ -10,7 +10,7 @@
 
 namespace rondo::cuda {
 
-/// Returns the shape of a rank's segment, with the channels that ranks have agreed on. It has at most max_memory_bytes.
+/// Returns the shape of a rank's segment for the channels on which ranks have agreed, within max_memory_bytes.
 /// RONDO_ERROR_OUT_OF_RESOURCES: no shape is small enough. All ranks of a host get the same result.
 [[nodiscard]] Result<SegmentShape> choose_segment(const PlacedRequest &request, const ChannelCounts &channels,
                                                   bool has_load_store);

@@ -81,7 +81,7 @@ class Flags {
     return {base_ + shape_.message_offset(receiver, channel, sender), shape_.message_geometry};
   }
 
-  /// Ends every wait of this rank. That holds until one of these words is written by a stream again. Any thread.
+  /// Ends every wait of this rank, until a stream of this rank or a peer writes to one of the words. Any thread.
   void release() const;
 
  private:

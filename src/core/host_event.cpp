@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Makes the record visible to waits, once it is enqueued. A wait queued before it on the same stream would never end.
+/// Makes the enqueued record visible to waits. A wait that is before the record in the same stream would never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);

@@ -43,7 +43,7 @@ struct Process {
   /// Returns the rows of RONDO_TUNING_FILE, or no rows if it is not set. The file is read for the first communicator or
   /// unique id.
   [[nodiscard]] const Result<TuningTable> &tuning();
-  /// The number of communicators made from the environment. Each of them uses it as a prefix of its keys in the store.
+  /// The number of communicators made from the environment. It becomes the prefix of the next one's keys in the store.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: no other data depends on it
 
  private:

@@ -21,7 +21,7 @@ bool is_small_float(rondo_type_t type) {
 
 bool is_large_float(rondo_type_t type) { return type == RONDO_FLOAT32 || type == RONDO_FLOAT64; }
 
-/// Returns how a ring keeps partial sums. A mean of large floats scales them, so they may be subnormal and round.
+/// Returns how a ring keeps partial sums: rounded if floats are small, or if a mean scales them, maybe to subnormals.
 Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
   const bool rounds = is_small_float(type) || (op == RONDO_AVG && is_large_float(type));
   return rounds ? Partials::rounded : Partials::native;

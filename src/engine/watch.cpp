@@ -72,7 +72,7 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;
     if (peer == rank || !has_left || !owes(peer)) continue;
-    // A rank may leave because another rank died. That death is then the reason. It came first, so it is visible here.
+    // If the rank left because another rank died, report that death. It came first, so it is visible here by now.
     if (auto death = find_death()) return death;
     return ended(peer, state == RankState::left ? " has destroyed its communicator"
                                                 : " has finalized its communicator");

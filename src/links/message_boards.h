@@ -20,7 +20,7 @@ namespace rondo {
 /// The number of latest messages of which each rank keeps a record.
 inline constexpr uint64_t recorded_message_count = 256;
 
-/// The most ranks of a communicator on several hosts that exchanges messages, because it connects every two of them.
+/// The most ranks of a communicator on several hosts with messages, which need a connection of every two ranks.
 inline constexpr uint32_t message_ranks_max = 64;
 
 /// A message, as the call of one of its two ends describes it.

@@ -25,8 +25,8 @@ struct EdgeRequest {
 /// The most ranks for which schedules are built in advance. With more ranks, every peer is permitted.
 inline constexpr uint32_t edges_rank_count_max = 4096;
 
-/// Returns, for each rank, whether it is a peer of `rank` in some schedule. `rank` counts as its own peer. Both ends
-/// get the same answer.
+/// Returns, by rank, whether that rank is a peer of `rank` in some schedule. `rank` is also a peer of itself. Both
+/// ranks of a pair get the same answer.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
 /// Returns whether every two ranks of different nodes are peers in some schedule, as permitted_peers() defines it. The

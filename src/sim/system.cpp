@@ -219,8 +219,8 @@ class Builder {
     return {};
   }
 
-  /// Finds the resources whose order of messages is known. Messages leave a lane in the lane's order. If a resource
-  /// gets messages from only one other resource, they arrive in that resource's order.
+  /// Finds the resources whose order of messages is known in advance. Messages leave a lane in the lane's order. If a
+  /// resource gets messages from only one other resource, it gets them in the order of that resource.
   void find_orders() {
     struct Source {
       uint32_t first = no_index, link = no_index;

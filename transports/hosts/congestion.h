@@ -29,8 +29,8 @@ class Congestion {
   /// Returns the control that `auto` uses if the system uses `system`, or an empty string if it keeps `system`.
   [[nodiscard]] static std::string instead_of(std::string_view system);
 
-  /// Sets the control of a socket that neither listens nor connects yet. An accepted socket inherits it from its
-  /// listener. A route with its own control (`ip route ... congctl`) overrides it.
+  /// Sets the control of a socket before it listens or connects. An accepted socket inherits the control of its
+  /// listener. If a route has a control of its own (`ip route ... congctl`), that control is used instead.
   void begin(int socket) const;
 
   /// Sets a connected socket back to the system's control if begin() has chosen for near hosts only and the other host

@@ -127,8 +127,8 @@ std::vector<bool> controlled_ranks(const GroupRequest &request) {
   return controlled;
 }
 
-/// Checks that this rank may have enough descriptors for its connections. Otherwise the error would come in the middle
-/// of connecting, when it is unknown how many more descriptors are needed.
+/// Checks that this rank may have enough descriptors for its connections. Otherwise the error would occur during
+/// connecting, when nobody knows how many more descriptors are needed.
 Result<void> check_descriptors(const MeshRequest &request) {
   const auto linked = static_cast<size_t>(std::ranges::count(request.linked, true));
   const size_t wanted = request.group.node_count() - 1 + linked * request.data_sockets() + descriptor_slack +

@@ -93,7 +93,7 @@ struct RemotePair {
   uint64_t bytes = 0;
 };
 
-/// The latest report of a rank of another host about what it waits for. It comes in several cells.
+/// The latest report on what a rank of another host waits for. A report arrives in several cells.
 struct RemoteWaits {
   uint64_t asked_ns = 0;     ///< time of the latest question
   uint64_t arriving_ns = 0;  ///< time of the question that `arriving` answers, or 0

@@ -85,8 +85,8 @@ static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 /// Records in the rank's own board that it entered `operation`.
 void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, uint64_t ticks);
 
-/// Completes `operation` in the rank's own board, and counts it. If no record of the operation exists, only the counts
-/// change.
+/// Completes `operation` in the rank's own board, and adds its cost to the counters. If its record does not exist any
+/// more, only the counters change.
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks);
 /// Counts a message that `board`'s rank has sent or received. `in_call` says whether the caller's thread ran it.
 void count_message(RankBoard &board, bool sends, uint64_t bytes, uint64_t ticks, bool in_call);

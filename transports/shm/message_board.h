@@ -16,8 +16,8 @@ namespace rondo::shm {
 
 class Segment;
 
-/// The record of a message that a rank has begun, in one cache line. The rank writes it as it writes OperationRecord,
-/// with `record` last.
+/// The record of a message that a rank has begun, in one cache line. Like an OperationRecord, it is written word by
+/// word, with `record` last.
 struct alignas(cache_line_bytes) MessageRecord {
   uint64_t record = 0;  ///< its number, from 1; 0 while the other words change
   uint64_t ends = 0;    ///< type, 1 << 8 for a send, peer << 32

@@ -53,8 +53,8 @@ class Path {
   [[nodiscard]] static Result<std::unique_ptr<Path>> make(const Device &device, ibv_cq *completions,
                                                           const PathPlace &place, Loss &loss,
                                                           const std::vector<net::NearLink> &links);
-  /// Also registers the device slots of its links, which are in `memory`. Returns an error if the card cannot write
-  /// there.
+  /// Also registers the device slots of this path's links, which are in `memory`. Returns an error if the card cannot
+  /// write to that memory.
   [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
   void forget_device_slots();
   /// Says whether this end or, as far as its offer has arrived, the other end has device slots.

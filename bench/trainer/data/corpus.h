@@ -26,8 +26,8 @@ class Corpus {
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] size_t file_count() const { return files_.size(); }
 
-  /// Copies `count` bytes, beginning at `offset`, which may be from several files. Any thread may call it. Fails if a
-  /// file has changed since the corpus was opened.
+  /// Copies `count` bytes of the corpus from `offset` on, which may be in several files. Any thread may call it. Fails
+  /// if a file has changed since the corpus was opened.
   [[nodiscard]] Outcome read(size_t offset, size_t count, uint8_t *to) const;
 
   /// Reads the whole corpus and returns its Checksum.

@@ -30,7 +30,7 @@ class Model {
   /// @param recompute  keeps only the input of each layer, and computes the other activations again in the backward
   ///                   pass. The results have the same bits. It saves memory for a third more computation.
   /// @param joint      with one slice, each rank has the whole model, and nothing is added up.
-  /// @param stage      of a pipeline; with one stage, it is the whole model.
+  /// @param stage      the part of a pipeline; a single stage is the whole model.
   /// @param slots      forward passes that may wait for their backward passes. Each has a slot of activations.
   Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {}, Stage stage = {},
         size_t slots = 1);

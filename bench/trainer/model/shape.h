@@ -46,8 +46,8 @@ struct Slice {
 /// Returns what is wrong with sharing a model among `count` ranks.
 [[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
 
-/// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage embeds tokens, too, and the last
-/// one finds the loss. As both use the token embedding's matrix, both have it. The first stage updates it.
+/// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage also embeds tokens, and the last
+/// one finds the loss. Both need the matrix of the token embedding and have a copy; the first stage updates it.
 struct Stage {
   size_t index = 0, count = 1;
 

@@ -72,8 +72,8 @@ json median_times(const Run &run) {
           {"step", of(&StepTimes::step_ns)}};
 }
 
-/// Returns the library's figures for each step. This exists only in mode sync, because in other modes not every step
-/// communicates.
+/// Returns the library's figures for each step. They exist only in mode sync, because in other modes some steps do not
+/// communicate.
 json library_of(const Options &options, const Run &run) {
   if (options.mode != Mode::sync) return nullptr;
   const auto of = [&](uint64_t LibraryCounts::*part) {

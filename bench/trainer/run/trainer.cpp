@@ -47,7 +47,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// Makes the functions for ranks that share a model. If each model has one slice, none of them is called.
+/// Makes the functions for ranks that share a model. They are not called if each model has one slice.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;

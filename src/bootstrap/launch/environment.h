@@ -2,7 +2,7 @@
 // This file finds the job of this process in the variables that its launcher has set. It is pure: the environment is
 // passed in.
 //
-// The first of these that exists counts:
+// The first launcher of this list whose variables exist is chosen:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
 //   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, RONDO_PORT, RONDO_SECRET,
 //              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs only RANK and WORLD_SIZE
