@@ -53,9 +53,9 @@ class LaunchGroup {
   [[nodiscard]] static Result<std::shared_ptr<LaunchGroup>> join(const PrimaryContext &context, DevicePointer name,
                                                                  uint32_t rank_count);
 
-  /// Adds the part of the rank at index `place`, and waits until the parts of all ranks have arrived. The context must
-  /// be current. If `abort`, this rank's abort word, becomes nonzero, the rank gives up with an error. It waits at most
-  /// 2 s and at most `patience_ns`, unless that is endless_ns. part.number identifies the call.
+  /// Adds the part of the rank at index `place`, and waits until the parts of all ranks have arrived. The wait takes at
+  /// most 2 s, and at most `patience_ns`; endless_ns means no limit. The context must be current. If `abort`, this
+  /// rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
   ///
   /// If `launched` is set, one kernel runs for all ranks, and part.stream continues after it unless an error is
   /// returned, too. Otherwise, without an error, nothing was launched: a rank has given up, or the parts do not fit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This header decides how load_store uses a device: whether ranks share buffers, how many blocks the kernels of a rank
-// have, and how large the rank's place is (cuda/kernels/load_store_place.h).
+// This header decides how load_store uses a device: whether ranks share buffers, how many blocks kernels have, and how
+// large a rank's place is (cuda/kernels/load_store_place.h).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace rondo::cuda {
 /// - device: In all other cases.
 [[nodiscard]] BufferPlace place_of_buffers(const PlacedRequest &request);
 
-/// Returns whether ranks on several devices must agree on whether they share buffers, and by how many channels. The
-/// result is the same on all ranks.
+/// Returns whether ranks on several devices must agree on whether they share buffers, and on the number of channels.
+/// The result is the same on all ranks.
 [[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
 
 

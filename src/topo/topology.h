@@ -69,7 +69,7 @@ struct Topology {
 };
 
 /// Returns the topology of this machine, without its devices, which take longer to find. If config.topology_file is
-/// set, returns its content. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is no such XML.
+/// set, returns that file's content. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is not such XML.
 [[nodiscard]] Result<Topology> discover_topology(const Config &config);
 
 struct DeviceDiscovery {

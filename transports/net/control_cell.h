@@ -130,7 +130,7 @@ struct PairInquiry {
   return is_error ? static_cast<rondo_status_t>(number) : RONDO_ERROR_INTERNAL;
 }
 
-/// Reads a value of an enumeration that begins with 0. Returns that value if the number is above `last`.
+/// Reads a value of an enumeration whose values begin with 0. Returns the value 0 for a number above `last`.
 template <class Choice>
 [[nodiscard]] Choice choice_of(ByteReader &body, Choice last) {
   const auto number = body.number<uint64_t>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the flight recorder of a segment. The segment belongs to a communicator of this process, or to
-// another process that /proc shows. The latter segment is only read.
+// This file declares the flight recorder of a segment of this process. It also reads the segment of another process
+// that /proc shows, without writing to it.
 #pragma once
 
 #include <memory>

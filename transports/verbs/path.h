@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a path: one queue pair to a remote rank on one rail, the memory that the rank may write through
-// it, and its requests. Each path has its own protection domain, so the keys of one peer are useless to another.
+// A path is one queue pair to a remote rank on one rail, its requests, and the memory here that the remote rank may
+// write through it. Each path has its own protection domain, so a peer's keys are useless to others.
 #pragma once
 
 #include <array>

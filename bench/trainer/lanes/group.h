@@ -96,7 +96,7 @@ struct Place {
 };
 
 /// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same part of a
-/// model train data-parallel. If each rank has a whole model, all ranks do so.
+/// model train data-parallel; if each rank has a whole model, these are all ranks.
 class Ranks {
  public:
   /// Makes the communicators.

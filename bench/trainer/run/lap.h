@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two helpers of the trainer's files: the time of a part of a step, and the mean of losses.
+// These are two helpers of the trainer's files: the time of a part of a step, and the mean of losses.
 #pragma once
 
 #include <cstddef>
