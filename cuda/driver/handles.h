@@ -35,7 +35,7 @@ class ContextGuard {
 };
 
 /// Lets this thread make calls that the driver calls "potentially unsafe" during a stream capture. Without the guard, a
-/// query of any stream or event would end captures of all threads of the process.
+/// query of a stream or event by any thread of the process would end the capture.
 class CaptureModeGuard {
  public:
   explicit CaptureModeGuard(const CudaDriver &driver)

@@ -37,7 +37,7 @@ inline constexpr uint32_t message_channels_max = 4;
 /// Returns the number of channels for messages. It is 0 between nodes, and with more than batch_ranks_max ranks.
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
 /// Returns the slots for messages: the requested ones, or otherwise what fits into message_memory_bytes. A frugal
-/// request gets half of that, unless the ranks share buffers on one device.
+/// request gets at most half of that, unless the ranks share buffers on one device.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers,
                                                       uint32_t halvings = 0);
 

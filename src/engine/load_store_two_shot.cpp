@@ -30,7 +30,7 @@ RunOutcome LoadStoreCall::run_two_shot() {
 
 /// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in two_shot, because
 /// memory is faster so than with the ring's own parts. Sums that exceed the caches are streamed only for two ranks out
-/// of place, the only case that was measured. Copies are always streamed.
+/// of place, the only case that was measured. Copies of that size are always streamed.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;

@@ -239,7 +239,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " launched a graph that was captured with a buffer, and has deregistered this buffer since" +
                      during + "; capture it again");
-  // A rank of this host records a call before it sends the call's slots. So a slot without a record would be a defect.
+  // A rank of this host records a call before it sends the call's slots. So a foreign slot from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " sent a slot of another operation" + during +
