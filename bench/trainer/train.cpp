@@ -43,8 +43,8 @@ Outcome check_samples(const Options &options, const Corpus &corpus, const Sample
                                   std::to_string(needed) + "; give more text, or a smaller --batch or --context"};
 }
 
-/// Checks that all ranks have the same options. Otherwise they would wait for each other in vain, or learn different
-/// things.
+/// Checks that all ranks have the same options. Otherwise they would wait for each other in vain, or train different
+/// models.
 Outcome check_agreement(const Options &options, const CorpusMark &corpus, Group &group) {
   const Shape &shape = options.shape;
   std::string mine;

@@ -8,7 +8,7 @@
 //           an entry for each (rank, region)
 // Ordering  N1 stores an entry's fields, plain, then generation + 1 (release), and then adds 1 to changes (release).
 //           N2 loads changes (acquire), then generation (acquire), and then reads the fields.
-//           N3 opens (odd) or closes (even) it, copies its address to the device, then stores seen (release).
+//           N3 opens (odd) or closes (even) the memory, copies its address to the device, then stores seen (release).
 //           N4 loads the `seen` of every rank (acquire).
 // State     withdrawn (even) --N1--> announced (odd): in use once N4 finds it seen by all
 //           announced (odd) --N1--> withdrawn (even): once N4 finds it seen by all, the memory may be freed, and the

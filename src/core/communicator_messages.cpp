@@ -146,9 +146,9 @@ uint64_t Communicator::unreceived_share() {
   return share;
 }
 
-/// Names a message that no rank received; the barrier of finalize has counted such messages. For ranks of this host,
-/// the boards have the counts. For ranks of other hosts, each rank asks them what they have sent to it. The rank that
-/// finds a difference raises the error for all.
+/// Names a message that no rank received, after the barrier of finalize has counted such messages. On a single host,
+/// the boards have the counts. Otherwise each rank asks the ranks of other hosts how many messages they have sent to
+/// this rank. The rank that finds a difference raises the error for all.
 Error Communicator::name_unreceived(uint64_t unreceived_count) {
   constexpr uint64_t ask_interval_ns = 1'000'000;
   if (auto here = find_unreceived()) return *std::move(here);

@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better network interface for a rank on the host of the store. That rank's route to the store is local, so
-/// it does not show which network joins the hosts. Its route to the address that a rank of another host sent does.
+/// Returns a better network interface for a rank on the host of the store. The route to the store is local there, so it
+/// does not show which network joins the hosts. The route to an address from another host shows that.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;

@@ -70,7 +70,7 @@ class MessageBoards {
   virtual Result<void> open() { return {}; }
 
   // These functions publish messages of this rank, which calls them in this order.
-  // Publishes that the next batch has messages of this pair and direction, up to number `last`.
+  /// Publishes that the next batch has messages of this pair and direction, up to number `last`.
   virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
   virtual void enter_batch() = 0;
   /// Begins a record of the message and returns the record's number. The record's time is that of this rank's latest

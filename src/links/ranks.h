@@ -34,7 +34,7 @@ class Ranks {
   virtual void set_state(RankState state) = 0;
 
   // These functions read what rank `peer` has published; `peer` may be this rank.
-  // Returns none if the rank has not entered the operation, or its record is overwritten or has not arrived here yet.
+  /// Returns none if the rank has not entered the operation, or its record is overwritten or has not arrived here yet.
   [[nodiscard]] virtual std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const = 0;
   [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
@@ -44,7 +44,7 @@ class Ranks {
   [[nodiscard]] virtual MessageBoards *messages() { return nullptr; }
 
   // A rank publishes notes outside of its operations, also after a failure.
-  // Publishes a note. It replaces an earlier revision of that note, or else the oldest of kept_note_count notes.
+  /// Publishes a note. It replaces an earlier revision of that note, or else the oldest of kept_note_count notes.
   virtual void post(const Note &) {}
   /// Returns the kept notes of a rank that have arrived here.
   [[nodiscard]] virtual std::vector<Note> notes(uint32_t) const { return {}; }

@@ -63,7 +63,7 @@ struct alignas(cache_line_bytes) RankBoard {
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;
   uint64_t process_namespace = 0;  ///< PID namespace of `process`; written once by the rank
-  /// The place and the time of the rank's last long wait: ms << 16 | 1 + the processor. 0 if it has not waited yet.
+  /// The processor and the time of the rank's last long wait: ms << 16 | 1 + the processor. 0 before the first one.
   uint64_t processor = 0;
   RankCounters counters;
   OperationRecord records[recorded_operation_count];  ///< operation n is at n % recorded_operation_count

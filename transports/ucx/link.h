@@ -17,8 +17,8 @@ namespace rondo::ucx {
 
 struct Peer;
 
-/// One operation of UCX, with memory for its request. It also holds the message's header, because UCX 1.13 does not
-/// copy that.
+/// One operation of UCX, with memory for its request. The message's header is here, too, because UCX 1.13 does not copy
+/// the header.
 struct Operation {
   Peer *peer = nullptr;
   void *request = nullptr;  ///< the pointer that UCX wants, to the end of that memory

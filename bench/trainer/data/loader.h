@@ -61,7 +61,7 @@ class Loader {
 
   [[nodiscard]] Outcome start();
 
-  /// Returns the last batch to the loader, and waits for the next one, for at most a minute.
+  /// Returns the previous batch to the loader, and waits for the next one, for at most a minute.
   [[nodiscard]] Outcome next(const Batch *&batch);
 
  private:

@@ -42,7 +42,7 @@ class Carrier {
   /// Returns the least number of bytes that one rank must receive in these collectives, with any algorithm.
   [[nodiscard]] virtual size_t received_bytes() const = 0;
 
-  /// Enqueues the bucket's first collective, which may be the only one. This rank's gradients of it must be complete.
+  /// Enqueues the bucket's first collective, which may be the only one. This rank's part of it must be complete.
   [[nodiscard]] virtual Outcome send(size_t bucket) = 0;
   /// Says whether a bucket needs a second collective, which depends on the result of the first one.
   [[nodiscard]] virtual bool two_rounds() const { return false; }

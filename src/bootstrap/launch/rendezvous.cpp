@@ -125,8 +125,8 @@ bool may_be_stale(rondo_status_t status) {
 }
 
 /// Meets at the store that rank 0's file names. The file may be old, left by a rank 0 that was killed on another host.
-/// Then no store, or that of another job, is at its address. So the function reads the file again until rank 0 of this
-/// job has replaced it.
+/// Then its address has no store, or the store of another job. So the function reads the file again until rank 0 of
+/// this job has replaced the file.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline

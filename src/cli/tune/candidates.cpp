@@ -44,7 +44,7 @@ uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// Adds a choice, unless an equal choice is in the list. Chunks that a message does not fill count as equal.
+/// Adds a choice, unless the list has an equal one. Chunk sizes that are not smaller than the message are equal.
 bool add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;

@@ -18,7 +18,7 @@ constexpr double row_price = 0.03;
 /// From this size on the time grows with the size, so the best choice at the last size is the best beyond it, too.
 constexpr uint64_t end_bytes_min = uint64_t{16} << 20;
 
-/// Says whether two choices do the same work. Chunks that a message does not fill count as equal.
+/// Says whether two choices do the same work. Chunk sizes that are not smaller than the message count as equal.
 bool same_work(const PlanChoice &a, const PlanChoice &b, uint64_t bytes) {
   PlanChoice same = a;
   if (a.chunk_bytes >= bytes && b.chunk_bytes >= bytes) same.chunk_bytes = b.chunk_bytes;

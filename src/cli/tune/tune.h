@@ -85,7 +85,7 @@ struct Rates {
   std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand that is reduced into another
 };
 
-/// Removes the series without a quiet round. Returns the sizes of which nothing is left, in ascending order.
+/// Removes the series without a quiet round. Returns the sizes that then have no series, in ascending order.
 [[nodiscard]] std::vector<uint64_t> drop_disturbed(Measured &measured);
 
 /// Costs of the machine itself. A cost is 0 if it could not be measured, for instance on one core.
