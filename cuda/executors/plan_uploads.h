@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file copies plans to the device on a stream of the executor, so that a replay of a captured call does not repeat
-// the copy. The stream may share a hardware queue with a kernel that waits for this rank. Then a copy cannot end before
-// this rank's next call, so waits for copies are short. Only cuda includes this header.
+// This file copies plans to the device on a stream of the executor, so that a captured call does not repeat the copy at
+// each replay. That stream may share a hardware queue with a kernel that waits for this rank. Then a copy ends only
+// after this rank's next call, so a wait for copies ends after a short time. Only cuda includes this header.
 #pragma once
 
 #include <atomic>

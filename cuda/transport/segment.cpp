@@ -164,7 +164,7 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
     return of_messages ? shape_.message_connection_offset(channel, sender) : shape_.connection_offset(channel, sender);
   };
   ConnectionView out = view(peers_[peer] + offset(rank)), in = view(address() + offset(peer));
-  // Credit is in the sender's memory. CUDA IPC is an exception, since a receiver may give credit after the sender left.
+  // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
   if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
   return {out, in};
 }

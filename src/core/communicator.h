@@ -91,8 +91,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
   }
-  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks; the result is the
-  /// same on all ranks. Callers check this before a collective that exchanges blocks. Any thread may call it.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
+  /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
   /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
@@ -101,8 +101,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
-  /// Gives a split its turn among the operations of this rank. The other ranks read `record`, which must outlive the
-  /// result. The caller must call end_split() later.
+  /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
+  /// the result. The caller must call end_split() later.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
@@ -175,9 +175,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards planner_, collectives_, messages_, turn_ and finalized_. Work that does not run in the caller's thread is
-  /// also enqueued under this lock, so that streams keep the order of turns. Enqueueing may block, because a queue is
-  /// full or other ranks of a shared kernel have not called. Other callers sleep until then.
+  /// Guards planner_, collectives_, messages_, turn_, finalized_. Work that does not run in the caller's thread is
+  /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
+  /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   Planner planner_;
   OperationSequence collectives_;

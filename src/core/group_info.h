@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a new communicator exchange peer info first. Each rank computes the group info (src/links/group_info.h)
-// from it.
+// The ranks of a new communicator exchange peer info first. From that, each rank makes the group info
+// (src/links/group_info.h).
 #pragma once
 
 #include <cstdint>

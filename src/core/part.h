@@ -62,7 +62,7 @@ class Part {
   [[nodiscard]] bool serves() const { return server_ == parent_->rank(); }
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
-  /// Enters the part's store and leaves it at once, so that the other members do not wait for this rank.
+  /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
   /// Completes an error of the part: its fields get the parent's rank numbers, and its message begins with `call`.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;

@@ -40,7 +40,7 @@ struct ConnectArgs : InitContext {
 /// RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<void> check_device(const Settings &settings);
 
-/// Makes the rank's executor, for host memory or for the CUDA device in the settings. `links` must outlive it.
+/// Makes the rank's executor, on the CUDA device that the settings name, or on host memory. `links` must outlive it.
 [[nodiscard]] Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links);
 
 /// Makes the executor on host memory.

@@ -96,7 +96,7 @@ Result<void> Split::agree() {
   return part_.meet(std::move(members), {first.port, first.nonce}, work_.number);
 }
 
-/// Returns the call of a rank. Ranks of this host have recorded their calls by now. The record of a rank on another
+/// Returns the call of a rank. All ranks of this host have recorded their calls by now. The record of a rank of another
 /// host may still be on its way.
 Result<SplitCall> Split::call_of(uint32_t rank, uint64_t deadline_ns) const {
   if (rank == parent_->rank()) return call_;

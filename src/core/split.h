@@ -22,8 +22,8 @@ namespace rondo {
 /// pure function.
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
-/// Implements rondo_comm_split(). Takes the split's turn among the operations of `parent`, and returns a function that
-/// makes the part. With RONDO_NO_COLOR, that function makes nothing, and the call is never nonblocking.
+/// Implements rondo_comm_split(). Takes the split's place among the operations of `parent`, and returns a function that
+/// makes the part. With RONDO_NO_COLOR that function makes nothing, and is never nonblocking.
 [[nodiscard]] Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,
                                                  const rondo_config_t *config);
 

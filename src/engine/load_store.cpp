@@ -21,13 +21,13 @@ bool is_small_float(rondo_type_t type) {
 
 bool is_large_float(rondo_type_t type) { return type == RONDO_FLOAT32 || type == RONDO_FLOAT64; }
 
-/// Returns how a ring keeps partial sums: rounded if floats are small, or if a mean scales them, maybe to subnormals.
+/// Returns how a ring keeps partial sums. The scaled partial sums of a mean can be subnormal, and then they round.
 Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
   const bool rounds = is_small_float(type) || (op == RONDO_AVG && is_large_float(type));
   return rounds ? Partials::rounded : Partials::native;
 }
 
-/// Returns whether memory limits the reduction, not arithmetic. 8-bit floats and integer means need more arithmetic.
+/// Returns whether the reduction is as fast as memory. Conversions of 8-bit floats and integer divisions are not.
 bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
   return op != RONDO_AVG || is_small_float(type) || is_large_float(type);
@@ -103,8 +103,8 @@ RunOutcome LoadStoreCall::run_one_shot() {
   return {};
 }
 
-/// Prefetches the lines of the next post, `number`, for writing, while no peer waits for this rank. Peers have read
-/// post number - 2 in these lines, so their caches hold them. After the prefetch, a write misses no cache.
+/// Requests the cache lines of post `number`, the next one, while no peer waits for this rank. Peers have read post
+/// number - 2 in these lines, so their caches hold the lines. Afterwards a post of that size can be written at once.
 void LoadStoreCall::fetch_back(uint64_t number, uint64_t bytes) const {
   prefetch_for_write(&end_.view_.post(end_.rank_, number));
   const std::byte *const payload = end_.view_.post_payload(end_.rank_, number, bytes);
@@ -145,10 +145,10 @@ bool LoadStoreCall::can_export(const Window &window) const {
   return true;
 }
 
-/// Returns whether exporting the buffers pays. Before a rank writes an exported recv buffer, it must fetch the cache
-/// lines from the peers that read the last result there. Copies through the exchange fetch few lines or none. In place,
-/// the caller has fetched the lines when it wrote its input. In a ring of two ranks, a rank's recv is read only if the
-/// other works in place (RingForm::exported_whole). Ranks that share cores also share caches.
+/// Returns whether exporting the buffers pays. When a rank writes an exported recv buffer, it must fetch cache lines
+/// from the peers that read the last result there. In the exchange, it fetches few lines or none. In place, the caller
+/// has fetched the lines when it wrote its input. Two ranks of a ring do not read each other's recv, unless the other
+/// rank works in place (RingForm::exported_whole). Ranks that share cores share caches, too, so the lines stay.
 bool LoadStoreCall::worth_exporting() const {
   if (end_.wake_ || !apart() || (is_ring_ && rank_count() == 2 && cheap_)) return true;
   return bytes() >= chunks_worth_exporting * end_.view_.geometry.chunk_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class is one all-reduce by load_store. Each form of the algorithm is a member function that completes the call;
-// the forms share the code here. load_store.cpp chooses the form. For a ring, it waits for the announcements of
-// exported buffers before it chooses.
+// This class is one all-reduce by load_store, with the code that its forms share. Each form is a function that
+// completes the call. load_store.cpp chooses the form. In a ring, it does so when all ranks have announced their
+// exported buffers.
 #pragma once
 
 #include <algorithm>
@@ -113,7 +113,7 @@ class LoadStoreCall {
   void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
               std::span<std::byte *const> outputs, uint64_t count, bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
-    // A ring's result must not depend on which buffers are exported, so it rounds as if all sums went through memory.
+    // A ring's results must not depend on which buffers are exported, so it rounds as if all sums went through memory.
     const Partials partials = is_ring_ ? ring_partials_ : small_floats_ ? Partials::wide : Partials::native;
     reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, partials, past_caches);
   }
@@ -158,7 +158,7 @@ class LoadStoreCall {
   bool all_export_ = false;        ///< true if every rank exports both buffers; known after the announcements
   bool all_apart_ = false;         ///< true if every rank is out of place; known after the announcements
   bool sums_past_caches_ = false;  ///< true if sums that are reduced directly into recv bypass the caches
-  // The exported send and recv buffers of each rank, or null. wait_for_announcements() fills the arrays. They are not
+  // The exported send and recv buffers of each rank, or null. wait_for_announcements() sets them. They are not
   // initialised before, because that would slow down a one_shot of a few bytes.
   std::array<const std::byte *, exchange_rank_count_max> operands_;
   std::array<const std::byte *, exchange_rank_count_max> results_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs a ring by load_store if some rank does not export its buffers. Each part of a tile has an accumulator:
-// memory that all ranks map, to which ranks add their operands in the order of the ring. Then all ranks copy the sums
-// out. This moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each rank. Ranks
-// that share a core also share the cache in which the accumulators stay. A rank does everything that is possible before
-// it waits, so it can do many hops in one time slice of the scheduler.
+// This file runs a ring by load_store if some rank does not export its buffers. Each part of a tile has an accumulator,
+// memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks copy the sums
+// out. That moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each rank. If
+// several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does everything that is
+// possible before it waits, so one time slice of the scheduler lets it do many hops.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -26,8 +26,8 @@ RunOutcome LoadStoreCall::run_accumulators() {
   return {};
 }
 
-/// Adds this rank's operand to the next accumulator. Returns false if all hops are done, or if the rank before this one
-/// in the ring has not added yet.
+/// Adds this rank's operand to the next accumulator. Returns false if an earlier rank has not added yet, or all hops
+/// are done.
 bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   if (progress.tile == tiles_.tile_count) return false;
   const uint64_t chunk = end_.chunks_ + progress.tile;

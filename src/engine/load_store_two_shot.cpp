@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs two_shot by load_store: each rank reduces its part of a chunk, and reads the operands where the other
-// ranks wrote them. It also runs a ring if all ranks export both buffers; only the order of reduction differs then.
+// This file runs two_shot by load_store: a rank reads the part that it reduces from the places where the other ranks
+// wrote it. It also runs a ring if all ranks export both buffers, as only the order of reduction differs then.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -28,9 +28,9 @@ RunOutcome LoadStoreCall::run_two_shot() {
   return finish_gathering();
 }
 
-/// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in two_shot, because
-/// memory is faster so than with the ring's own parts. Sums that exceed the caches are streamed only for two ranks out
-/// of place, the only case that was measured. Copies of that size are always streamed.
+/// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
+/// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
+/// the caches, as all ranks do for copies. In other cases, such stores of sums were not measured.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
@@ -62,8 +62,8 @@ RunOutcome LoadStoreCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// Waits until no peer can still read an exported buffer of this rank. gather() has waited for readers of `send`. If
-/// gather() did not run (run_exported_whole()), both buffers are exported, and the wait for `recv` covers both.
+/// Waits until no peer can still read an exported buffer of this rank. If gather() ran, it has waited for the readers
+/// of `send`. Otherwise both buffers are exported (run_exported_whole()), and the wait for `recv` covers both.
 RunOutcome LoadStoreCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2

@@ -35,7 +35,7 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   return call.count != 0 && call.counts_hash == 0;  // uneven blocks may be empty, so they prove nothing
 }
 
-/// This view reads what ranks publish. For ranks on other hosts, it has only their collectives, with some delay.
+/// This view reads what ranks publish. Of ranks on other hosts it knows only collectives, with some delay.
 class NearView {
  public:
   NearView(const Ranks &ranks, const MessageBoards &boards) : ranks_(ranks), boards_(boards) {}

@@ -8,10 +8,10 @@
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
-// operations before and after their edges are read, all edges were true at the same time.
+// operations before and after their edges were read, all edges were true at one time.
 //
-// A rank on another host reports the operation that it is in (WaitReport), as it was some time after this rank asked.
-// Reports of several hosts are not of one time. So one search proves nothing: find_far_wait_cycle() must run twice.
+// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for,
+// but not all at one time. So one search over several hosts proves nothing: find_far_wait_cycle() must run twice.
 #pragma once
 
 #include <cstdint>

@@ -14,9 +14,9 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-// These limits count polls instead of time, because time also passes while the machine is suspended. For a call on
-// another host, the record arrives after one report and one question. On this host every call is visible at once, but
-// the end of a process may become visible late.
+// These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
+// another host arrives after a report and a question. On its own host, a rank sees every call at once, but the end of a
+// process may become visible late.
 constexpr uint64_t far_reports_max = 10;
 constexpr int near_looks_max = 100;
 constexpr const char *advice =

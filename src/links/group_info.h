@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes facts about each rank that all ranks know before they are connected. The ranks exchange them
-// (src/core/group_info.h), and transports read them. Other facts are known only after a transport has opened a device,
-// such as the GIDs of a verbs device or the capabilities of a CUDA device. The ranks of that transport exchange those
-// facts themselves.
+// This file describes the facts that all ranks know about each rank before they are connected. The ranks exchange them
+// (src/core/group_info.h), and transports read them. Some facts are known only when a transport opens a device, such as
+// the GIDs of a verbs device or the capabilities of a CUDA device. The ranks of that transport exchange those facts
+// themselves.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ struct RankInfo {
   bool operator==(const RankInfo &) const = default;
 };
 
-/// Holds the node of each rank; the values are equal on all ranks. A node is a host, or a container that shares neither
+/// Holds the node of each rank. All ranks have equal values. A node is a host, or a container that shares neither
 /// processes nor network with others. Nodes are numbered in the order of their lowest ranks.
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// Computes the nodes. Ranks with equal values in `place_of`, which is indexed by rank, are on one node.
+  /// Computes the nodes. Two ranks with equal numbers in `place_of`, which is indexed by rank, are on one node.
   explicit GroupInfo(std::span<const uint32_t> place_of);
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
@@ -54,8 +54,8 @@ class GroupInfo {
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
 
   std::vector<RankInfo> infos;  ///< indexed by rank, equal on all ranks
-  /// For each node, a text for people that says why this rank shares no memory with the ranks there. It is empty for
-  /// this rank's own node. With a single node, the vector is empty.
+  /// A text for each node, for people: why this rank shares no memory with the ranks of that node. It is empty for this
+  /// rank's own node. The vector is empty if there is only one node.
   std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< number of cores that the ranks of this rank's node may use together
   bool oversubscribed = false;  ///< true if some node has more ranks than usable cores; equal on all ranks

@@ -12,8 +12,8 @@
 
 namespace rondo {
 
-/// The referenced objects must outlive every call that takes the context. Objects that such a call makes keep no
-/// reference to the context.
+/// The referenced objects outlive every call that takes the context. Objects that such a call makes keep no reference
+/// to the context.
 struct InitContext {
   uint32_t rank = 0;
   uint32_t rank_count = 1;

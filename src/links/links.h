@@ -48,8 +48,8 @@ class Links {
   virtual Result<void> open_messages() { return {}; }
   [[nodiscard]] virtual ConnectionView outgoing_messages(uint32_t) const { return {}; }
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
-  /// Returns where a device writes the payloads for outgoing(): an address in network_memory().device. Returns null if
-  /// the device writes them to the slots of outgoing().
+  /// Returns where a device writes the payloads for outgoing(): an address in network_memory().device. Null: it writes
+  /// them to the slots of outgoing().
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
   /// Returns the same for outgoing_messages().
   [[nodiscard]] virtual std::byte *device_message_slots(uint32_t) const { return nullptr; }

@@ -84,7 +84,7 @@ class MessageBoards {
   /// Publishes which send to `peer` is blocked.
   virtual void block(uint32_t peer, const BlockedSend &send) = 0;
 
-  /// Returns whether the rank is on this host. batches() to find() need such a rank; report() works for every rank.
+  /// Returns whether the rank is on this host. Only then may batches() to find() be called. report() is for all ranks.
   [[nodiscard]] virtual bool knows(uint32_t) const { return true; }
   // These functions read what rank `of` has published. It may be this rank.
   [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;
@@ -93,9 +93,9 @@ class MessageBoards {
   /// Returns none if `of` has not begun the message, or its record is overwritten.
   [[nodiscard]] virtual std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                         uint64_t message) const = 0;
-  /// Returns what `of` reports about its messages with `with`, and about message number `message`. The report is not
-  /// older than `since_ns`, by now_ns(). If no such report has arrived, the function requests one and returns none. If
-  /// `of` is on another host, `with` must be this rank.
+  /// Returns what `of` reports about its messages with `with`, and about the message with the given number. The report
+  /// is not older than `since_ns`, by now_ns(). If no such report has arrived, the function asks for one and returns
+  /// none. If `of` is on another host, `with` must be this rank.
   [[nodiscard]] virtual std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                             uint64_t) {
     return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};

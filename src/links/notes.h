@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A note consists of a few words that a rank publishes to the other ranks outside of its operations. Notes also work on
-// a failed communicator. src/core defines what the words mean.
+// A note is a few words that a rank publishes to the other ranks outside of its operations. Notes work on a failed
+// communicator, too. src/core decides what the words mean.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wait report describes the operation that a rank is in and the ranks for which it waits, for ranks of other hosts.
+// A wait report is what a rank publishes about the operation that it is in, in a form that goes to other hosts.
 #pragma once
 
 #include <array>

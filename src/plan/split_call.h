@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split of a communicator is a barrier with a signature of its own, which no other call matches. In its record,
-// however, each rank publishes the arguments of its split instead of that signature. This is safe, because ranks
-// compare records only if their histories differ.
+// A split of a communicator is a barrier with a signature of its own, so that no other call matches it. In the record
+// of the operation, however, each rank publishes the arguments of its split instead of that signature. That is safe,
+// because ranks compare records only if their histories differ.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ namespace rondo {
 /// The access that kernels of one device have to another device's memory: loads and stores, or also atomics.
 enum class PeerReach : uint8_t { unknown, none, access, atomics };
 
-/// Returns how the device `own` can use the memory of each of `peers`, even if CUDA in this process does not show them.
-/// Devices are named as in Device::uuid. The result is `unknown` if NVML cannot be used or does not report the access.
+/// Returns how the device `own` can use the memory of each of `peers`, which may be hidden from CUDA in this process.
+/// Devices have their names as in Device::uuid. The answer is unknown if NVML cannot be used or does not report it.
 [[nodiscard]] std::vector<PeerReach> ask_nvml_about_peers(const std::string &library, const std::string &own,
                                                           std::span<const std::string> peers);
 

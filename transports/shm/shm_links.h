@@ -49,8 +49,8 @@ class ShmLinks final : public Links {
       memory::store_release(own_.running, 0);  // pairs with wait_for_readers(), too
   }
   void wait_for_readers() const override {
-    // A peer that begins to run later sees the failure first; one that runs now is seen here (docs/memory-ordering.md).
-    // Other processes read through mappings of their own, so this waits for threads of this process only.
+    // Either a peer sees the failure before it runs, or this rank sees that the peer runs (docs/memory-ordering.md).
+    // Other processes read through their own mappings, so only threads of this process are waited for.
     const uint64_t deadline_ns = now_ns() + reader_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
       if (peer == rank_ || !by_address(readable_kinds_[peer])) continue;

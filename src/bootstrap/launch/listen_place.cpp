@@ -30,7 +30,7 @@ std::string listed(const std::vector<HostAddress> &own) {
   return text.empty() ? "none but loopback" : text;
 }
 
-/// Returns the wildcard address of this host: the one of IPv6, which includes IPv4, if the host has IPv6.
+/// Returns the address that stands for all addresses of this host, with IPv4 and IPv6 if it has both.
 std::string any_address(const std::vector<HostAddress> &own) {
   return std::ranges::any_of(own, &HostAddress::v6) ? "::" : "0.0.0.0";
 }

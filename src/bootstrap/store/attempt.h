@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes one attempt to connect to a store, and waits for sockets. A Cancel object ends both early.
+// This file makes one attempt to connect to a store, and waits for sockets. Both can be cancelled.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ class RequestStore : public Store {
  private:
   /// Sends the last request, for whose reply nobody waits.
   virtual void post(Request request) = 0;
-  /// Sends a request that is within the bounds, and returns its reply, which may report a failure. An error means that
-  /// no reply arrived.
+  /// Sends a request that is within the bounds, and returns its reply. The reply may be a failure; an error means that
+  /// there is no reply.
   [[nodiscard]] virtual Result<Reply> carry(Request request, uint64_t deadline_ns) = 0;
   /// Returns the reply if it has arrived. Otherwise sends the request, unless it was sent already. Does not wait. A
   /// reply to another request is dropped.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class holds the operands of a mean of integers, widened to words that the plan adds (src/proto/integer_mean.h).
+// This class holds the words of a mean of integers on host memory. Its plan adds them (src/proto/integer_mean.h).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace rondo {
 
-/// The words of one call. The call allocates them and frees them, so a cached plan holds no memory for them.
+/// The words of one call. They are allocated for that call alone, so a plan in the cache holds no memory.
 class MeanWorkspace {
  public:
   /// Converts to words the operands of `work`, which has a widened plan. Throws std::bad_alloc.

@@ -11,8 +11,8 @@
 
 namespace rondo {
 
-/// Returns memory for the scaled operands if the plan puts them into a workspace, otherwise null. Throws
-/// std::bad_alloc. The memory belongs to one call, so a cached plan holds none.
+/// If the plan puts its scaled operands into a workspace, returns memory for them, otherwise null. Throws
+/// std::bad_alloc. The memory belongs to one call, so a plan in the cache holds none.
 [[nodiscard]] std::unique_ptr<std::byte[]> scaled_operands_of(const Plan &plan);
 
 /// Scales operands of one call.
