@@ -9,11 +9,11 @@
 //     calls alone       only calls
 //     calls beside      products begin first and end after the last call; the time of the calls counts
 //
-// The counted work and the other work each lie between two marks on their stream. The work that begins first waits for
-// nothing, and the counted work begins after the other work has begun. A slow-down means little if the two hardly
-// overlap. So the report has the smallest share of the counted work's time during which the other work ran, too.
+// The counted work and the other work each lie between two marks on their stream. The other work begins first and waits
+// for nothing; the counted work begins later. A slow-down means little if the two hardly overlap. So the report has the
+// smallest share of the counted work's time in which the other work ran, too.
 //
-// Times are from the ranks that have a product. A round counts the slowest of them, and the report summarises the
+// Only ranks that have a product measure times. Each round counts the slowest of them, and the report summarises the
 // rounds.
 #pragma once
 

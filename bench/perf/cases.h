@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives,
-// and bus bandwidth.
+// This file computes what a collective moves: counts, bus bandwidth, and the parts of the logical vector that a rank
+// sends and receives.
 //
-// The table of collectives (src/plan/collective.h) says which part of one logical vector each buffer holds.
+// The table of collectives (src/plan/collective.h) says which part of the logical vector each buffer holds.
 //
 // "size" means the bytes of the whole logical vector, as in nccl-tests. "count" is the argument of the call.
 #pragma once
@@ -20,8 +20,8 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// Two patterns of nccl-tests for which Rondo has no functions. They use the numbers of the two ends of a message.
-/// - sendrecv: in one group, each rank sends to the next rank and receives from the previous one.
+/// Two patterns of nccl-tests for which Rondo has no functions. The values of RONDO_SEND and RONDO_RECV, the two ends
+/// of a message, represent them here.
 /// - hypercube: an all-gather among 2^k ranks in k groups. In each group, a rank exchanges all blocks that it has with
 ///   the rank whose number differs in one bit.
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;

@@ -13,7 +13,7 @@
 namespace rondo::perf {
 
 /// Counts one call of every rank, with buffers that measure() has prepared. Rank 0 gets the result, with one entry for
-/// each rank in no order. Other ranks get an empty list.
+/// each rank in any order. Other ranks get an empty list.
 [[nodiscard]] Outcome count_call(Session &session, const Case &what, const Shape &shape, Workspace &workspace,
                                  std::vector<Accesses> &counts);
 

@@ -18,8 +18,8 @@ std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int r
     for (int64_t &value : values) value = random.between(facts.negative ? -most : 0, most);
     return values;
   }
-  // If the type cannot represent the number of ranks, ranks are drawn at random. A rank adds one each time it is drawn,
-  // and the other ranks add nothing.
+  // The type cannot represent the number of ranks. So each draw chooses a rank whose value grows by one, and all other
+  // ranks add nothing.
   for (uint64_t draw = 0; draw < budget; ++draw) {
     int64_t &value = values[random.below(values.size())];
     const bool down = facts.negative && (value != 0 ? value < 0 : random.below(2) == 1);

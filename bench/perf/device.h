@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares what the benchmark needs of a device: memory, a stream, a graph, marks in time, a second stream,
-// and a relay among processes. The command implements it (src/cli/perf/cuda*.cpp). The benchmark itself uses only the
-// public header.
+// and a relay among processes. The command implements this interface (src/cli/perf/cuda*.cpp), so the benchmark
+// includes only Rondo's public header.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct DeviceName {
   unsigned char uuid[16] = {};
 };
 
-/// The memory accesses that one rank's kernels make until they have their result (src/proto/access_counts.h). Arrays
-/// have an entry for the rank's device, for other devices and for the host.
+/// The memory accesses that one rank's kernels make until they have their result (src/proto/access_counts.h). The three
+/// entries of an array are for the rank's device, other devices and the host.
 struct Accesses {
   uint64_t blocks = 0;
   uint64_t read_bytes[3] = {}, written_bytes[3] = {};
@@ -54,7 +54,7 @@ class SideStream {
   [[nodiscard]] virtual Outcome wait() = 0;
 };
 
-/// A ring of processes that share a device and pass a turn on. A process's stream waits for a word of memory that all
+/// A ring of processes that share a device and take turns. A process's stream waits for its word in memory that all
 /// processes map, makes the device do something small, and sets the word of the next process.
 class Relay {
  public:
@@ -112,11 +112,11 @@ class Device {
   [[nodiscard]] virtual Outcome end_capture() = 0;
   [[nodiscard]] virtual Outcome replay() = 0;
   virtual void forget_graph() = 0;  ///< call it after its replays have ended
-  /// Fails if branches of one graph would wait for each other. They do not if one kernel runs all ranks on one device.
+  /// Fails if branches of one graph could wait for each other. One kernel for all ranks on a device avoids that.
   [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
-  /// If `first` is capturing, captures later work on this stream, too, ordered after the work that `first` has
-  /// captured. Otherwise, orders later work after the replay of `first`. `first` is a device of this process, and the
-  /// two ranks have met at a barrier before.
+  /// Orders later work of this stream. If `first` is capturing, the later work is captured, too, after the work that
+  /// `first` has captured. Otherwise the later work runs after the replay of `first`. `first` is a device of this
+  /// process, and the two ranks have met at a barrier before.
   [[nodiscard]] virtual Outcome follow(Device &first) = 0;
   /// Orders what this stream has captured before what `first` will capture.
   [[nodiscard]] virtual Outcome lead_back(Device &first) = 0;

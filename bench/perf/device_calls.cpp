@@ -107,8 +107,8 @@ Outcome DeviceCalls::enqueue_run(double &host_ns) {
   return device.mark_end();
 }
 
-/// Releases all streams after all ranks have enqueued their run. After a failure it releases them at once, so that none
-/// waits.
+/// Releases all streams once all ranks have enqueued their run. After a failure, releases them at once, because they
+/// would wait for nothing.
 Outcome DeviceCalls::start_together(Outcome enqueued) {
   if (!enqueued) enqueued = session_.group.barrier();
   // These releases pair with the wait of the streams. After a failure, the word also lets all later runs begin.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file lets ranks communicate outside the timed runs: barriers, maxima, sums, and where they run.
 //
-// Ranks that are threads use memory that they share (Team), so that a defect of the library cannot spoil the verdict
-// about it. Processes have only the library for that, so each of them also fails by its own count of wrong elements.
+// Ranks that are threads use memory that they share (Team), so a defect of the library cannot hide itself. Processes
+// can only use the library. So each of them also fails if it has counted wrong elements itself.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ struct Member {
 /// The data that ranks share if they are threads of this process.
 class Team {
  public:
-  /// @param have_cores  each rank has a core of its own. Then a rank spins for long before it offers that core to other
-  ///                    programs: if it left a wait late, its delay would be timed as a part of the next call.
+  /// @param have_cores  each rank has a core of its own. Then a rank spins for long before it offers the core to other
+  ///                    programs, because a late return from the wait would count as time of the next call.
   Team(int ranks, uint64_t timeout_ns, bool have_cores);
 
   /// Waits until all ranks have arrived. Returns a failure if a rank has failed, or has not arrived in time.

@@ -248,8 +248,8 @@ Outcome take_names(const Words &words, Options &options) {
 
 /// Applies the options about threads. With --together, a run must be one entry of the stream. Otherwise the host would
 /// wait for work that it must release itself. --one-graph needs a single process, because streams of several processes
-/// cannot share a graph. It takes no exchange of blocks and no messages, since each rank has a kernel of its own for
-/// these. In branches of one graph such kernels would wait for each other.
+/// cannot share a graph. It excludes exchanges of blocks and messages. There each rank has a kernel of its own, and in
+/// branches of one graph these kernels would wait for each other.
 Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};

@@ -168,8 +168,8 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
   return std::nullopt;
 }
 
-/// Makes a communicator on host memory, and then the communicator on the device. The one on host memory determines
-/// which device this rank uses, and serves between timed runs.
+/// Makes a communicator on host memory, and then one on the device. The first one finds the device of this rank, and
+/// serves the exchanges between timed runs.
 Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   rondo_config_t plain = RONDO_CONFIG_INIT;  // requested settings apply to the device's communicator
   plain.kernel = RONDO_KERNEL_INTERPRETER;

@@ -9,9 +9,9 @@
 namespace rondo {
 
 /// Runs the benchmark.
-/// @param args     what follows "perf" on the command line.
-/// @param devices  what --device cuda means.
-/// @return the exit status: 0 done, 1 a result was wrong, 2 bad options, 3 communication failed.
+/// @param args     the arguments after "perf" on the command line.
+/// @param devices  the devices for --device cuda.
+/// @return the exit status: 0 for success, 1 if a result was wrong, 2 for bad options, 3 if communication failed.
 [[nodiscard]] int run_perf(std::span<const char *const> args, perf::Devices &devices);
 
 }  // namespace rondo

@@ -31,7 +31,7 @@ struct BesideTimes {
   [[nodiscard]] double product_slowdown() const { return product_beside.median_us / product_alone.median_us - 1; }
 };
 
-/// The times of one call. Each run counts its slowest rank. The times are the median, least and greatest over runs.
+/// The times of one call. A run's time is the slowest rank's. The times are the median, least and greatest over runs.
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
   std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if nothing was checked

@@ -13,7 +13,7 @@ constexpr unsigned channel_count_max = 128, cta_count_max = 1'024;
 /// The options about properties of a schedule, besides algorithm and protocol.
 constexpr std::array schedule_options{"--kernel", "--channels", "--max-ctas", "--chunk-bytes"};
 
-/// Returns a failure for options that have no effect on a collective that exchanges blocks. Two choices have an effect:
+/// Returns a failure for options that have no effect if a collective exchanges blocks. Only two choices have an effect:
 /// between hosts, one_shot connects all ranks, and `simple` prevents small blocks from using ll.
 Outcome check_block_options(const CLI::App &app, const Options &options) {
   const std::string name = name_of(options.collective);

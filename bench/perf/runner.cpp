@@ -81,7 +81,7 @@ struct Part {
   TableColumns columns = {};
 };
 
-/// Returns the weight of a size for the progress. A small size takes as long as a MiB, because it is called more often.
+/// Returns a size's weight for the progress. Small sizes take as long as a MiB, because they are called more often.
 double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
@@ -91,8 +91,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // This reports the rank's own error. If another rank with the same error has left already, the communicator has
-  // failed, and would report that failure instead.
+  // This error is the rank's own. The communicator would report another one: it has failed if another rank with the
+  // same error has left.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -177,7 +177,7 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// Returns how many ranks the other library allows on one device. From version 2.30 on, NCCL allows two if this
+/// Returns how many ranks the other library allows on one device. NCCL allows two from version 2.30 on, if this
 /// variable is 1.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -354,7 +354,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
     parts.device->forget_graph();
     rivals.other->abort();
   }
-  // The communicator does not know of replays, which must end before the communicator. The abort above ends them.
+  // The communicator does not know of replays, so they must end before it does. The abort above ends them.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (!failure && (rivals.other || rivals.beside)) {
     // Freeing memory waits for the device. So the device must not be waiting for a rank that has not reached this

@@ -39,7 +39,7 @@ uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;
 }
 
-/// Exchanges a value between the ranks in each run. A rank that takes part in no relay sends 0.
+/// Exchanges a value between the ranks in each run. A rank without a relay sends 0.
 class Runs {
  public:
   Runs(Group &group, size_t rank_count) : group_(group), own_(static_cast<size_t>(group.rank())), values_(rank_count) {}
@@ -74,7 +74,7 @@ Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   return std::nullopt;
 }
 
-/// Joins a relay. The first process makes the memory, and the others open it. All ranks call it, and exchange values.
+/// Joins a relay. The first process makes the memory, and the others open it. All ranks must call it together.
 Outcome join_relay(Runs &runs, Device &device, std::span<const Member> members, RelayPlace &place,
                    const std::vector<size_t> &sharers, bool takes_part, std::unique_ptr<Relay> &relay) {
   const bool first = takes_part && place.place == 0;

@@ -3,10 +3,10 @@
 // time.
 //
 // In a hand-over, a process's stream waits for a word of memory and makes the device set 64 KiB of memory. Then it
-// writes the word for which the next process waits. The processes of a device form a ring, and the turn goes round. The
-// time of a hand-over is the time of a round divided by the number of processes. All processes compete for the device,
-// because each has waiting work on a stream. A collective among them needs as many hand-overs in a row as its plan has
-// hops, for each tile.
+// writes the word for which the next process waits. The processes of a device form a ring, around which the turn goes.
+// The time of a hand-over is the time of a round divided by the number of processes. All processes compete for the
+// device, because each has waiting work on a stream. A collective among them needs one hand-over for each hop of its
+// plan, one after another, for each tile.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 
 /// Measures hand-overs. Every rank calls it, with nothing in flight.
 /// @param hand_over_us  for each rank, the median of the runs on its device; 0 if one process has the device alone.
-/// Empty if that is true of all devices, or a device cannot wait for words.
+///                      Empty if processes share no device, or a device cannot wait for words.
 [[nodiscard]] Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member> members,
                                          std::vector<double> &hand_over_us);
 

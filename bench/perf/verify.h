@@ -5,8 +5,8 @@
 // - Out of place: send keeps the input. recv is poisoned with the inverse of every result. Afterwards it holds the
 //   results, or still the poison if the rank receives nothing.
 // - In place: in one buffer, the rank's own part changes from input to result. The other blocks are poisoned before an
-//   all-gather, and must stay unchanged in a reduce-scatter. After an all-to-all, each block must have come from the
-//   rank with the block's number.
+//   all-gather, and must stay unchanged in a reduce-scatter. After an all-to-all, the block with number r must have
+//   come from rank r.
 //
 // There are guard bytes on both sides. Every element of every region is compared, bit for bit.
 #pragma once

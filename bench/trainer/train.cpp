@@ -43,8 +43,8 @@ Outcome check_samples(const Options &options, const Corpus &corpus, const Sample
                                   std::to_string(needed) + "; give more text, or a smaller --batch or --context"};
 }
 
-/// Checks that all ranks have the same options. Otherwise they would wait for each other in vain, or learn different
-/// things.
+/// Checks that all ranks have the same options. Otherwise they would wait for each other in vain, or train different
+/// models.
 Outcome check_agreement(const Options &options, const CorpusMark &corpus, Group &group) {
   const Shape &shape = options.shape;
   std::string mine;
@@ -84,8 +84,8 @@ void summarise(const Options &options, const Run &run) {
   if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 
-/// Prepares the files that rank 0 reads and writes. If that fails, rank 0 reports the failure to the others before they
-/// wait for parameters. All ranks print it, because a launcher ends the other ranks as soon as one has ended.
+/// Prepares the files that rank 0 reads and writes. Rank 0 reports a failure to the others before they wait for
+/// parameters. All ranks print it, because a launcher ends the other ranks as soon as one rank has ended.
 Outcome prepare_files(const Options &options, Group &group, const Checkpoint &checkpoint, Run &run) {
   Outcome failure;
   if (group.rank() == 0 && !options.checkpoint.empty()) failure = checkpoint.check_place();

@@ -23,8 +23,8 @@ inline constexpr uint32_t default_channel_count = 4;
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
 /// The threads in a block of any kernel that waits; the lanes of a channel share them. All blocks have this size. If
-/// sizes differed, a block that has a multiprocessor to itself would keep larger ones out. Then counts of blocks would
-/// not say what can be resident.
+/// sizes differed, a small block alone on a multiprocessor could keep larger ones out. Then the number of blocks would
+/// not show what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
 /// The most device memory, in bytes, for the `simple` slots of one rank. Slots shrink as ranks and channels grow.
@@ -64,7 +64,7 @@ struct BlockBudget {
 /// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks that one claim takes on a device, for ranks of this process and, by an estimate, of other processes.
+/// The blocks that one claim takes on a device, for ranks of this process and an estimate of other processes' ranks.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;
@@ -73,12 +73,12 @@ struct ClaimedBlocks {
   bool operator==(const ClaimedBlocks &) const = default;
 };
 
-/// The most ranks, over all communicators, for each of which a device keeps one block free. The blocks that it keeps
-/// are at most half of all its blocks. 128 ranks are 64 communicators of two ranks.
+/// The most ranks, over all communicators, for which a device keeps one block each. It keeps at most half of its
+/// blocks. 128 ranks are 64 communicators of two ranks.
 inline constexpr uint64_t kept_ranks_max = 128;
-/// Returns how many blocks each of the `rank_count` ranks of a new communicator may take on the device. Together these
-/// ranks take at most half of the free blocks, and no more than the device has multiprocessors. They leave the blocks
-/// that the device keeps for later ranks (kept_ranks_max). If a rank gets few blocks by these rules, it may take up to
+/// Returns how many blocks each of the `rank_count` ranks of a new communicator may take on the device. All these ranks
+/// together take at most half of the free blocks, and no more than the device has multiprocessors. They leave the
+/// blocks that the device keeps for later ranks (kept_ranks_max). If a rank then gets few blocks, it may take up to
 /// default_channel_count blocks that are not kept. A rank may take one block in any case.
 [[nodiscard]] uint64_t share_of_rank(const BlockBudget &budget, const ClaimedBlocks &claimed, uint64_t rank_count);
 struct BlockClaimTraits {
@@ -95,9 +95,9 @@ struct BlockWish {
   std::vector<uint64_t> rank_counts;  ///< for each claim, the ranks that share it
   uint64_t least = 1, most = 1;       ///< blocks of a rank
 };
-/// Claims blocks for all ranks of a communicator on a device at once: share_of_rank(), within the limits of `wish`. All
-/// claims of this process on the device stay within `budget`. The message of RONDO_ERROR_OUT_OF_RESOURCES begins with
-/// the ranks, and has the numbers of blocks.
+/// Claims blocks for all ranks of a communicator on a device at once. Each rank gets share_of_rank() blocks, within the
+/// limits of `wish`. All claims of this process on the device stay within `budget`. If that is not possible, the
+/// message of RONDO_ERROR_OUT_OF_RESOURCES begins with the ranks and has the numbers of blocks.
 [[nodiscard]] Result<std::vector<BlockClaim>> claim_blocks(const DeviceUuid &device, const BlockBudget &budget,
                                                            const BlockWish &wish);
 /// Gives back what is more than `blocks` for each rank.

@@ -35,8 +35,8 @@ inline constexpr int driver_version_min = 12'020;  ///< CUDA 12.2, of the releas
 /// to do.
 [[nodiscard]] Result<CudaDriver> load_cuda_driver(const std::string &library);
 
-/// Returns the process's table for `library`. The first successful call loads it and keeps it until the process ends,
-/// so that handles may point to it. Any thread may call this.
+/// Returns the process's table for `library`. The first successful call loads the library, which stays loaded until the
+/// process ends, so that handles may point to the table. Any thread may call this.
 [[nodiscard]] Result<const CudaDriver *> cuda_driver(const std::string &library);
 
 /// Returns `status` as an error of Rondo. The message has `what`, and the name, number and description of the status.

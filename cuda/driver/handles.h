@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares owners of the objects that the CUDA driver creates. An owner has its driver and, if closing needs
-// one, its context. A failed close is only logged, at the level debug. Usually it fails because of an earlier
-// asynchronous error, after which every call fails, and which was reported before.
+// This file declares owners of the objects that the CUDA driver creates. An owner keeps the driver's table and, if
+// closing needs it, a context. A failed close is only logged, at the level debug. Usually the cause is an earlier
+// asynchronous error, which was reported and makes every later call fail.
 #pragma once
 
 #include "cuda/driver/driver.h"
@@ -34,8 +34,8 @@ class ContextGuard {
   bool pushed_ = false;
 };
 
-/// Lets this thread make calls that the driver calls "potentially unsafe" during stream capture. By default, a query of
-/// any stream or event, from any thread of the process, would end the capture.
+/// Lets this thread make calls that the driver calls "potentially unsafe" during a stream capture. Without the guard, a
+/// query of a stream or event by any thread of the process would end the capture.
 class CaptureModeGuard {
  public:
   explicit CaptureModeGuard(const CudaDriver &driver)

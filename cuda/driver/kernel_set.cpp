@@ -44,8 +44,8 @@ Error image_needs_driver(int compiler_version, int driver_version) {
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
-  // A release waits for all stores of its memory-sync domain. In the remote domain it does not wait for stores of
-  // compute kernels.
+  // A release waits for all stores of its memory-sync domain. Compute kernels are in the default domain, so a release
+  // in the remote domain does not wait for their stores.
   LaunchAttribute domain{LaunchAttributeId::mem_sync_domain, {}, {}};
   domain.value.mem_sync_domain = MemSyncDomain::remote;
   LaunchConfig config;
@@ -89,7 +89,7 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
-  // Lists the families that an image lacks. All ranks of the process share this list, so all of them get the same
+  // Lists the families that an image lacks. The list belongs to the process, so that all its ranks get the same
   // answer.
   static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
   const std::pair name_of_family{context.get().device, family};

@@ -54,9 +54,9 @@ class KernelSet {
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
   /// Returns how many blocks of the largest kernel that waits for other ranks fit on a multiprocessor at once.
-  /// `shared_bytes` are the most that a block of them has. From then on, all these kernels have the carve-out for that
-  /// number of blocks, because a multiprocessor cannot change its carve-out while a block waits there. With different
-  /// carve-outs, a block with little shared memory could keep out a block with more.
+  /// `shared_bytes` is the most shared memory of a block of such kernels. The call also gives all these kernels the
+  /// carve-out of shared memory for that many blocks. A multiprocessor cannot change its carve-out while a block waits
+  /// there, so a block with little shared memory could keep out a block with more.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:

@@ -32,7 +32,7 @@ struct PlacementInfo {
 /// Says whether contexts take turns: two processes have ranks on one device, and at least one of them does not use MPS.
 [[nodiscard]] bool takes_turns(std::span<const PlacementInfo> infos);
 
-/// The ranks whose blocks are on a device at the same time. By default, this rank is the only one.
+/// The ranks whose blocks may be on the device at the same time as this rank's. By default, there is only this rank.
 struct Neighbours {
   uint32_t in_process = 1;
   uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device

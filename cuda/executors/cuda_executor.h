@@ -46,11 +46,11 @@ struct PlacedRequest : DeviceRequest {
   /// Devices other than this rank's, if all ranks are threads of one process on several devices. It is empty unless
   /// each device reaches the memory of each other one and does atomics there.
   std::vector<CuDevice> peer_devices{};
-  /// Ranks share what they register. They are several processes of one node, do not take turns on a device, and their
-  /// devices do atomics on each other's memory.
+  /// True if ranks share the buffers that they register. They are then several processes of one node that do not take
+  /// turns on a device, and their devices do atomics on each other's memory.
   bool shares_regions = false;
-  /// Ranks of a node whose devices do not reach each other, the lesser rank first, in ascending order. Their links go
-  /// through the host's memory, and no rank has load_store.
+  /// Pairs of ranks of a node whose devices do not reach each other, the lesser rank first, in ascending order. Their
+  /// links go through host memory. If any such pair exists, no rank has load_store.
   std::vector<std::pair<uint32_t, uint32_t>> pairs_apart{};
 
   /// Says whether all ranks are threads of this process on one device, and one kernel can run them all. `executor` must
@@ -71,7 +71,7 @@ struct PlacedRequest : DeviceRequest {
 /// driver should provide as many queues as possible. `shares` says whether ranks share launches. `captured` says
 /// whether each rank's calls are captured separately. `request` must be complete.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
-/// Logs such a warning, unless it is "" or the process has logged one before. Sets `warning` to "".
+/// Logs a warning of warning_of_queues(), unless it is "" or the process has logged one. Sets it to "".
 void warn_of_queues(uint32_t rank, std::string &&warning);
 
 /// Checks the device. Returns RONDO_ERROR_UNSUPPORTED without a driver, and RONDO_ERROR_INVALID_ARGUMENT without such a

@@ -75,7 +75,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
 
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
-  // The answer is the same in any context. The calling thread has a context, unless this is its first use of CUDA.
+  // Any context gives the same answer. A thread that uses CUDA for the first time has none, so the query fails.
   auto found = pointer_info(*driver_, pointer);
   if (!found.ok()) {
     const ContextGuard guard(*driver_, context_.get().context);
@@ -129,8 +129,8 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   return captured;
 }
 
-/// Notes that the next call uses the stream. If its handle was that of a destroyed stream, the known flags may be
-/// wrong, so they are read again before a refusal.
+/// Reserves the stream for the next call. Its handle may have belonged to a destroyed stream with other flags. So if
+/// the known flags lead to a refusal, they are read again.
 Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture) const {
   if (stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_)).ok()) return {};
   known_stream_ = nullptr;
@@ -138,8 +138,8 @@ Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture) con
   return stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_));
 }
 
-/// Finds the context and the flags of a stream, unless the latest call had the same handle. Meanwhile the handle may
-/// have passed to a new stream. If that stream is on another device, the launch fails.
+/// Finds the context and the flags of a stream, unless the latest call had the same handle. Since that call, the handle
+/// may have passed to a new stream. If the new stream is on another device, the launch fails.
 Result<void> ExecutorBase::know_stream(CuStream stream) const {
   if (stream == known_stream_) return {};
   known_stream_ = nullptr;
@@ -207,7 +207,7 @@ bool ExecutorBase::last_call_has_ended() const {
 }
 
 void ExecutorBase::note_last_stream(CuStream stream) {
-  // The call is enqueued already. If recording fails, only a later call on another stream needs the event.
+  // The call is enqueued already, so an error here is not returned. Only a call on another stream needs the event.
   recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
   last_stream_ = stream;
   launched_any_ = true;

@@ -23,8 +23,8 @@ namespace rondo::cuda {
 
 class ExecutorBase : public DeviceExecutor {
  public:
-  /// Connects the ranks. Every rank calls it once, on an executor of the same kind. Even after a failure the object
-  /// keeps what other ranks may still open.
+  /// Connects the ranks. Every rank calls it once, on an executor of the same kind. After a failure, the object keeps
+  /// the memory that other ranks may still open.
   [[nodiscard]] virtual Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) = 0;
 
   [[nodiscard]] ExecutorCapabilities capabilities() const override;
@@ -48,7 +48,7 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 
-  /// Orders a call after the last one, on whichever stream that was, because all calls share the ends of the
+  /// Orders a call after the latest one, which may be on another stream, because all calls share the ends of the
   /// communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   /// Makes room for what the plan needs beside the caller's buffers. prepare() calls it.
@@ -72,8 +72,8 @@ class ExecutorBase : public DeviceExecutor {
     if (stream_users_ != nullptr) stream_users_->enqueued(stream_place_, turn, number);
   }
 
-  /// Leaves the group of stream users. From now on the driver's objects can be closed without ending another thread's
-  /// capture. A destructor calls this first.
+  /// Leaves the group of stream users. Afterwards the driver's objects can be closed without ending another thread's
+  /// capture. Each destructor calls this first.
   void begin_to_end() {
     if (stream_users_ != nullptr) stream_users_->leave(stream_place_);
     if (driver_ != nullptr) ending_.emplace(*driver_);

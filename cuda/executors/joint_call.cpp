@@ -25,8 +25,8 @@ uint32_t word_count(const JointPlan &plan, const device::JointOperation &operati
   return addresses % device::word_bytes != 0 || words > words_max ? 0 : static_cast<uint32_t>(words);
 }
 
-/// Returns the number of blocks that gives each thread a word, or a vector of each rank. Blocks of such a kernel do not
-/// wait, so there may be more of them than fit on the device beside other kernels.
+/// Returns the number of blocks with which each thread has one word, or one vector of each rank. Blocks of a joint
+/// kernel do not wait for each other, so there may be more of them than can be resident.
 uint32_t block_count(const JointPlan &plan, const device::JointOperation &operation, uint32_t blocks_max) {
   const uint64_t threads = block_threads_max;
   const auto within = [](uint64_t wanted, uint64_t most) {

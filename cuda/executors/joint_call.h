@@ -24,7 +24,7 @@ struct JointPlan {
 [[nodiscard]] JointPlan make_joint_plan(const Plan &plan, const device::LoadStoreOperation &operation,
                                         const LoadedKernel &kernel);
 
-/// A call. It is the same on all ranks except for blocks_max, which settings of each rank may change.
+/// A call of all ranks. Only blocks_max may differ between ranks, because each rank has its own settings.
 struct JointCall {
   uint32_t divisor = 0;
   uint32_t captured = 0;

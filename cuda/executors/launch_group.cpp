@@ -98,7 +98,7 @@ bool LaunchGroup::has_lost_patience() const {
 }
 
 /// Says whether the call takes part in a shared launch, with mutex_ held. The value of own_until_ changes only to a
-/// number above the latest call of every rank, so all ranks of an operation get the same answer.
+/// number that no rank has called yet. So all ranks get the same answer for an operation.
 bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   own.number = number;
   own.thread = std::this_thread::get_id();

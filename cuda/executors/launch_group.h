@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file lets ranks that are threads of one process on one device launch one kernel for all of them
-// (RONDO_DEVICE_LAUNCH). The last rank to arrive launches it on its stream. Events order the kernel after earlier work
-// on the other ranks' streams, and order their later work after the kernel. Each event is recorded before a stream
-// waits for it, so no stream ever waits for work that is enqueued later. If the group is the whole communicator, it
-// does not matter how many hardware queues the ranks share, or whether kernels run beside each other.
+// Ranks that are threads of one process on one device can launch one kernel for all of them (RONDO_DEVICE_LAUNCH). The
+// last rank to arrive launches the kernel on its stream. Events order the kernel after earlier work on the other ranks'
+// streams, and their later work after the kernel. An event is recorded before a stream waits for it, so no stream waits
+// for work that is enqueued later. If the group is the whole communicator, it does not matter how many hardware queues
+// the ranks share, or whether kernels run side by side.
 //
-// For this, a call waits on the host until all ranks of the group have arrived. If sharing was not requested, one
-// thread may drive several ranks. So the first call that has waited long gives up for all ranks. Then the ranks launch
-// separate kernels until each rank has been called from a thread of its own again.
+// A call waits on the host until all ranks of the group have arrived. Unless sharing was requested, one thread may
+// drive several ranks, which then never arrive together. So the first call that has waited long gives up for all ranks.
+// They launch separate kernels until each has again been called from a thread of its own.
 #pragma once
 
 #include <condition_variable>
@@ -53,9 +53,9 @@ class LaunchGroup {
   [[nodiscard]] static Result<std::shared_ptr<LaunchGroup>> join(const PrimaryContext &context, DevicePointer name,
                                                                  uint32_t rank_count);
 
-  /// Adds the part of the rank at index `place`, and waits until the parts of all ranks have arrived. The context must
-  /// be current. If `abort`, this rank's abort word, becomes nonzero, the rank gives up with an error. It waits at most
-  /// 2 s and at most `patience_ns`, unless that is endless_ns. part.number identifies the call.
+  /// Adds the part of the rank at index `place`, and waits until the parts of all ranks have arrived. The wait takes at
+  /// most 2 s, and at most `patience_ns`; endless_ns means no limit. The context must be current. If `abort`, this
+  /// rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
   ///
   /// If `launched` is set, one kernel runs for all ranks, and part.stream continues after it unless an error is
   /// returned, too. Otherwise, without an error, nothing was launched: a rank has given up, or the parts do not fit

@@ -19,8 +19,8 @@ constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
-// With these, a place of 2 ranks takes 3.3 MiB, with chunks of 16 KiB. A place of 8 ranks takes 4.9 MiB, with chunks of
-// 32 KiB.
+// With these two sizes, a place of 2 ranks takes 3.3 MiB and has chunks of 16 KiB. A place of 8 ranks takes 4.9 MiB and
+// has chunks of 32 KiB.
 constexpr uint64_t frugal_place_bytes = 5 << 19, frugal_place_rank_bytes = 1 << 19;
 constexpr uint32_t frugal_chunk_bytes_min = 4 << 10;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This header decides how load_store uses a device: whether ranks share buffers, how many blocks a rank's kernels have,
-// and how large its place is.
+// This header decides how load_store uses a device: whether ranks share buffers, how many blocks kernels have, and how
+// large a rank's place is (cuda/kernels/load_store_place.h).
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,19 @@ namespace rondo::cuda {
 /// - device: In all other cases.
 [[nodiscard]] BufferPlace place_of_buffers(const PlacedRequest &request);
 
-/// Returns whether ranks on several devices must agree on whether they share buffers, and by how many channels. The
-/// result is the same on all ranks.
+/// Returns whether ranks on several devices must agree on whether they share buffers, and on the number of channels.
+/// The result is the same on all ranks.
 [[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
 
 
-/// Sets the call's buffers in `operation`. If the call lacks one buffer, or no peer touches it, the other buffer is
-/// used for both. Peers do not touch recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows
-/// have addresses. A context must be current.
+/// Sets the call's buffers in `operation`. If the call lacks a buffer, or peers do not touch it, the other buffer is
+/// used for both. Peers do not touch recv of a reduce_scatter, nor send of an all_gather. If `regions` is null, windows
+/// hold addresses. A context must be current.
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
 
-/// Returns whether a communicator has the kernels of load_store and places for them. It has them if it requests them,
-/// or if its ranks share buffers and it requests nothing else. All its devices must reach each other.
+/// Returns whether a communicator has the kernels and places of load_store. The user may request them. They are the
+/// default if the ranks share buffers and nothing else is requested. All devices must reach each other.
 [[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
 /// Loads the kernels of load_store for a communicator that did not request them. If they cannot be loaded, returns

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class holds the operands of a rank's integer means (src/proto/integer_mean.h) and premul sums
-// (src/plan/premul.h) on its device. All calls of the communicator use one workspace, one after another. It grows as
-// plans need. Graphs and calls in flight may use its earlier memory, which stays until the communicator ends.
+// (src/plan/premul.h) on its device. All calls of the communicator use one workspace, one after another. It grows if a
+// plan needs more. Its earlier memory stays until the communicator ends, as graphs and calls in flight may use it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds out which devices of a communicator reach each other's memory. Where the driver sees both devices, it
-// asks the driver. Otherwise CUDA_VISIBLE_DEVICES hides one of them, and it asks NVML.
+// This file finds out which devices of a communicator reach each other's memory. If the driver sees both devices, the
+// driver answers. If CUDA_VISIBLE_DEVICES hides one of them, NVML does.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ class ReachTable {
  public:
   /// Makes the table of a communicator in which no node has ranks on two devices.
   ReachTable() = default;
-  /// Makes a table from what each rank says about every other: one row of `rank_count` entries for each rank.
+  /// Makes a table of `rank_count` rows. In row r, rank r says how its device reaches each other rank's.
   ReachTable(uint32_t rank_count, std::vector<PeerReach> said) : rank_count_(rank_count), said_(std::move(said)) {}
 
-  /// Returns the access that both ranks confirm, which is the smaller of their two answers. If only one rank knows, its
-  /// answer counts. If neither knows, it returns `none`.
+  /// Returns the access that both ranks confirm, which is the smaller of their two answers. If one of them does not
+  /// know, the other's answer counts. If neither knows, returns `none`.
   [[nodiscard]] PeerReach between(uint32_t rank, uint32_t peer) const;
   /// Returns the ranks of a node that do not reach each other, the lesser first, in ascending order.
   [[nodiscard]] std::vector<std::pair<uint32_t, uint32_t>> pairs_apart(std::span<const PlacementInfo> infos) const;
@@ -44,7 +44,7 @@ class ReachTable {
 [[nodiscard]] bool has_several_devices(std::span<const PlacementInfo> infos);
 
 /// Exchanges how each rank's device can access the memory of the others. Every rank calls it if has_several_devices().
-/// `device` is this rank's, and `nvml_library` is Config::nvml_library. It logs what cannot be found out.
+/// `device` is this rank's, and `nvml_library` is Config::nvml_library. Logs each access that is unknown.
 [[nodiscard]] Result<ReachTable> find_reach(const CudaDriver &driver, const CudaDevice &device,
                                             std::span<const PlacementInfo> infos, const std::string &nvml_library,
                                             InfoExchange &info_exchange);

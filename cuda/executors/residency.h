@@ -33,8 +33,8 @@ struct ChannelCounts {
     load_store = std::min(load_store, blocks);
   }
 };
-/// Returns the channels that a rank would have on a device where nothing is claimed. `can_load_store`: it has the
-/// kernels, and reaches the buffers.
+/// Returns the channels that a rank would have on a device without claims. `can_load_store` says that the rank has the
+/// kernels of load_store and reaches its peers' buffers.
 [[nodiscard]] ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &budget,
                                             bool can_load_store);
 

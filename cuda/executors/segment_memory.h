@@ -10,7 +10,7 @@
 
 namespace rondo::cuda {
 
-/// Returns the shape of a rank's segment, with the channels that ranks have agreed on. It has at most max_memory_bytes.
+/// Returns the shape of a rank's segment for the channels on which ranks have agreed, within max_memory_bytes.
 /// RONDO_ERROR_OUT_OF_RESOURCES: no shape is small enough. All ranks of a host get the same result.
 [[nodiscard]] Result<SegmentShape> choose_segment(const PlacedRequest &request, const ChannelCounts &channels,
                                                   bool has_load_store);
@@ -26,8 +26,8 @@ struct SegmentMemory {
   uint64_t plans = 0;
   uint64_t all = 0;  ///< these and less than 1 MiB of other things
 };
-/// Returns what a rank of the process's first communicator takes, among `rank_count` ranks on one host. The ranks are
-/// threads of one process on one device, or processes with a device each. All their devices reach each other.
+/// Returns the memory of a rank in a process's first communicator, for `rank_count` ranks on one host. They are threads
+/// of one process on one device, or processes with a device each. All devices reach each other.
 [[nodiscard]] Result<SegmentMemory> plan_segment_memory(const Settings &settings, const BlockBudget &budget,
                                                 uint32_t rank_count, bool on_one_device);
 

@@ -14,8 +14,8 @@
 namespace rondo::cuda {
 namespace {
 
-/// An idle rank opens announced memory within 10 ms. A busy rank opens it later; until then calls use places. A busy
-/// rank may also close memory later, because one of its collectives may wait for the rank that waits here.
+/// An idle rank opens announced memory within 10 ms. A busy rank opens it later, and until then calls use places. A
+/// busy rank may also close memory later: its collective may wait for the very rank that waits here.
 constexpr uint64_t open_patience_ns = 100'000'000;
 constexpr uint64_t close_patience_ns = 200'000'000;
 constexpr uint64_t look_ns = 500'000;
@@ -137,8 +137,8 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   return is_done();
 }
 
-/// Runs a round if one was requested. A request during a round causes another round, since the present one may have
-/// missed its reason. The request has woken the thread.
+/// Runs a round if one was requested. A request during a round causes another round, because the running one may have
+/// missed the reason for the request.
 bool RegionFollower::take_turn() {
   std::unique_lock lock(mutex_);
   if (ended_ || (asked_count_ == done_count_ && next_ != RegionRound::leave)) return false;

@@ -37,8 +37,8 @@ void share_region(Regions &regions, uint32_t rank, const void *first, size_t byt
 /// The work of a follower in a round. `leave_if_quiet` leaves only once nothing of the process is in flight.
 enum class RegionRound { follow, leave_if_quiet, leave };
 /// Opens the memory that peers share, and closes it, on one thread for all followers of the process. The driver's calls
-/// for this wait for the device, without a deadline. The device may be busy with work of the application, or with a
-/// replay that was launched and has not begun. The monitor must be able to end such a replay when its time is up.
+/// for this wait for the device, without a deadline. The device may be busy with the application, or with a replay that
+/// has not begun. The monitor, on another thread, can still end such a replay when its time is up.
 class RegionFollower final : private ThreadSharer {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RegionFollower>> start(std::function<void(RegionRound)> run_round);
@@ -68,9 +68,9 @@ class RegionFollower final : private ThreadSharer {
   bool ended_ = false;  ///< its last round
 };
 
-/// Ends the sharing of all memory, of this rank and of the others. Call it when the rank has nothing in flight any
-/// more. `follower` closes the memory of the others once the process has nothing in flight, or after some seconds in
-/// any case. Returns false if closing takes some seconds more; it continues then.
+/// Ends the sharing of all memory: this rank's and the other ranks'. Call it when the rank has nothing in flight any
+/// more. `follower` closes the others' memory once the process has nothing in flight, or otherwise after some seconds.
+/// Returns false if closing takes some seconds more; it then continues in the background.
 [[nodiscard]] bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank);
 
 }  // namespace rondo::cuda

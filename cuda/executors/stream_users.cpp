@@ -64,8 +64,8 @@ void StreamUsers::leave(uint32_t place) {
   places_[place] = {};
 }
 
-/// Forgets uses that have ended. A captured call runs at each replay, so only a call in another capture shows that a
-/// capture is over.
+/// Forgets uses that have ended. A captured call runs again at each replay. So its use is kept until the rank has a
+/// call that is not in the same capture.
 void StreamUsers::forget_ended(Place &place) {
   if (place.uses.empty()) return;
   const uint64_t ended = place.ended();

@@ -43,8 +43,8 @@ struct StreamWork {
   return wait_value_geq | (can_flush != 0 ? unsigned{wait_value_flush} : 0u);
 }
 
-/// Captures a wait for `word` and a write of it, and discards the graph. Returns an error if the driver cannot capture
-/// them. `work` is of a stream that has nothing to do.
+/// Captures a wait for `word` and a write to it, and discards the graph. Returns an error if the driver cannot capture
+/// them. `work` must belong to an idle stream.
 [[nodiscard]] inline Result<void> try_capture(const StreamWork &work, CuContext context, DevicePointer word) {
   const CudaDriver &driver = *work.driver;
   // Relaxed, because this mode forbids nothing to other threads of the process.

@@ -95,7 +95,7 @@ std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn
   return lists_.take(bytes);
 }
 
-/// Returns memory for the batch's list. If there is none, it waits some seconds for operations to end.
+/// Returns memory for the batch's list. If lists use all memory, waits some seconds for operations to end.
 Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages,
                                                       const std::function<uint64_t()> &ended_turn) {
   const uint64_t bytes = messages.batch->parts().size() * sizeof(device::DeviceTransfer);

@@ -12,8 +12,8 @@
 //             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
 //           after all parts, the FIFOs of messages, without their payloads: by receiver, channel and sender. Threads of
 //           the host alone use them (cuda/executors/copy_messages.h)
-// Values    of the first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All
-//           are less than `released`: each wait is "greater or equal", so one value ends all of them.
+// Values    The first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All are
+//           less than `released`. Each wait is "greater or equal", so that value ends all of them.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,7 @@ class Flags {
     return {base_ + shape_.message_offset(receiver, channel, sender), shape_.message_geometry};
   }
 
-  /// Ends every wait of this rank, until a stream of this rank or of a peer writes such a word again. Any thread.
+  /// Ends every wait of this rank, until a stream of this rank or a peer writes to one of the words. Any thread.
   void release() const;
 
  private:

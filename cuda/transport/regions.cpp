@@ -124,7 +124,7 @@ void Regions::withdraw_all() {
   }
 }
 
-/// Returns a live rank that has not seen the present state of the entry. own_mutex_ must be held.
+/// Returns a live rank that has not seen the entry's latest announcement or withdrawal. own_mutex_ must be held.
 std::optional<uint32_t> Regions::holder(uint32_t region, const std::vector<uint32_t> &dead) const {
   const RegionEntry &own = entry(rank_, region);
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
@@ -171,8 +171,8 @@ void Regions::look() {
   }
 }
 
-/// Does N2 and N3. If memory cannot be opened, logs that once and never marks it as seen, so its owner does not post
-/// it.
+/// Does N2 and N3 for one entry. If the memory cannot be opened, logs that once and never marks the entry as seen. So
+/// the owner does not post the memory.
 void Regions::follow(uint32_t rank, uint32_t region) {
   RegionEntry &theirs = entry(rank, region);
   Opened &mine = opened_[size_t{rank} * region_count_max + region];

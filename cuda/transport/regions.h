@@ -8,7 +8,7 @@
 //           an entry for each (rank, region)
 // Ordering  N1 stores an entry's fields, plain, then generation + 1 (release), and then adds 1 to changes (release).
 //           N2 loads changes (acquire), then generation (acquire), and then reads the fields.
-//           N3 opens (odd) or closes (even) it, copies its address to the device, then stores seen (release).
+//           N3 opens (odd) or closes (even) the memory, copies its address to the device, then stores seen (release).
 //           N4 loads the `seen` of every rank (acquire).
 // State     withdrawn (even) --N1--> announced (odd): in use once N4 finds it seen by all
 //           announced (odd) --N1--> withdrawn (even): once N4 finds it seen by all, the memory may be freed, and the
@@ -72,14 +72,14 @@ class Regions {
   /// Returns what kernels read as the buffer's address. Returns nothing if no region that all ranks have opened
   /// contains the buffer. `captured` says that a captured call posts it.
   [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes, bool captured = false);
-  /// Returns false if no memory was announced from that address on. Otherwise it withdraws that memory. It may be
+  /// Ends the announcement of the memory at this address. Returns false if no memory was announced there. It may be
   /// called again.
   [[nodiscard]] bool withdraw(const void *first);
   void withdraw_all();
-  /// Returns a rank that has not closed the memory withdrawn from that address on. If it returns none, the memory may
-  /// be freed.
+  /// Returns a rank that still has the memory open that was withdrawn at this address. If it returns none, the memory
+  /// may be freed.
   [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
-  /// Returns another rank that has not closed all withdrawn memory. Call it when nothing of this rank is in flight.
+  /// Returns another rank that still has withdrawn memory open. Call it when nothing of this rank is in flight.
   [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);
 
   /// Says whether a rank has announced or withdrawn something since the last look(). It does not wait for a look() in

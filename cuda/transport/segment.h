@@ -84,9 +84,9 @@ struct SegmentLinks {
 
 class Segment {
  public:
-  /// Allocates and clears the segment, describes it to the others, and opens the segments of permitted peers on this
-  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node, but none of a rank
-  /// that `links.host` reaches. Every rank calls it, and it works on `stream`.
+  /// Allocates and clears the segment, describes it to the other ranks, and opens the segments of permitted peers on
+  /// this node. If load_store may run, or ranks exchange messages, it opens all segments of this node, except of ranks
+  /// that `links.host` reaches. Every rank calls it. It works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);
@@ -95,7 +95,7 @@ class Segment {
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
   /// Returns where this rank sees the segment of `rank`. 0: no plan has a link to it, or the link is in host memory.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
-  /// Says whether a rank's segment disappears with the rank: other processes must not use CUDA IPC memory after that.
+  /// Says whether a rank's segment ends with the rank, because other processes must not use its CUDA IPC memory then.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);

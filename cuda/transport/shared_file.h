@@ -14,8 +14,8 @@
 
 namespace rondo::cuda {
 
-/// Shares a file of `bytes` zeros, which rank `maker` makes. Every rank of the communicator calls it. On a node, all
-/// give the same `bytes` and `maker`. If `bytes` is 0, the node has no file. `what` is for people, as "the flags".
+/// Shares a file of `bytes` zeros, which rank `maker` makes. Every rank of the communicator calls it. The ranks of a
+/// node pass the same `bytes` and `maker`. If `bytes` is 0, the node has no file. `what` is a name such as "the flags".
 [[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes, uint32_t maker,
                                                 InfoExchange &info_exchange);
 
@@ -29,7 +29,7 @@ struct RegisteredFile {
   HostRegistration registration;
 };
 
-/// Maps and registers all of such a file, or returns the result of another rank of this process that did so.
+/// Maps and registers the whole file. If another rank of this process has done so, returns the same object.
 [[nodiscard]] Result<std::shared_ptr<const RegisteredFile>> register_shared_file(const PrimaryContext &context,
                                                                                  const FileDescriptor &file,
                                                                                  const std::string &what,

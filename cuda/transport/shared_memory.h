@@ -23,8 +23,8 @@ struct VmmMapping {
   MappedAddresses mapped;  ///< destroyed before the addresses
 };
 
-/// The memory of a rank. It is held by that rank, and by threads of its process that write into it. If the rank leaves,
-/// such a thread keeps the memory while work that it has enqueued uses it.
+/// The memory of a rank, held by that rank and by threads of its process that write into it. If the rank leaves, such a
+/// thread keeps the memory until the work that it has enqueued no longer uses it.
 class SharedMemory {
  public:
   /// Allocates memory of `kind`, which is ipc or vmm.

@@ -34,7 +34,7 @@ struct Side {
   size_t end_bytes = 0;  ///< bytes from the begin of the buffer to the end of the last block
 };
 
-/// Makes a side from the counts of all ranks. `name` is the name of the counts in an error.
+/// Makes the Side that the counts of all ranks describe. `name` is the name of the counts in an error.
 Result<Side> make_side(const char *name, const size_t *counts, const size_t *displacements, uint32_t rank_count,
                        rondo_type_t type) {
   Side side;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations that a program makes: sums of elements that each rank multiplies by its own factor.
+// This file has the operations that a program makes: sums of elements that each rank multiplies by its own factor.
 #include <cstring>
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file keeps the memory of a communicator within max_memory_bytes. If the usual plan is too large, it searches a
-// smaller one.
+// This file keeps the memory of a communicator within max_memory_bytes. If the usual sizes need too much memory, it
+// finds smaller ones.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that does the work of many objects of the process in turns. Frameworks make many communicators, so a thread
+// This thread does the work of many objects of the process in turn. Frameworks make many communicators, and one thread
 // for each rank would be hundreds of threads.
 #pragma once
 
@@ -32,7 +32,7 @@ class SharedThread {
 
   /// Adds a sharer, and starts the thread with the first one. It throws std::system_error as std::thread does.
   void add(ThreadSharer &sharer);
-  /// Returns when the thread does not use the sharer any more. The thread ends with the last one.
+  /// Removes the sharer. Returns once the thread does not use it any more. The thread ends with its last sharer.
   void remove(ThreadSharer &sharer);
   /// Gives all sharers a turn soon. Waking an idle thread costs 1.5 us; a busy one polls.
   void wake() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ticks are for times that every operation measures, but that are seldom read. Readers convert them to times.
+// Ticks measure the times of every operation cheaply. Only a reader of these times converts the ticks to nanoseconds.
 #pragma once
 
 #include <cstdint>

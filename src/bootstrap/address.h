@@ -21,11 +21,11 @@ struct HostAddress {
   bool default_route = false;  ///< packets without a more specific route leave by this interface
 };
 
-/// Picks one of `addresses` (pure). `wanted` names an interface or an address. If `wanted` is empty, the choice is
-/// `by_route`, provided that `by_route` is in the list and is not loopback. Without such a `by_route`, the choice is a
-/// global address of an interface that is up, or loopback if none exists. Global addresses of an interface with a
-/// default route are preferred, and IPv4 precedes IPv6. Last come interfaces without a carrier, and bridges to guests
-/// and containers, whose addresses exist on many hosts. The error lists the addresses.
+/// Picks one of `addresses` (pure). `wanted` names an interface or an address. If `wanted` is empty, picks `by_route`,
+/// provided that it is in the list and is not loopback. Otherwise picks a global address of an interface that is up, or
+/// loopback if none exists. Interfaces with a default route come first, and IPv4 before IPv6. Last come interfaces
+/// without a carrier, and bridges to guests and containers, because many hosts have the same addresses there. The error
+/// lists the addresses.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 
@@ -37,8 +37,8 @@ struct HostAddress {
 
 inline constexpr size_t offers_max = 5;
 
-/// Returns addresses by which other hosts may reach this host, the likeliest first. They are one for each interface and
-/// at most offers_max (pure). Bridges to guests and interfaces without a carrier count only if nothing better exists.
+/// Returns addresses by which other hosts may reach this host, the likeliest first: one for each interface, at most
+/// offers_max (pure). Bridges to guests, and interfaces without a carrier, count only if nothing better exists.
 [[nodiscard]] std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses);
 
 /// The address on which a store listens for ranks of other hosts, and the host that they use in its endpoint.
@@ -46,8 +46,8 @@ struct Offer {
   std::string listen;
   std::string host;  ///< one address, or several that are tried in turn (join_hosts())
 };
-/// Returns the address of `network_interface`, which has the form that choose_address() takes. If it is empty and
-/// several networks may lead to the other hosts, returns pick_offers().
+/// Returns the address of `network_interface`, whose form is as for choose_address(). If it is empty and several
+/// networks may lead to the other hosts, returns pick_offers().
 [[nodiscard]] Result<Offer> offer_addresses(std::string_view network_interface);
 
 /// Returns this host's address on the route to the numeric address `to`. It sends nothing.
@@ -57,8 +57,8 @@ inline constexpr size_t rails_max = 8;
 
 /// Checks that no entry of the list is empty, and that the list is not too long.
 [[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
-/// Calls pick_address() on this host's addresses for each entry of a comma-separated list. No two entries may have the
-/// same address. If an entry is an address that no interface lists, such as 127.0.0.9, the result has no interface.
+/// Calls pick_address() on this host's addresses for each entry of a comma-separated list. Two entries must not have
+/// the same address. An address that no interface lists, such as 127.0.0.9, is accepted; its interface is then empty.
 [[nodiscard]] Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces,
                                                                 std::string_view by_route = {});
 /// Returns an error if choose_addresses() would refuse the list. An empty list is valid on every host.
@@ -67,8 +67,8 @@ inline constexpr size_t rails_max = 8;
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
 /// Returns the number of entries of a list. An empty list counts as one entry.
 [[nodiscard]] size_t rail_count(std::string_view list);
-/// Returns the number of rails of links between hosts. A rail is a network interface. With verbs, a rail is a device if
-/// the user names devices.
+/// Returns the number of rails of links between hosts. A rail is a network interface, or with verbs a device, if the
+/// user has named devices.
 [[nodiscard]] size_t rail_count(const Config &config);
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file writes and reads little-endian numbers and byte strings in buffers. After the first missing byte, a reader
-// fails for good.
+// This file writes and reads little-endian numbers and byte strings in buffers. Once a reader has run out of bytes, all
+// its later reads fail, too.
 #pragma once
 
 #include <concepts>

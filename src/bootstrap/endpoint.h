@@ -30,12 +30,12 @@ struct SocketAddress {
 /// Says whether both ends of the socket are on this host.
 [[nodiscard]] bool stays_on_host(int socket);
 
-/// Joins hosts into the one host of an endpoint, such as "192.0.2.7,198.51.100.7". Clients try these hosts in turn.
+/// Joins hosts into the host of an endpoint, such as "192.0.2.7,198.51.100.7". Clients try them in turn.
 [[nodiscard]] std::string join_hosts(std::span<const std::string> hosts);
 [[nodiscard]] std::vector<std::string> split_hosts(const std::string &host);
 
-/// Returns the addresses of the host. It resolves a name by the system's resolver, whose own timeouts apply. The result
-/// is not empty. With several hosts, the addresses of the first host come first, and for each host IPv4 is first.
+/// Returns the addresses of the host, at least one. A name is resolved by the system's resolver, whose own timeouts
+/// apply. The hosts keep their order, and each host's IPv4 addresses precede its IPv6 addresses.
 [[nodiscard]] Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint);
 
 /// Says whether only this host reaches the address: 127.0.0.0/8, ::1.

@@ -76,8 +76,8 @@ Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, co
 
 constexpr size_t descriptors_max = 250;  // in one message; the kernel allows 253
 
-/// A message for `count` descriptors. It also has one byte of data, because descriptors cannot be sent without data. It
-/// contains pointers to its own members, so it cannot be copied.
+/// A message for `count` descriptors, with one byte of data, without which descriptors cannot be sent. The message
+/// points to its own members, so it cannot be copied.
 struct DescriptorMessage {
   explicit DescriptorMessage(size_t count) {
     header.msg_iov = &data;
@@ -285,7 +285,7 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
 
 Result<void> FdOffer::start(uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
-                     // An error may be temporary. For instance, a descriptor may soon be free. So the thread tries
+                     // An error may be temporary, for instance because a descriptor is soon free. So the thread tries
                      // again until the deadline.
                      while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
                        const auto served = server_.serve(descriptors_, {}, deadline_ns);
@@ -310,8 +310,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   while (true) {  // ends at the deadline
     FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
-    // If the backlog is full, a blocking connect() waits in the order of arrival. Attempts without waiting might never
-    // succeed.
+    // If the backlog is full, a blocking connect() waits in the order of arrival. Non-blocking attempts could lose
+    // every time to other processes.
     constexpr timeval patience{0, 10 * look_ns / 1000};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) == 0)
@@ -324,8 +324,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed the connection. The owner does
-/// so if it serves too many peers, or does not know the token.
+/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed the connection, which it does
+/// if it serves too many peers or does not know the token.
 Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
                                               const WaitCheck &check) {
   std::vector<FileDescriptor> taken;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file passes descriptors between processes over an abstract unix socket with SCM_RIGHTS. Such a socket has no
-// file, and disappears with its owner. The socket's name and the token are random, and the authenticated store carries
-// them. But all users of the host can read the name in /proc. So the server rejects a peer of another user, or an
-// unexpected process, before it reads any of the peer's data. It serves several peers at a time. If there are too many,
-// a new peer replaces the oldest one that has sent nothing.
+// file, and disappears with its owner. Its name and token are random, and processes get them from the authenticated
+// store. But all users of the host can read the name in /proc. So before the server reads any data of a peer, it
+// rejects a peer of another user and a process that it does not expect. It serves several peers at a time. If there are
+// too many, a new peer replaces the oldest one that has sent nothing.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct FdTicket {
 };
 static_assert(sizeof(FdTicket) == 64);
 
-/// A wait calls this function every few milliseconds, and returns its error. Null means that there is nothing to check.
+/// A wait calls this function every few milliseconds. If the function returns an error, the wait ends with it.
 using WaitCheck = std::function<Result<void>()>;
 
 class FdServer {
@@ -35,11 +35,11 @@ class FdServer {
   /// Listens under a new random name. RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is free to serve others.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
-  /// Passes `descriptors` to each of `processes`, then returns. Without `processes` it passes them to every process of
-  /// this user until stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch them.
+  /// Passes `descriptors` to each of `processes`, then returns. If `processes` is empty, passes them to every process
+  /// of this user that asks, until stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch them.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve() as if all processes had fetched the descriptors: at once, or when serve() is called. Any thread.
+  /// Ends serve(), now or when it is called, as if all processes had fetched the descriptors. Any thread.
   void stop() const;
 
  private:

@@ -10,7 +10,7 @@ namespace rondo {
 namespace {
 
 constexpr uint32_t no_peer = ~uint32_t{0};
-// A page is far smaller than a frame, because a complete gather makes a page for each of its ranks at once.
+// A page is much smaller than a frame, because a complete gather makes one page for each rank at the same time.
 constexpr size_t page_bytes = 64u << 10;
 
 bool valid_status(uint32_t status) {

@@ -20,7 +20,7 @@
 //                     `peer` is the rank whose process runs the store
 //            later    nothing; answers an enter: the group has met here before, and will meet at a later store
 //
-// A client has one request at a time. Before its reply, only a cancel of it may follow. Ids count from 1.
+// A client has one request in flight. Until its reply arrives, the client may only cancel it. Ids count from 1.
 #pragma once
 
 #include "src/bootstrap/wire.h"
@@ -65,10 +65,10 @@ struct Reply {
 [[nodiscard]] std::optional<Request> decode_request(ByteView body);
 [[nodiscard]] std::optional<Reply> decode_reply(ByteView body);
 
-/// Returns how many of `parts`, from index `first` on, fit into one reply. If any are left, at least one fits.
+/// Returns how many of `parts`, from index `first` on, fit into one reply: at least one, unless none are left.
 [[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
 
-/// Returns the name of the step, without the group, in a key such as "g0/join" or "g0//ports". Users read this name.
+/// Returns the step in a key such as "g0/join" or "g0//ports": the key without the group. Users read this name.
 [[nodiscard]] std::string step_of(const std::string &key);
 
 }  // namespace rondo

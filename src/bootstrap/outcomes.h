@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file gathers outcomes from ranks of which some may have failed. A failed rank reports its failure, so the others
+// This file gathers the outcomes of ranks. A rank that has failed sends its failure as its outcome, so the other ranks
 // do not wait for it.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace rondo {
 
 /// Gathers the outcome of every rank: bytes for the other ranks, or an error. Every rank calls this.
 /// @param names  the ranks' names for people, by rank, or empty. With names, a failed rank waits for the others, and
-/// all ranks get the error of the lowest failed rank, which begins with its name. Without names, a failed rank waits
-/// only a moment, and gets its own error.
-/// @return all parts in rank order, or the error of the lowest failed rank with its status, and the rank as the peer.
-/// Other errors are as in Store::gather().
+///               all ranks get the error of the lowest failed rank, which begins with its name. Without names, a failed
+///               rank waits only a moment, and gets its own error.
+/// @return all parts in rank order, or the lowest failed rank's error, with its status and that rank as the peer. Other
+///         errors are as in Store::gather().
 [[nodiscard]] Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank,
                                                          uint32_t count, const Result<Bytes> &own,
                                                          uint64_t deadline_ns,

@@ -13,8 +13,8 @@ class Resolver {
  public:
   explicit Resolver(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
-  /// Returns the next address to try. It returns all addresses of the host in turn, IPv4 before IPv6. It looks a name
-  /// up at the first call, and again if the last lookup was a second ago. The error is that of the latest lookup.
+  /// Returns the next address of the host to try: all addresses in turn, IPv4 before IPv6. A name is looked up at the
+  /// first call, and again at most once a second. An error is that of the latest lookup.
   [[nodiscard]] Result<SocketAddress> next(uint64_t now_ns);
 
   /// Waits until the host resolves, and returns all its addresses. Returns RONDO_ERROR_TIMEOUT after the deadline.

@@ -19,8 +19,8 @@ Secret random_secret() {
 namespace wire {
 namespace {
 
-/// Returns a keyed hash of the label and both challenges. It cannot be confused with a frame's tag, because frames have
-/// other keys.
+/// Returns a keyed hash of the label and both challenges. It cannot be mistaken for the tag of a frame, because frames
+/// have other keys.
 std::array<std::byte, 32> derive(const Secret &secret, std::string_view label, const Challenge &client,
                                  const Challenge &server) {
   Bytes input;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds out, by trying it, in which ways processes of this host can use each other's memory.
+// This file tries out in which ways processes of this host can use each other's memory.
 #pragma once
 
 namespace rondo::cli {

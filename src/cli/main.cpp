@@ -84,8 +84,8 @@ bool has_ranks(std::string_view command) {
   return command == "run" || command == "perf" || command == "train" || command == "tune";
 }
 
-/// Checks variables early. Otherwise the library would report a bad value late, and a bad recorder folder only after a
-/// failure.
+/// Checks variables before the subcommand runs. The library would report a bad value late, and a bad recorder folder
+/// only after a failure.
 Result<void> check_variables(std::string_view command) {
   RONDO_TRY_ASSIGN(const Config config, read_config());
   if (config.recorder_dir.empty() || !has_ranks(command)) return {};

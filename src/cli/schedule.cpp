@@ -91,8 +91,8 @@ std::string algorithms_with(rondo_collective_t collective) {
   return names;
 }
 
-/// Returns each output with its destination. The text goes to standard output, unless another output does. If a drawing
-/// goes to a file, the text is only a line with the file's name.
+/// Returns each output with its destination. The text goes to standard output, unless another output goes there. If a
+/// drawing goes to a file, the text is only a line with that file's name.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(options.args.collective, read_collective(options.collective));
   const std::string known = algorithms_with(options.args.collective);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is `rondo train`. It replaces itself by the program `rondo-train`, which is built and installed beside it.
+// This file is `rondo train`. It replaces its process by the program `rondo-train`, which is installed beside it.
 #include <unistd.h>
 
 #include <cerrno>

@@ -24,8 +24,8 @@ std::string cannot_write(const std::string &path, int error) {
          "; name a file in a folder that exists and that you may write to";
 }
 
-/// Opens a file for writing. Returns the descriptor, or -1 with errno. It waits neither for a FIFO's reader nor for a
-/// device.
+/// Opens a file for writing. Returns the descriptor, or -1 with errno. Does not wait for the reader of a FIFO, nor for
+/// a device.
 int open_for_writing(const std::string &path, int flags) {
   return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0666);
 }

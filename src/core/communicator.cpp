@@ -82,8 +82,8 @@ Result<void> Communicator::remove_registration(const Registration *registration)
   return registrations_.remove(registration);
 }
 
-/// Gives the calls their numbers. The caller holds submit_lock_. If an operation is not enqueued afterwards, its plan
-/// is only kept longer than needed.
+/// Gives the calls their numbers. The caller holds submit_lock_. If an operation then cannot be enqueued, the only
+/// effect is that the cache keeps its plan longer than needed.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
   OperationSequence collectives = collectives_;
   uint64_t turn = turn_;

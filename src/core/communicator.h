@@ -78,15 +78,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Removes a registration as rondo_comm_deregister() does.
   Result<void> remove_registration(const Registration *registration);
 
-  /// Gives the calls consecutive numbers and enqueues them on the stream. Without a stream, calls on host memory run
-  /// at once. If one call is refused, none is submitted.
+  /// Gives the calls consecutive numbers and enqueues them on the stream. If there is no stream, calls on host memory
+  /// run before submit() returns. If one call is refused, none is submitted.
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
   /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
-  /// Prepares for messages. If this communicator carries none, the result is RONDO_ERROR_UNSUPPORTED with the reason.
-  /// Any thread may call it.
+  /// Prepares for messages. If this communicator cannot carry messages, returns RONDO_ERROR_UNSUPPORTED with the
+  /// reason. Any thread may call it.
   [[nodiscard]] Result<void> open_messages() {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
@@ -119,8 +119,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void end_operations();
   /// Publishes a note, which the other ranks read by ranks().notes().
   void post(const Note &note) { ranks_.post(note); }
-  /// Raises an error that another part of the program found, unless the communicator is finalized. Any thread may call
-  /// it.
+  /// Raises an error that a caller outside of the operations found, unless the communicator is finalized. Any thread
+  /// may call it.
   void fail(const Error &error);
   /// Waits for this rank's operations, then until every rank has called it.
   Result<void> finalize();

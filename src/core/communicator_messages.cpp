@@ -95,7 +95,7 @@ Error Communicator::unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64
   return error;
 }
 
-/// Looks for a message that was sent on this host and never received. It runs after the barrier of finalize, when every
+/// Finds a message that was sent on this host and never received. It runs after the barrier of finalize. By then every
 /// rank has completed all its messages, and all ranks of a host see the same counts.
 std::optional<Error> Communicator::find_unreceived() {
   const MessageBoards *const boards = ranks_.messages();
@@ -112,7 +112,7 @@ std::optional<Error> Communicator::find_unreceived() {
   return std::nullopt;
 }
 
-/// Asks the ranks of other hosts what they have received of this rank's messages. It runs after a barrier of finalize.
+/// Asks ranks of other hosts which of this rank's messages they have received. It runs after a barrier of finalize.
 std::optional<Error> Communicator::find_unreceived_abroad() {
   constexpr uint64_t ask_interval_ns = 1'000'000;
   MessageBoards &boards = *ranks_.messages();
@@ -137,7 +137,7 @@ std::optional<Error> Communicator::find_unreceived_abroad() {
   return std::nullopt;
 }
 
-/// No rank receives more than was sent to it. So the sum over all ranks is 0 only if every message was received.
+/// Returns messages sent minus received. No rank receives more than it was sent, so a total of 0 means no loss.
 uint64_t Communicator::unreceived_share() {
   const std::lock_guard lock(submit_lock_);
   uint64_t share = 0;
@@ -146,9 +146,9 @@ uint64_t Communicator::unreceived_share() {
   return share;
 }
 
-/// Names a message that no rank received, after the barrier of finalize has counted the messages. For ranks of one
-/// host, the boards have the counts. For other hosts, each rank asks the ranks there what they have sent to it. The
-/// rank that finds a difference raises it for all.
+/// Names a message that no rank received, after the barrier of finalize has counted such messages. On a single host,
+/// the boards have the counts. Otherwise each rank asks the ranks of other hosts how many messages they have sent to
+/// this rank. The rank that finds a difference raises the error for all.
 Error Communicator::name_unreceived(uint64_t unreceived_count) {
   constexpr uint64_t ask_interval_ns = 1'000'000;
   if (auto here = find_unreceived()) return *std::move(here);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class holds the operations that rondo_op_create_premul_sum() made, until rondo_op_destroy() ends them. A value
-// of rondo_op_t names a slot and its generation. So find() refuses values that have ended or are of another comm.
+// This class holds the operations made by rondo_op_create_premul_sum() until rondo_op_destroy() ends them. A value of
+// rondo_op_t names a slot and a generation, so find() refuses a value of an ended operation or another comm.
 //
 //   31 30           16 15           0
 //   | 0 | generation  | slot         |     generation: from 1, so every value is above RONDO_OP_DYNAMIC
 //
-// A generation returns after 2^15 - 1 operations in one slot.
+// After 2^15 - 1 operations in one slot, a generation is used again.
 #pragma once
 
 #include <cstdint>

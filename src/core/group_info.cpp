@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t peer_info_version = 14;
 
-/// The fixed-size part of a rank's peer info. The process's number, the host's name and the interfaces follow it.
+/// The fixed-size part of a rank's peer info. Process number, host name and interfaces follow it.
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
@@ -81,7 +81,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.host_parts = host_parts_of(host);
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  // The call fails if the machine has more processors than a cpu_set_t holds. Then only the first processors count.
+  // The call fails if the machine has more processors than a cpu_set_t holds. Then assume the first ones.
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0)
     for (size_t core = 0; core < info.cores.size() * 64; ++core) CPU_SET(core, &cores);
   for (size_t core = 0; core < info.cores.size() * 64; ++core)
@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better interface for a rank on the host of the store. Its route to the store is local, so it does not
-/// show which network joins the hosts. The addresses that ranks of other hosts have sent do show that.
+/// Returns a better network interface for a rank on the host of the store. The route to the store is local there, so it
+/// does not show which network joins the hosts. The route to an address from another host shows that.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
@@ -156,7 +156,7 @@ Result<Told> decode(const std::vector<Bytes> &parts) {
       std::string name = read_text(reader);
       info.interfaces.push_back({std::move(name), read_text(reader)});
     }
-    // If the versions differ, the fixed part can still be read, and comparing it gives a better error.
+    // If the versions differ, only the fixed part can be read. The comparison of that part then gives a better error.
     if (!reader.complete() && peer.version == peer_info_version)
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
   }
@@ -245,7 +245,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
   auto decoded = decode(parts);
-  // All ranks find the same disagreement. The rank that runs the store must not leave before all ranks have found it.
+  // All ranks find the same disagreement. The rank that serves the store must not leave before all ranks have found it.
   if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
       !agreed.ok())
     return gather_outcomes(store, key_prefix + "/disagreed", rank, rank_count, agreed.error(), deadline_ns).error();
@@ -261,7 +261,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   if (group.one_node()) return group;
   for (uint32_t node = 0; node < group.node_count(); ++node)
     group.apart.push_back(why_apart(own, all[group.ranks_of(node).front()]));
-  // Choices that depend on `oversubscribed` must be equal on all nodes, but each node knows its own cores only.
+  // Every rank must know `oversubscribed` for all nodes, because choices depend on it. A node knows only its own cores.
   Bytes seen{std::byte{group.oversubscribed}};
   const auto better = store.is_on_this_host() ? interface_of_route(group, rank, settings) : std::nullopt;
   append_text(seen, better ? better->name : "");

@@ -13,8 +13,8 @@
 
 namespace rondo {
 
-/// Exchanges peer info with all ranks through the store, and compares versions, sizes and settings.
-/// RONDO_ERROR_MISMATCH names two ranks that differ, and the difference. RONDO_ERROR_TIMEOUT names the ranks that did
+/// Exchanges peer info with all ranks through the store, and compares versions, sizes and settings. Returns
+/// RONDO_ERROR_MISMATCH with the difference and two ranks that differ, or RONDO_ERROR_TIMEOUT with the ranks that did
 /// not arrive.
 [[nodiscard]] Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank,
                                                    uint32_t rank_count, const Settings &settings,

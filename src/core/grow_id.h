@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class keeps the id with which a communicator can grow, on the rank that made the id. Any thread.
+// This class keeps an id for growing a communicator, on the rank that made the id. Any thread may call it.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class GrowIds {
     kept_ = made;
     return made;
   }
-  /// Returns the kept id, and keeps it no more. Returns none if there is none, or if the user has discarded the id.
+  /// Returns the id and forgets it. Returns none if no id was made or the user has discarded it.
   [[nodiscard]] std::optional<GrowId> take();
 
  private:

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Users hold handles instead of addresses. A handle names a slot of a table and the slot's generation. So a comparison
-// recognises a handle that was destroyed, belongs to another object, or was never made. Nothing is dereferenced.
+// Users hold handles instead of addresses. A handle names a slot of a table and a generation of that slot. By comparing
+// generations, the table detects a destroyed, foreign or invented handle without dereferencing it.
 //
 //   63      60 59      56 55                           16 15           0
 //   | marker 5 |  kind    |  generation (1 .. 2^40 - 1)  |  slot        |
 //
 // The marker distinguishes handles from plain addresses (which begin with 0000 or 1111), from NULL, and from CUDA's
-// special stream values 1 and 2. The kind distinguishes an event from a stream. A generation repeats after 2^40
-// removals from one slot. At a million removals a second that takes two weeks, and it matters only if a handle that old
-// is still used.
+// special stream values 1 and 2. The kind distinguishes an event from a stream. A slot's generation repeats after
+// 2^40 removals, which takes two weeks at a million removals a second. Only a handle that is older could then be
+// mistaken.
 //
-// Every call reads the table. So the slots are spread over shards, each with its own lock and cache line, and ranks
-// that are threads seldom wait for each other. Callers get shared ownership of the object, so it survives a concurrent
-// removal.
+// Every call reads the table. So that ranks that are threads seldom wait for each other, the slots are spread over
+// shards, each with its own lock and cache line. A caller shares ownership of the object that it finds, so the object
+// survives a concurrent removal.
 #pragma once
 
 #include <array>
@@ -72,8 +72,8 @@ class HandleTable {
     return nullptr;
   }
 
-  /// Makes a new handle without an object. find() and remove() do not know the handle until fill() gives it an object.
-  /// The caller must call fill(), or release() to free the handle. Returns null in the same cases as insert().
+  /// Makes a handle that has no object yet. find() and remove() refuse it until fill() adds the object. The caller must
+  /// call fill(), or release() to free the handle. Returns null in the same cases as insert().
   [[nodiscard]] void *reserve() { return insert(nullptr); }
   void fill(const void *reserved, std::shared_ptr<T> object) {
     const HandleFields fields = *decode_handle(reserved);

@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Lets waits find the record, after it was enqueued. A wait that entered the same stream before it would never end.
+/// Makes the enqueued record visible to waits. A wait that is before the record in the same stream would never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);
@@ -84,8 +84,8 @@ void HostEvent::withdraw_record(uint64_t generation) {
   std::erase_if(pending_, [&](const Pending &each) { return each.generation == generation; });
 }
 
-/// Waits for a record. The wait ends because the stream runs every task that it has accepted. A record precedes each
-/// wait for it in the order of the calls, so waits cannot form a circle.
+/// Waits for a record. The wait ends, because a stream runs every task that it has accepted. Each wait was called after
+/// its record, so waits cannot form a circle.
 void HostEvent::wait_for(uint64_t generation, bool is_caller) {
   std::unique_lock lock(mutex_);
   if (is_caller && pending(generation)) {

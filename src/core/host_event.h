@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event is a point in a stream that others can wait for. Each record is a generation. A wait is for the latest
-// generation at the time when the wait began, so a later record does not change the wait. Records of one event on
-// several streams may complete in any order. The event keeps a list of the records that are not done yet.
+// An event is a point in a stream for which others can wait. Each record of the event is a generation. A wait is for
+// the latest generation when it begins, so later records do not change it. Records on several streams may complete in
+// any order, so the event lists its incomplete records.
 #pragma once
 
 #include <condition_variable>
@@ -17,15 +17,15 @@ namespace rondo {
 
 class HostStream;
 
-/// An event with shared ownership. Tasks of streams own it too, so its handle may be destroyed before they run. Any
-/// thread.
+/// An event with shared ownership: tasks of streams own it, too, so its handle may be destroyed before these tasks run.
+/// Any thread may call it.
 class HostEvent : public std::enable_shared_from_this<HostEvent> {
  public:
-  /// Records this point of `stream`. The record is done when the stream reaches it. With null, it is done at once.
+  /// Records this point of `stream`. The record is done when the stream reaches it, or at once if `stream` is null.
   Result<void> record(HostStream *stream);
 
-  /// Makes later operations on `stream` wait for the latest record. With null, the caller itself waits, because a call
-  /// without a stream is complete on return.
+  /// Makes later operations on `stream` wait for the latest record. If `stream` is null, the caller waits, because a
+  /// call without a stream must be complete when it returns.
   Result<void> hold(HostStream *stream);
 
   /// Waits for the latest record.
@@ -34,8 +34,8 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   /// Returns whether the latest record is done. It is true if there is no record.
   [[nodiscard]] bool done() const;
 
-  /// Returns the time, by CLOCK_MONOTONIC, at which the latest record was done. Empty if it is not done, or there is
-  /// none.
+  /// Returns the time, by CLOCK_MONOTONIC, at which the latest record was done. Empty if that record is not done, or
+  /// nothing was recorded.
   [[nodiscard]] std::optional<uint64_t> timestamp_ns() const;
 
  private:

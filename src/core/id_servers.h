@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class holds the store servers that run in this process. Each unique id that this process made has a server until
-// its group is complete. If this process has rank 0 of a job, one more server is for all communicators that are made
-// from the environment. Any thread.
+// This class holds the store servers that run in this process. A unique id that was made here has a server until its
+// group is complete. If this process has rank 0 of a job, one more server is for all communicators made from the
+// environment. Any thread may call it.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class IdServers {
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->hosted_by(rank);
   }
 
-  /// Reports that the process of `rank` has ended. If the rank had not entered the group, the group fails.
+  /// Reports that the process of `rank` has ended. The group fails if the rank had not entered it.
   void rank_ended(const std::string &group, uint32_t rank) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->rank_ended(rank);

@@ -40,7 +40,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
-  // On several hosts, another rank may see all ranks arrive and end the store before this rank has seen them.
+  // On several hosts, another rank may see all ranks arrive, and end the store, before this rank sees that.
   const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_reports * report_interval_ns(info.node_count());
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   debug_lines::made(group.rank, settings, info, executor->describe());
@@ -66,16 +66,16 @@ Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
   return served.id;
 }
 
-/// Completes the error that other ranks get if this rank, which runs the store, fails. It may fail before it connects
-/// to the store.
+/// Completes the error that the other ranks get if this rank, which serves the store, fails. This rank may fail before
+/// it connects to the store.
 Error about_host(Error error, uint32_t rank) {
   error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
   if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
   return error;
 }
 
-/// Watches for a second job with the same description. Until the initialisation timeout, ranks of that job may have
-/// entered this job's first communicator, which then fails. Later they can only have been refused, so a warning
+/// Watches for a second job with the same description. Its ranks may have entered this job's first communicator until
+/// the initialisation timeout; then that communicator fails. Afterwards they can only have been refused, so a warning
 /// suffices.
 void watch_for_rivals(const std::shared_ptr<Communicator> &comm, uint64_t init_timeout_ns) {
   const auto report = [weak = std::weak_ptr(comm), until_ns = now_ns() + init_timeout_ns](const Error &error) {
@@ -93,8 +93,8 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
-/// Returns whether the store ended because it was no longer needed. If the rank that ran the store is alive, it ended
-/// the store only after every rank had arrived. So this rank will see every rank, too, or learn of a rank's death.
+/// Returns whether the store ended because no rank needs it any more. That is so if the rank that served it is alive,
+/// because that rank ends it only after all ranks have arrived. This rank will then see them all, or a death.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
   const auto host = static_cast<uint32_t>(known.peer);
@@ -114,8 +114,8 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   return {};
 }
 
-/// Adds to the error of a failed initialisation the number of this rank, and advice if the whole took too long. A wait
-/// with a shorter deadline of its own has reported that itself.
+/// Adds this rank's number to the error of a failed initialisation, and advice if the initialisation as a whole took
+/// too long. A wait with a shorter deadline has added its own advice.
 Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns, uint64_t deadline_ns) {
   if (error.status == RONDO_ERROR_TIMEOUT && now_ns() >= deadline_ns)
     error.message += "; it took longer than the " + show_seconds(timeout_ns) +
@@ -152,11 +152,11 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
                      -1, static_cast<int32_t>(peer)};
       if (now >= next_look_ns) {
         auto known = look_for_failure(ranks, store);
-        // If all ranks have arrived, the end of the store or of a rank does not make the initialisation fail.
+        // If all ranks have arrived, the end of the store or of a rank is no failure of the initialisation.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // a rank has reported this
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // A failure is checked once more, even if nothing lags. The store was checked before the ranks. If the store
+        // A failure is checked a second time, even if lag_ns is 0. The store is checked before the ranks. If the store
         // failed in between, and a rank died of that, the second check finds the reason.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
@@ -247,7 +247,7 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
 
 Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {
   const auto count = static_cast<size_t>(size);
-  // The caller's struct may have another size than ours. Its field `size` gives the distance between the entries.
+  // The caller's struct may be larger or smaller than ours, so its field `size` is the distance between the entries.
   const auto config_of = [&](size_t rank) -> const rondo_config_t * {
     if (configs == nullptr) return nullptr;
     return reinterpret_cast<const rondo_config_t *>(reinterpret_cast<const std::byte *>(configs) +

@@ -25,20 +25,20 @@ namespace rondo {
                                                     const rondo_config_t *config);
 [[nodiscard]] Result<Initialisation> init_environment(const rondo_config_t *config);
 
-/// Returns the settings of a communicator that is to be made, or an error that says what is wrong with them.
+/// Returns the settings of a future communicator, or an error that says which setting is wrong and why.
 [[nodiscard]] Result<Settings> settings_of(const rondo_config_t *config);
 
-/// Makes the communicator of the ranks that meet at `server`. If that server is in this process, it ends afterwards.
+/// Makes the communicator of the ranks that meet at `server`. If this process runs that server, it ends afterwards.
 [[nodiscard]] Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_t rank,
                                                             uint32_t rank_count, const Settings &settings,
                                                             uint64_t deadline_ns, const Cancel *cancel);
 /// Makes a communicator of one rank, which needs no server. `key_prefix` is unique in this process.
 [[nodiscard]] Result<std::shared_ptr<Communicator>> make_alone(const std::string &key_prefix, const Settings &settings);
 
-/// Waits, as the last step of an initialisation, until no rank needs the store any more. Then every rank has mapped the
-/// memory that it needs. RONDO_ERROR_REMOTE means that a missing rank has died. An error that the store reports is
-/// returned unchanged. On several hosts, this rank may learn late that the others have arrived. So a failure counts
-/// only after it has lasted for `lag_ns`.
+/// Waits, as the last step of an initialisation, until no rank needs the store any more: every rank has arrived and
+/// mapped the memory that it needs. Returns RONDO_ERROR_REMOTE if a missing rank has died, and errors of the store
+/// unchanged. On several hosts, this rank may learn late that the others have arrived, so a failure counts only once it
+/// has lasted for `lag_ns`.
 [[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
                                         uint64_t lag_ns = 0);
 

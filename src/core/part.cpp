@@ -113,7 +113,7 @@ Part::Made Part::make(const Cancel *cancel) {
   }
   auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
                       rank_count_, settings_, now_ns() + settings_.init_timeout_ns, cancel);
-  // This rank may not have entered the store yet. If it serves the store, the store's end has informed the others.
+  // Other ranks may still wait for this rank in the store. If this rank serves the store, its end has informed them.
   if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return made;
 }
@@ -125,7 +125,7 @@ StoreHost Part::store_host() const {
           .runs_already = true};
 }
 
-/// Returns a function that reports members that die before they enter the store. Only the parent's ranks can see that.
+/// Returns a function that reports members that die before they enter the store; only ranks of the parent can see that.
 std::function<void()> Part::death_watch() const {
   return [parent = parent_, members = members_, name = group_name(id_),
           reported = std::vector<bool>(members_.size())]() mutable {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part is a communicator whose members are ranks of a parent. The members agree on the membership before.
+// A part is a communicator whose members are ranks of a parent. They must agree on the members before they make it.
 //
-// Meet     The first member serves the part's store on a port that it has offered. The secret and the name of the part
-//          are derived from the parent's secret and that member's nonce, so no secret crosses the network. A grow makes
-//          a part with further ranks, which are not in the parent and know only an id.
-// Make     The members make the part like any other communicator. Failures from here on do not affect the parent.
+// Meet     The first member offers a port, on which it serves the part's store. The part's secret and name are derived
+//          from the parent's secret and that member's nonce, so no secret crosses the network. A part that a grow makes
+//          also has ranks that are not in the parent. They know only an id.
+// Make     The members make the part like any other communicator. A failure in this phase does not affect the parent.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ void derive_id(const Communicator &parent, std::string_view function, uint32_t s
 /// Returns the settings of a part. Without a configuration they are the parent's.
 [[nodiscard]] Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config);
 
-/// One rank's work to make a part. One thread at a time calls it, unless a function says otherwise.
+/// One rank's work to make a part. Unless a function says otherwise, one thread at a time calls it.
 class Part {
  public:
   using Made = Result<std::shared_ptr<Communicator>>;
@@ -48,12 +48,12 @@ class Part {
 
   /// Starts to listen, so that this rank can serve the store.
   [[nodiscard]] PartOffer offer();
-  /// Sets the members, in the order of the part, and the offer of the first member. RONDO_ERROR_REMOTE means that the
-  /// first member cannot listen. `operation` is the operation's number in that error.
+  /// Sets the members, in the order of the part, and the offer of the first member. Returns RONDO_ERROR_REMOTE if the
+  /// first member cannot listen; `operation` is the operation's number in that error.
   [[nodiscard]] Result<void> meet(std::vector<uint32_t> members, const PartOffer &first, uint64_t operation);
 
-  /// Replaces meet() for a part with further ranks, behind the members. The rank `server` of the parent serves the
-  /// store of `id` already. `rank_count` counts all ranks of the part.
+  /// Replaces meet() for a part that also has ranks from outside the parent, numbered after the members. Rank `server`
+  /// of the parent already serves the store of `id`. `rank_count` counts all ranks of the part.
   void meet_at(const UniqueId &id, uint32_t server, std::vector<uint32_t> members, uint32_t rank_count);
 
   // These functions work after meet() or meet_at().
@@ -64,7 +64,7 @@ class Part {
   [[nodiscard]] Made make(const Cancel *cancel);
   /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
-  /// Completes an error of the part. Its fields then number the ranks as the parent does. `call` begins the message.
+  /// Completes an error of the part: its fields get the parent's rank numbers, and its message begins with `call`.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;
 
  private:

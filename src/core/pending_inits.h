@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class holds communicators that a thread is still making (rondo_config_t.nonblocking). Until such a communicator
-// is ready, its handle refers to an entry here. Any thread.
+// This class holds the communicators that threads are making (rondo_config_t.nonblocking). Until such a communicator is
+// ready, its handle refers to an entry here. Any thread may call it.
 #pragma once
 
 #include <functional>
@@ -28,19 +28,19 @@ class PendingInits {
  public:
   explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
 
-  /// Starts the initialisation and returns its handle. If no thread can be made, this call runs the initialisation
+  /// Starts the initialisation and returns its handle. If no thread can be started, start() runs the initialisation
   /// itself. The caller must call finish() later.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
-  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or its failure. Empty if the communicator is made, or
-  /// if the handle belongs to no initialisation.
+  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or the failure of its initialisation. Empty if the
+  /// communicator is ready, or `handle` is not known here.
   [[nodiscard]] std::optional<Error> why_not(const void *handle);
 
   /// Makes a running initialisation fail with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
   [[nodiscard]] bool cancel(const void *handle);
 
-  /// Cancels the initialisation and waits until its thread has ended. Returns true if that thread made no communicator.
-  /// The handle is then free.
+  /// Cancels the initialisation and waits for the end of its thread. Returns true if no communicator was made; the
+  /// handle is then free.
   [[nodiscard]] bool finish(const void *handle);
   void finish_all();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This cache holds the plans of a communicator, by request. A plan stays while an operation uses it, and if an
-// operation was captured with it. Among the other plans, the least recently used plan is evicted first.
+// This cache holds the plans of a communicator, by request. A plan that an operation uses, or with which an operation
+// was captured, is never evicted. Of the other plans, the least recently used one is evicted first.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ class PlanCache {
     if (latest_ != nullptr && key == latest_key_) return latest_;
     return find_in_table(key);
   }
-  /// Adds a plan. If the cache is full, it evicts a plan whose last turn is at most `executed`. If all plans are in
-  /// use, the cache grows. This growth has a limit: the lengths of the queues, and for captured plans their memory.
+  /// Adds a plan. If the cache is full, evicts a plan whose last turn is at most `executed`. If all plans are in use,
+  /// the cache grows. The lengths of the queues limit that growth, and for captured plans their memory does.
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
   /// Evicts the least recently used plan among those that no graph uses and whose last turn is at most `executed`.
-  /// Returns false if there is no such plan.
+  /// Returns false if no such plan exists.
   bool evict_one(uint64_t executed);
 
  private:

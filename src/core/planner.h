@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner of one rank chooses, makes and keeps the plans of its communicator. For a new request the tuner chooses,
-// the plan is built, and the executor prepares it. For a request that was made before, it finds the plan in its cache.
+// The planner of one rank chooses, makes and caches the plans of its communicator. For a new request, the tuner makes a
+// choice, the planner builds the plan, and the executor prepares it. For a known request, the cache has the plan.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ class Planner {
   };
   explicit Planner(const Parts &parts) : parts_(parts) {}
 
-  /// Returns the plan of the call, and makes it if there is none. The caller serialises all calls. The plan stays valid
-  /// until the next call of plan_for(), and longer if the caller sets its last_turn or captured.
+  /// Returns the plan of the call, and makes the plan if the cache lacks it. One thread at a time may call it. The plan
+  /// stays valid until the next plan_for(), and longer if the caller sets its last_turn or captured.
   [[nodiscard]] Result<BoundPlan *> plan_for(const Call &call) {
     const PlanKey key{call.signature, call.in_place};
     if (BoundPlan *const known = cache_.find(key); known != nullptr) return known;

@@ -10,15 +10,15 @@
 namespace rondo {
 namespace {
 
-/// Returns the flag that the fork() handler sets in the child, before any other thread can exist there.
+/// Returns a flag that a fork() handler sets in the child process, before the child can start a thread.
 std::atomic<bool> &forked() {
   static std::atomic<bool> flag = false;
   return flag;
 }
 
-/// Finishes initialisations and servers at exit(), which would otherwise end their threads before all ranks have their
-/// replies. Those ranks would learn that the store is gone, but not what failed. No communicator may be made during the
-/// shutdown. A child of fork() does not have these threads.
+/// Finishes initialisations and servers at exit(), because their threads would end before all ranks have their replies.
+/// Those ranks would then learn that the store is gone, but not why. No communicator may be made during the shutdown. A
+/// child of fork() does not have these threads.
 void end_threads() {
   if (!check_not_forked().ok()) return;
   process().pending_inits.finish_all();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file holds objects that exist once for each process: the tables of handles, the memory that peers can map, and
-// the settings of the environment. It is a documented exception to "no mutable globals", because the handles of C carry
-// no context. The other exception is the last error of a thread.
+// the settings of the environment. C handles carry no context, so this is a documented exception to "no mutable
+// globals". A thread's last error is the other one.
 #pragma once
 
 #include <atomic>
@@ -40,10 +40,10 @@ struct Process {
   const Result<Config> config = read_config();  ///< read once; every call that needs it returns its failure
   /// Returns the topology of this machine, or of RONDO_TOPOLOGY_FILE. The first communicator reads it.
   [[nodiscard]] const Result<Topology> &topology();
-  /// Returns the rows of RONDO_TUNING_FILE, or no rows if it is not set. The first communicator or unique id reads
-  /// them.
+  /// Returns the rows of RONDO_TUNING_FILE, or no rows if it is not set. The file is read for the first communicator or
+  /// unique id.
   [[nodiscard]] const Result<TuningTable> &tuning();
-  /// The number of communicators made from the environment. Each of them uses it as a prefix of its keys in the store.
+  /// The number of communicators made from the environment. It becomes the prefix of the next one's keys in the store.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: no other data depends on it
 
  private:
@@ -53,13 +53,13 @@ struct Process {
   std::optional<Result<TuningTable>> tuning_;
 };
 
-/// Returns the object of this process and makes it at the first call. It is never destroyed, because threads of streams
-/// may still run while the process exits.
+/// Returns the object of this process, and makes it at the first call. It is never destroyed, because threads of
+/// streams may run until the process has ended.
 [[nodiscard]] Process &process();
 
-/// Fails in a child of fork() that has not called exec(), if the parent had used Rondo. Such a child has no threads of
-/// Rondo, and cannot work with the memory and connections of the parent's objects. Every entry point that uses
-/// process() checks this first.
+/// Fails in a child of fork() that has not called exec(), if the parent had used Rondo. Such a child has none of
+/// Rondo's threads, and cannot use the memory and connections of the parent's objects. Every entry point checks this
+/// before it uses process().
 [[nodiscard]] Result<void> check_not_forked();
 /// Returns whether check_not_forked() would fail. It costs one load.
 [[nodiscard]] bool is_forked() noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file records which buffers of the caller peers can read in place, and how. They are the allocations of
-// rondo_mem_alloc(), and the buffers that were registered with the communicator.
+// This file records which of the caller's buffers peers can read in place, and how. These buffers are allocations of
+// rondo_mem_alloc() and buffers registered with the communicator.
 #pragma once
 
 #include <cstddef>

@@ -21,12 +21,12 @@ struct ConnectArgs : InitContext {
   std::vector<bool> permitted{};  ///< result of permitted_ranks(), by rank; empty means all ranks
 };
 
-/// Returns, by rank, whether the rank is a peer in some schedule that can be chosen. The result is empty if all ranks
-/// share the memory of one host, because then it is not needed.
+/// Returns, by rank, whether the rank is a peer in some schedule that can be chosen. If all ranks share the memory of
+/// one host, every link exists, and the result is empty.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
-/// Returns whether every two ranks of different hosts are connected, so that they can exchange blocks. The answer is
-/// equal on all ranks.
+/// Returns whether every two ranks of different hosts are connected, so that blocks can be exchanged. The result is the
+/// same on all ranks.
 [[nodiscard]] bool joins_all_hosts(const Settings &settings, const GroupInfo &group, const TuningTable *tuning);
 
 /// Returns the name of the network that the settings choose.
@@ -36,7 +36,7 @@ struct ConnectArgs : InitContext {
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                SegmentTable &segments);
 
-/// Checks that this process has the device that the settings name. If it does not, returns RONDO_ERROR_UNSUPPORTED or
+/// Checks that this process has the device that the settings name. Otherwise returns RONDO_ERROR_UNSUPPORTED or
 /// RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<void> check_device(const Settings &settings);
 

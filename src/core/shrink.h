@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-/// Implements rondo_comm_shrink(). Posts the call, and returns a function that does the rest.
-/// RONDO_ERROR_INVALID_ARGUMENT: an excluded rank does not exist, or is this rank. RONDO_ERROR_INVALID_USAGE: an
+/// Implements rondo_comm_shrink(). Posts the call, and returns a function that makes the communicator. Returns
+/// RONDO_ERROR_INVALID_ARGUMENT if an excluded rank does not exist or is this rank, and RONDO_ERROR_INVALID_USAGE if an
 /// earlier shrink or grow still runs.
 [[nodiscard]] Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded,
                                                   bool aborts, const rondo_config_t *config);

@@ -23,7 +23,7 @@ constexpr auto cancel_poll = std::chrono::milliseconds(1);
 
 using Made = Part::Made;
 
-/// The state of a split on one rank. A separate thread may wait for the parent, so that the handle can be cancelled.
+/// The state of a split on one rank. A thread may wait for the parent's ranks, so that the handle can be cancelled.
 class Split : public std::enable_shared_from_this<Split> {
  public:
   Split(std::shared_ptr<Communicator> parent, Settings settings)
@@ -34,8 +34,8 @@ class Split : public std::enable_shared_from_this<Split> {
 
   /// Takes the split's place among the operations of the parent.
   [[nodiscard]] Result<void> begin(int color, int key);
-  /// Waits for the other ranks and makes the part. Returns null if this rank has no color. `cancel` may be null, and
-  /// ends the wait, too.
+  /// Waits for the other ranks and makes the part. Returns null if this rank has no color. `cancel` may be null; if it
+  /// is requested, the wait ends, too.
   [[nodiscard]] Made run(const Cancel *cancel);
   /// Starts a thread that waits for the other ranks. Returns false if no thread can be started.
   [[nodiscard]] bool agree_behind();
@@ -74,7 +74,7 @@ Result<void> Split::begin(int color, int key) {
   return {};
 }
 
-/// Fails the parent if its turn for this split was never run, because no later operation could run.
+/// Fails the parent if this split has a turn that was never run, since operations with later turns would never run.
 Split::~Split() {
   if (owes_turn_)
     parent_->fail({RONDO_ERROR_OUT_OF_RESOURCES, "rondo_comm_split could not be continued here, for lack of memory or "

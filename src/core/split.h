@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A split divides a communicator, the parent, into parts.
 //
-// Agree    The ranks of the parent run a special barrier (src/plan/split_call.h), which fails like any other
-//          collective. Each rank records its color, its key, a port on which it already listens, and a nonce. After the
-//          barrier every rank reads all records, and so knows the members of its part.
+// Agree    The ranks of the parent run a special barrier (src/plan/split_call.h), which fails like any collective. In
+//          it, each rank records its color, its key, a nonce, and a port on which it already listens. After the
+//          barrier, every rank reads all records and so knows the members of its part.
 // Make     The members of each part make it (src/core/part.h).
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace rondo {
 
-/// Returns the ranks of the parent that form the part of `color`, in the order of the part. `calls` is indexed by rank.
-/// The function is pure.
+/// Returns the ranks of the parent that form the part of `color`, in the part's order. `calls` is indexed by rank. A
+/// pure function.
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
 /// Implements rondo_comm_split(). Takes the split's place among the operations of `parent`, and returns a function that

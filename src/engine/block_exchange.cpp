@@ -53,7 +53,7 @@ void BlockExchange::add_lane(const WorkItem &work, const BlockLane &what, Block 
   lane.program.slot_elements = work.plan->choice.chunk_bytes;
 }
 
-/// Makes the lane send the bytes of one slot, then receive the same number of bytes into the place of the sent bytes.
+/// Begins an exchange in place: the lane sends one slot's bytes, then overwrites them with received bytes.
 void BlockExchange::begin_exchange(Lane &lane) const {
   lane.program.reference_safe = false;
   lane.program.partition.whole = {0, lane.block.bytes};
@@ -113,8 +113,8 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
-    // The lane begins the data as soon as it has moved the size, even if the transfer of the size is not done.
-    // Otherwise each rank would wait until its peer has read a slot that was sent by reference.
+    // A size in flight does not delay the data. If the lane waited until its size was read (it may be sent by
+    // reference), two ranks that do so would wait for each other.
     if (!lane.counting || lane.state.loaded) continue;
     if (!check_size(lane, work, operations)) return Progress::failed;
     begin_data(lane, work, operations);

@@ -27,7 +27,7 @@ struct BlockLists {
 /// The blocks that a call of a rank sends to another rank and receives from it.
 class Blocks {
  public:
-  /// Takes the call. `lists` has the blocks of a _v collective, otherwise it is null. It must outlive this object.
+  /// Keeps `lists`, the blocks of a _v collective, which must outlive this object. Otherwise it is null.
   Blocks(const Signature &call, const BlockLists *lists, uint32_t rank);
 
   [[nodiscard]] bool sends_to(uint32_t peer) const;

@@ -5,9 +5,9 @@
 // Order    Operations run in the order of their turns, even on different streams. start() precedes all of them. The
 //          communicator makes one call of prepare() or enqueue() at a time. The exception is an enqueue() that runs its
 //          work before it returns: it may overlap with any other call.
-// Failure  If check_buffer(), check_stream() or prepare() refuses a call, the call has no effect. Once an operation has
-//          a number, its failure is the communicator's: the executor raises it (Operations::raise()). All running
-//          work ends as soon as it notices that the communicator has failed.
+// Failure  If check_buffer(), check_stream() or prepare() refuses a call, the call has no effect. If an operation that
+//          has a number fails, the communicator fails: the executor calls Operations::raise(). All running work ends as
+//          soon as it notices a failure of the communicator.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +67,7 @@ class PreparedPlan {
   virtual ~PreparedPlan() = default;
 };
 
-/// The details that only a few calls have: blocks of a _v collective that exchanges blocks, or a premul sum's factor.
+/// Details that only a few calls have: the blocks of a _v collective, or the factor of a premul sum.
 using CallDetails = std::variant<BlockLists, Factor>;
 
 /// An operation that has its number.
@@ -113,8 +113,8 @@ class Executor {
   /// Lets peers read and write a registered buffer in place, in calls that start later. Waits a moment for the peers.
   /// Any thread may call share() and unshare(), also during enqueue().
   virtual void share(const void *, size_t) {}
-  /// Keeps later calls of peers from using the buffer that begins at this address. RONDO_OK: no peer has it open, so
-  /// the memory may be freed. RONDO_NOT_READY: a peer has it open and has work in flight, so call again later.
+  /// Keeps later calls of peers from using the buffer that begins at this address. RONDO_OK: no peer has the buffer
+  /// open, so it may be freed. RONDO_NOT_READY: a peer has it open and has work in flight, so call again later.
   [[nodiscard]] virtual Result<void> unshare(const void *) { return {}; }
 
   /// Starts the executor, once, before the first work. `operations` must live until end().
@@ -122,9 +122,9 @@ class Executor {
   /// Returns false if prepare() would fail for lack of memory until other prepared plans are destroyed.
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
-  /// Appends the work to the stream. The items have consecutive numbers. Without a stream, an executor with
-  /// runs_in_call runs the work before it returns. Reports the progress and end of each operation to Operations. Waits
-  /// while a queue is full or ranks of a shared launch have not called, at most until an operation's deadline.
+  /// Appends the work to the stream; the items have consecutive numbers. Without a stream, an executor with
+  /// runs_in_call completes the work before enqueue() returns. Reports progress and ends to Operations. Waits while a
+  /// queue is full, or other ranks of a shared launch have not called; an operation's deadline limits it.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
   /// Prepares for messages. It must be called before the first enqueue_messages(). Any thread.
@@ -138,14 +138,14 @@ class Executor {
 
   /// Raises a failure that the executor has found but not raised yet. Any thread.
   virtual void look_for_failure() = 0;
-  /// Waits until no work uses the caller's buffers, for some seconds at most. Call it after the last work was enqueued.
-  /// Returns false if some work may still use them, or if a thread of the executor is in a driver's call. Then the
-  /// caller must call live_on().
+  /// Waits, for some seconds at most, until no work uses the caller's buffers. Call it after the last work was
+  /// enqueued. Returns false if work may still use the buffers, or if a thread of the executor is inside a call of the
+  /// driver. The caller must then call live_on() after end().
   [[nodiscard]] virtual bool quiesce() = 0;
   /// Stops all calls to Operations, which may be destroyed afterwards. May be called again.
   virtual void end() = 0;
-  /// Keeps `self`, a pointer to this executor, until no work and no thread uses it. If quiesce() returned false, the
-  /// caller calls it after end().
+  /// Keeps `self`, a pointer to this executor, until no work and no thread uses the executor. Needed only if quiesce()
+  /// returned false; call it after end().
   virtual void live_on(std::shared_ptr<Executor> self) = 0;
 };
 

@@ -188,8 +188,8 @@ bool HostExecutor::take_turn(uint64_t turn, uint64_t number, const Body &body) {
 
 template <class Body>
 bool HostExecutor::run(uint64_t number, const Body &body) {
-  // This store and the check of the failure are sequentially consistent, and so are raising the failure and the load in
-  // quiesce(). So either quiesce() sees that this operation runs, or this operation sees the failure.
+  // Four accesses are sequentially consistent: this store, the check for a failure below, the raising of a failure, and
+  // the load in quiesce(). So either quiesce() sees this operation running, or this operation sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {
@@ -205,8 +205,8 @@ bool HostExecutor::run(uint64_t number, const Body &body) {
 }
 
 bool HostExecutor::quiesce() {
-  // After a failure, running work ends by itself, and reads the caller's buffers until then. Work that begins later
-  // sees the failure first. The load is sequentially consistent, like the store in run().
+  // After a failure, running work may read the caller's buffers until it ends by itself. Work that begins later sees
+  // the failure first, because this load and the store in run() are sequentially consistent.
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   return true;
 }
@@ -271,8 +271,8 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
     watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
-  // A rank that has received everything checks for a failure, too. A failed peer may have withdrawn its exported
-  // buffers while this rank read them.
+  // Even if this rank has received everything, it checks for a failure: a peer that failed may have withdrawn an
+  // exported buffer while this rank read it.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);
     links_.wait_for_readers();  // the caller may free its buffers now

@@ -57,8 +57,8 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
   /// Executes the work of a task of `stream`. If `stream` is null, the work runs in the call.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
-  /// Waits until the operation's turn, then runs `body` and returns its result: false means that the communicator has
-  /// failed. If it failed before, `body` does not run. `number` is the number of the collective, or 0 for messages.
+  /// Waits for the operation's turn, then runs `body` and returns its result. False means that the communicator has
+  /// failed; if it failed before the turn, `body` does not run. `number` is the collective's number, or 0 for messages.
   template <class Body>
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>

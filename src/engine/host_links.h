@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is the host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P has these functions. All threads of a group that runs a lane call them. On the host, it is one thread.
-// For all links of a step: P::wait returns moved, blocked or failed. Moved means that results can be sent. In a group
-// that waits for operands together, it also means that the operands have arrived. Posts and releases may be delayed
-// until P::publish.
+// A protocol P has the functions below. All threads of the group that runs a lane call them.
+// For all links of a step: P::wait returns moved if results can be sent, otherwise blocked or failed. In a group that
+// waits for operands together, moved also means that the operands have arrived. P::publish completes posts and
+// releases; they may be delayed until then.
 // For one link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the step
-// writes its result. P::readable_kinds returns which exported buffers the peer can read. P::post sends the result, and
-// P::release frees the operand's slot.
+// writes its result. P::readable_kinds returns the kinds of exported buffers that the peer can read. P::post sends the
+// result, and P::release frees the operand's slot.
 // For all links of the lane: P::drained returns whether the peers no longer read this rank's buffers.
 #pragma once
 
@@ -39,8 +39,8 @@ struct LinkEnds {
   SlotWriter slot_writer;  ///< for payloads that are only copied to simple_out
 };
 
-/// One more kind of payload, for messages to a rank of this host: the payload is in the header itself, in place of the
-/// fields `inode` to `region`. So only one cache line moves. Kernels and collectives do not use this kind.
+/// An additional payload kind, for messages between ranks of one host. The payload replaces the header's fields `inode`
+/// to `region`, so a message moves only one cache line. Kernels and collectives do not use this kind.
 inline constexpr auto payload_in_header = static_cast<PayloadKind>(4);
 inline constexpr size_t header_payload_offset = offsetof(SlotHeader, inode);
 inline constexpr uint64_t header_payload_bytes = 32;
@@ -173,8 +173,8 @@ struct HostLl {
   static bool drained(SingleThread, HostLinks &) { return true; }
 };
 
-/// The arguments of a reduction, as the interpreter makes them with `{}`. This constructor leaves the arrays uncleared.
-/// Clearing them would take longer than a small slice, even in rounds in which the slice has not arrived.
+/// The arguments of a reduction. The interpreter makes them with `{}` in every round, even if no slice has arrived.
+/// This constructor does not clear the arrays, because clearing takes longer than reducing a small slice.
 struct HostReductionArgs : ReductionArgs {
   HostReductionArgs() {}  // NOLINT: a defaulted constructor would let `{}` clear the arrays
 };

@@ -33,7 +33,7 @@ class Publisher final : public TransferObserver {
   void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
 
  private:
-  /// Exports the buffer of a send. As a separate function, it lets begin() of a short message need no stack frame.
+  /// Exports the buffer of a send. It is a separate function so that begin() of a short message needs no stack frame.
   [[gnu::noinline]] void export_buffer(TransferQueue &queue) {
     const Transfer &head = queue.head();
     MemoryHandle &handle = queue.buffers.send.handle;
@@ -79,7 +79,7 @@ bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bo
                        ? transfers.end()
                        : std::stable_partition(transfers.begin(), transfers.end(), std::not_fn(is_own));
   queues_.load(std::span(transfers.begin(), own));
-  // One announcement for each pair and direction, with the number of the last message, covers all of them.
+  // For each peer and direction, one announcement of the last message's number covers the whole batch.
   for (const TransferQueue *const queue : queues_.active())
     boards.announce(queue->peer, queue->sends, queue->last->message);
   for (auto each = own; each != transfers.end(); ++each) boards.announce(rank_, each->sends, each->message);
@@ -107,8 +107,8 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
     const TransferQueue &faulty = queues_.faulty();
     watch.explain_fault(faulty.head(), faulty.state.fault, links_.peers().own_shortage());
   }
-  // A rank that has received everything checks for a failure, too. A failed peer may have withdrawn its exported
-  // buffers while this rank read them.
+  // Even if this rank has received everything, it checks for a failure: a peer that failed may have withdrawn an
+  // exported buffer while this rank read it.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
   for (const TransferQueue *const queue : queues_.active())
     if (queue->record != 0) boards.fail(queue->record);

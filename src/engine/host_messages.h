@@ -17,8 +17,8 @@ namespace rondo {
 /// The smallest payload that is exported. For a smaller one, a copy is cheaper than waiting until the peer has read it.
 inline constexpr size_t export_bytes_min = 8192;
 
-/// Returns the error for an exported buffer of `rank` whose address holds other memory by now. `operation` names the
-/// operation that used it.
+/// Returns the error for an exported buffer of `rank` if its address now refers to other memory. `operation` names the
+/// operation that used the buffer.
 [[nodiscard]] Error replaced_memory(const std::string &operation, uint32_t rank);
 
 class HostMessages {
@@ -28,8 +28,8 @@ class HostMessages {
   HostMessages(const HostMessages &) = delete;
   HostMessages &operator=(const HostMessages &) = delete;
 
-  /// Runs the batch, whose turn has come. With `in_call`, this is the caller's thread. Returns false if the
-  /// communicator has failed.
+  /// Runs the batch; its turn must have come. `in_call` says that the calling thread is the user's. Returns false if
+  /// the communicator has failed.
   [[nodiscard]] bool run(std::span<Transfer> transfers, Operations &operations, bool in_call);
 
  private:

@@ -164,8 +164,8 @@ bool HostStream::wait_for_task(uint64_t number) {
   return ready();
 }
 
-/// Polls for the next task for a while, without sleeping. If no task arrived, the next poll takes half as long. If one
-/// did, it takes twice as long.
+/// Polls for the next task for a while, without sleeping. The polling time doubles if a task arrived, and halves if
+/// none did.
 bool HostStream::spin_for_task(uint64_t number) {
   const auto ready = [&] { return enqueued_.load(std::memory_order_acquire) > number; };  // pairs with enqueue()
   if (ready()) return true;

@@ -51,15 +51,15 @@ class HostStream {
   /// Returns whether all enqueued tasks have completed.
   [[nodiscard]] bool idle() const;
 
-  /// Runs the tasks that are enqueued, then ends the thread. Nothing can be enqueued any more. Only one caller.
-  /// @return The result of synchronize(). A task of this stream gets an error, and the stream goes on.
+  /// Runs the enqueued tasks, then ends the thread; later calls of enqueue() fail. Only one thread may call close().
+  /// @return the result of synchronize(). If a task of this stream is the caller, an error, and the stream goes on.
   Result<void> close();
 
-  /// Notes that a caller begins to wait for a point of the stream. When the stream reaches that point, it must call
-  /// end_waits() for all these callers. Its later tasks then do not count as waited for.
+  /// Notes that a caller begins to wait for a point of this stream, for waited_ns(). On reaching that point, the stream
+  /// must call end_waits() with the number of its waiting callers.
   void begin_wait();
   void end_waits(uint64_t waiter_count);
-  /// Returns the total time for which callers have waited for this stream. The stream's own thread reads it.
+  /// Returns the total time in which callers have waited for this stream. Only the stream's own thread calls it.
   [[nodiscard]] uint64_t waited_ns() const { return wait_clock_.total_ns(); }
 
   /// Returns whether the calling thread is this stream's thread.
@@ -87,7 +87,7 @@ class HostStream {
   uint64_t completed_ = 0;                  // number of tasks; tasks completed_ to enqueued_ - 1 are in the ring
   std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
 
-  // Task n is in slot n & mask. The thread owns the slots of tasks completed_ to enqueued_ - 1.
+  // Task n is in slot n & mask. The stream's thread owns the slots of tasks completed_ to enqueued_ - 1.
   std::array<Task, queue_tasks_max> ring_;
   const uint64_t spin_ns_limit_;
   uint64_t spin_ns_;                        // used by the thread only; adapts to whether polling found tasks

@@ -21,8 +21,8 @@ class Launches {
   void add(const DeviceExecutor &executor);
   void remove(const DeviceExecutor &executor);
 
-  /// Prevents quiet moments while a call is enqueued. If a quiet moment is going on, the function waits for its end,
-  /// which may take as long as the work on a device. If `wait` must end before that, the result does not own the lock.
+  /// Prevents quiet moments while a call is enqueued. During a quiet moment, the function waits until the moment ends,
+  /// which may take as long as the work on a device. If `wait` is over first, the result does not own the lock.
   [[nodiscard]] std::shared_lock<std::shared_mutex> hold(EnqueueWait &wait);
   /// Begins a quiet moment, which lasts as long as the result. No work is in flight then on devices that have not
   /// failed. If some work is in flight now, the result does not own the lock. Does not wait.

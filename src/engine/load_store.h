@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// If a plan names the kernel load_store, this kernel runs an all-reduce on host memory by one_shot, two_shot or ring.
-// It replaces the interpreter and needs no connections. All ranks map the exchange, store data there, and load what the
-// other ranks stored. src/proto/exchange.h describes its layout and the order of accesses. A ring gives the same bits
-// as its schedule. The algorithms one_shot and two_shot reduce in rank order, as their schedules do. They round small
-// floats only once, at the end (docs/numerics.md).
+// The kernel load_store runs an all-reduce on host memory by one_shot, two_shot or ring, for plans that name it. It
+// replaces the interpreter and needs no connections. All ranks map the exchange, shared memory in which each rank
+// stores data that the others load. src/proto/exchange.h has its layout and the order of accesses. A ring gives the
+// same bits as its schedule. The other two reduce in rank order, as their schedules do. They round small floats only
+// once, at the end (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace rondo {
 class ExchangeTrace {
  public:
   virtual ~ExchangeTrace() = default;
-  /// Reports that a peer's word has reached `value`. For the flag of a post, the word equals `value`.
+  /// Reports that a word of a peer has reached `value`. If the word is the flag of a post, it equals `value`.
   virtual void waited(const uint64_t &word, uint64_t value) = 0;
   virtual void published(const uint64_t &word, uint64_t value) = 0;
   virtual void copied(const std::byte *to, const std::byte *from, size_t bytes) = 0;
@@ -33,9 +33,9 @@ class ExchangeTrace {
 class ExchangeEnd {
  public:
   ExchangeEnd() = default;
-  /// Takes the exchange. `readable_kinds[p]` says which exported buffers of this rank p can read. `wake` says whether
-  /// ranks of this communicator may sleep. Results below cache_bytes stay in the caches. All ranks have the same
-  /// cache_bytes.
+  /// Takes the exchange. `readable_kinds[p]` is the set of kinds of this rank's exported buffers that peer p can read.
+  /// `wake` says whether ranks of this communicator may sleep. Results smaller than cache_bytes stay in the caches. All
+  /// ranks must pass equal cache_bytes.
   ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> readable_kinds, PeerAccess &peers,
               bool wake, uint64_t cache_bytes = 16u << 20)
       : view_(view),

@@ -81,8 +81,8 @@ class LoadStoreCall {
   [[nodiscard]] uint64_t bytes() const { return count_ * element_bytes_; }
   [[nodiscard]] bool apart() const { return buffers_.send.data != buffers_.recv.data; }
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
-  /// Returns whether results are written past the caches. In place, the lines of recv are cached already, since they
-  /// were just read.
+  /// Returns whether results are written with stores that bypass the caches. In place, recv was just read, so its lines
+  /// are cached already.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
   /// Calls reduce(piece, rank) for each piece of `range`. `rank` is the rank whose operand comes first in that piece.
   template <class Reduction>

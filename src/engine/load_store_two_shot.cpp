@@ -90,7 +90,7 @@ void LoadStoreCall::contribute(uint64_t chunk) const {
 RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // If the peer's operand and this rank's recv are exported, the announcement has shown that the data is ready.
+    // If the peer's operand and this rank's recv are both exported, the peer's announcement covers this data.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }

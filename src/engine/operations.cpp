@@ -17,7 +17,7 @@ constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 bool Operations::wait_for_turn(uint64_t turn) {
   std::unique_lock lock(turn_mutex_);
   turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // read in mark_executed()
-  // Every earlier operation has a deadline of its own. The exception is a stream that waits for an event.
+  // Each earlier operation has its own deadline, except a wait for an event, so each end restarts the clock.
   uint64_t deadline_ns = now_ns() + timeout_ns();
   uint64_t seen = executed();
   while (executed() + 1 < turn && !ranks_.failed()) {

@@ -66,8 +66,8 @@ class Operations {
 
   /// Returns the latest turn up to which all operations are done.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
-  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed. The communicator
-  /// fails if one of these operations takes longer than the timeout.
+  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed. If no operation
+  /// completes within the timeout, the communicator fails.
   [[nodiscard]] bool wait_for_predecessor(uint64_t turn) { return executed() + 1 >= turn || wait_for_turn(turn); }
   /// Notes that the operation of `turn` and all operations before it are done.
   void mark_executed(uint64_t turn) {

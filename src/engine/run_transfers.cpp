@@ -90,7 +90,7 @@ void TransferQueues::begin_head(TransferQueue &queue) {
   queue.buffers.send.handle.exported = false;
   observer_->begin(queue);
   queue.links.exported = queue.buffers.send.handle.exported;
-  // Only a peer on this host reads buffers of this rank. Such a peer shares the FIFO's memory, so it sees this header.
+  // A payload in the header needs a peer that shares the FIFO's memory. A peer that can read exported buffers does.
   queue.links.in_header = queue.sends && !queue.links.exported && head.bytes <= header_payload_bytes &&
                           queue.links.ends.front()->readable_kinds != 0;
 }

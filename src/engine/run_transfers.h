@@ -80,11 +80,11 @@ struct MessageSimple : HostSimple {
       links.ends[link]->simple_out.post(links.short_header, links.wake);
       if (links.wake) links.peers->wake(links.ends[link]->peer);
     }
-    // The peer's core used the next line last, and does not poll it yet, so request it now.
+    // The peer's core used the next header's cache line last, and does not poll that line yet. So fetch the line now.
     prefetch_for_write(&links.outgoing.header(++links.posted));
   }
-  /// Returns true once the peer no longer reads the head's buffer. The sender's end counts a slot with its payload in
-  /// the header as a reference, too, but then no buffer is exported and nothing is waited for.
+  /// Returns true once the peer no longer reads the head's buffer. HostSimple::drained() also counts a payload in the
+  /// header as a reference to a buffer, so it is called only if a buffer is exported.
   static bool drained(SingleThread thread, MessageLink &links) {
     return !links.exported || HostSimple::drained(thread, links);
   }
@@ -138,8 +138,8 @@ class TransferQueues final : public TransferHeads {
   [[nodiscard]] size_t late_head() override;
   [[nodiscard]] SlotUse posted_slots(size_t index) const override;
 
-  /// Sets the observer, before the first visit. A head begins at its first visit, so that a send does not wait until
-  /// other heads have begun. `observer` outlives the run of the batch.
+  /// Sets the observer, before the first visit. A head begins at its own first visit, so a send does not wait until all
+  /// heads have begun. `observer` must outlive the run of the batch.
   void start(TransferObserver &observer) { observer_ = &observer; }
   /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().

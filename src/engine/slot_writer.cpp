@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// The limit between a line in a near cache (2 ns to write) and a line that a far core has read (20 ns).
+/// This limit is between the times to write a line in a near cache (2 ns) and a line that a far core has read (20 ns).
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class copies payloads into the slots of a connection. It decides by measurement how to store them.
 //
-// If the caches of two cores are near each other, the receiver finds a slot in a cache. If they are far apart, a line
-// that the receiver has read before takes 20 ns to write, because the receiver's copy must be discarded first. Then
-// stores that bypass the caches are five times as fast, although the receiver must read memory.
+// If the two ranks' cores share a cache, the receiver should find a slot there. If they do not, writing a line that the
+// receiver has read takes 20 ns, because the copy in the receiver's cache must be discarded first. Then stores that
+// bypass the caches are five times as fast, although the receiver must read from memory.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This interface shows the heads of a running batch to the watch over it. A head is the first message of a pair and
-// direction that is not complete. The host executor and the executors of a device implement it differently.
+// A batch's watch (transfer_watch.h) reads the heads of a running batch by this interface. A head is the first
+// incomplete message of a pair and direction. The host executor and the executors of a device implement it differently.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class TransferHeads {
 
   [[nodiscard]] virtual size_t head_count() const = 0;
   [[nodiscard]] virtual const Transfer &head(size_t index) const = 0;
-  /// Returns true if the head cannot move before its peer stores something. The function reads the state after its call
-  /// has begun. If it cannot read the state, it returns false.
+  /// Returns true if the head cannot move before its peer stores something. The function must read the state during the
+  /// call, not a state that was read before. If it cannot read the state, it returns false.
   [[nodiscard]] virtual bool is_blocked(size_t index) = 0;
   /// Returns the head that a timeout error names. At least one head exists.
   [[nodiscard]] virtual size_t late_head() = 0;

@@ -54,8 +54,8 @@ bool TransferWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Publishes which sends are blocked. It reads the peer's counts first: if the peer has completed all that it has
-/// entered, no slot becomes free before it enters more. The slots, read later, show whether this send needs a free one.
+/// Publishes which sends are blocked. The peer's counts are read first: if it has completed every receive that it
+/// entered, it frees no slot before it enters another. The slots, read later, show whether the send needs a free one.
 void TransferWatch::publish_blocked() {
   for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
     const Transfer &head = heads_.head(index);
@@ -95,7 +95,7 @@ bool TransferWatch::tell_ended(const Transfer &head, std::span<const uint32_t> d
   uint32_t ended = head.peer;
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
-  // A rank may leave because another rank died. That death is then the reason. It came first, so it is visible here.
+  // If the rank left because another rank died, report the death. It came first, so it is visible here by now.
   if (const auto dead_rank = has_left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
     ended = *dead_rank;
     how = ranks_.how_dead(ended);
@@ -113,8 +113,8 @@ bool TransferWatch::awaits(uint32_t ended) {
   return true;
 }
 
-/// Reports a circle of waiting ranks if it is found twice. The second search excludes a circle that is about to end,
-/// for instance by an abort.
+/// Reports a circle of waiting ranks once two searches in a row have found it. A circle that is about to end, for
+/// instance by an abort, is not found twice.
 bool TransferWatch::check_cycle(uint64_t now_ns) {
   if (now_ns < next_cycle_check_ns_) return false;
   next_cycle_check_ns_ = now_ns + cycle_check_interval_ns;
@@ -126,7 +126,7 @@ bool TransferWatch::check_cycle(uint64_t now_ns) {
 
 bool TransferWatch::check_far_cycle(uint64_t now_ns) {
   if (now_ns < next_far_check_ns_) return false;
-  // If one host does not answer, the search must not go on with old reports of the other hosts.
+  // If a host has not answered for long, the search restarts, so that it does not use old reports of the other hosts.
   if (far_since_ns_ == 0 || now_ns - far_since_ns_ > far_check_interval_ns) far_since_ns_ = now_ns;
   const bool published = publish_far_blocked(far_since_ns_);
   FarSearch found = find_far_wait_cycle(ranks_, boards_, rank_, rank_count_, far_since_ns_);
@@ -166,8 +166,8 @@ bool TransferWatch::publish_far_blocked(uint64_t since_ns) {
   return complete;
 }
 
-/// Adds up the slots of the messages behind the first `received` ones. The receiver had emptied the slots of the first
-/// ones only. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
+/// Returns whether the messages after the first `received` ones fill the FIFO. The receiver has emptied only the slots
+/// of the first ones. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
 bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
   const Transfer &head = heads_.head(index);
   const SlotUse use = heads_.posted_slots(index);
@@ -192,8 +192,8 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
          std::to_string(batches.completed) + " batches of messages";
 }
 
-/// Asks a late peer what it has called. A rank of another host answers after a moment. So the questions begin before
-/// the deadline, and are repeated until then.
+/// Asks a late peer which operation it has called. A rank on another host needs a moment to answer, so this rank asks
+/// repeatedly, beginning before the deadline.
 void TransferWatch::ask_late_peer(uint64_t now_ns) {
   const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
   if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;

@@ -46,8 +46,8 @@ class TransferWatch final : public Watch {
  private:
   void publish_blocked();
   bool check_ended_peers(uint64_t now_ns);
-  /// Fails the communicator if the head's peer has ended and the head is blocked. `dead` was read before the slots.
-  /// Returns whether the function did so.
+  /// If the head is blocked and its peer has ended, fails the communicator and returns true. `dead` must have been read
+  /// before the slots.
   bool check_ended(size_t index, std::span<const uint32_t> dead);
   /// Fails the communicator if the head's peer has ended, even if the head is not blocked.
   bool tell_ended(const Transfer &head, std::span<const uint32_t> dead);
@@ -60,7 +60,7 @@ class TransferWatch final : public Watch {
   /// Publishes which sends to ranks of other hosts are blocked. Returns false if a report has not arrived.
   bool publish_far_blocked(uint64_t since_ns);
   /// Returns whether a send to a rank of another host cannot go on before its receiver enters another receive.
-  /// @param received  number of messages that the receiver had entered and, at the same moment, completed
+  /// @param received  number of messages; the receiver had completed all that it had entered when it was read
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
   /// Asks the peer that keeps this batch waiting how many messages it has called. Begins before the deadline.
@@ -68,7 +68,7 @@ class TransferWatch final : public Watch {
   void time_out(uint64_t now_ns);
   /// Describes the calls of the peer that match `head`, and what the peer does now.
   [[nodiscard]] std::string calls_of(const Transfer &head) const;
-  /// Waits a moment for the peer's report about `head`. The result is empty if the peer has not answered.
+  /// Waits a moment for the peer's report about `head`. Returns an empty report if the peer has not answered.
   [[nodiscard]] MessageReport await_report(const Transfer &head);
   void raise(rondo_status_t status, uint32_t peer, const std::string &message);
   [[nodiscard]] std::string doing(uint32_t peer, const BatchCounts &batches) const;

@@ -39,15 +39,15 @@ class TransferList {
 
   [[nodiscard]] Transfer *few() { return reinterpret_cast<Transfer *>(few_); }
 
-  /// Memory of a few transfers. It is not cleared, because clearing would take much of a short message's time.
+  /// Memory of the first few transfers. It is not cleared, because that would take much of a short message's time.
   alignas(Transfer) std::byte few_[few_count * sizeof(Transfer)];
   std::vector<Transfer> many_;  ///< empty if all are in few_
   size_t count_ = 0;
 };
 static_assert(std::is_trivially_copyable_v<Transfer>);
 
-/// A batch of messages. Messages of different pairs have no order. A message of this rank to itself has two transfers:
-/// the n-th such send meets the n-th such receive.
+/// A batch of messages. Messages of different pairs have no order. A message from this rank to itself is two transfers:
+/// a send, and the receive with the same index among such receives.
 struct MessageBatch {
   TransferList transfers;  ///< in the order of the calls
   uint64_t turn = 0;

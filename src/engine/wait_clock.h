@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This clock measures the total time for which callers have waited for a host stream. Time in which several callers
-// wait counts once. An operation of the stream reads the clock at its begin and its end. The difference is the time for
-// which callers waited for the operation.
+// This clock measures the total time for which callers have waited for a host stream. While several callers wait, time
+// counts once. Each operation of the stream reads the clock at its begin and its end; the difference is the time for
+// which callers waited for that operation.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,8 @@ class WaitClock {
     word_.store(time_ns << 1 | (waiting ? 1 : 0), std::memory_order_release);  // pairs with total_ns()
   }
 
-  /// Bit 0 is set while a caller waits. The other bits are the total, modulo 2^63. While a caller waits, the begin of
-  /// that wait is subtracted from the total.
+  /// Bit 0 is set while a caller waits. The other bits are the total, modulo 2^63. While a caller waits, they are the
+  /// total minus the time at which the wait began.
   std::atomic<uint64_t> word_ = 0;
   uint64_t waiter_count_ = 0;
   uint64_t total_ = 0;  ///< total at the last end()

@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-/// The operation that a rank is in. If two readings are equal, the rank was in no other operation between them.
+/// The operation that a rank is in. If it is equal in two readings, the rank was in no other operation between them.
 struct Place {
   BatchCounts batches;
   uint64_t entered = 0;  ///< number of the latest collective
@@ -60,7 +60,7 @@ class NearView {
   const MessageBoards &boards_;
 };
 
-/// This view also reads the reports of ranks on other hosts. A rank whose report is missing waits for nobody.
+/// This view also reads reports of ranks on other hosts. A rank without a report counts as waiting for nobody.
 class FarView {
  public:
   FarView(const Ranks &ranks, MessageBoards &boards, uint32_t rank_count, uint64_t since_ns)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This function finds ranks that wait for each other in a circle. It uses the state that ranks publish. Operations of a
-// rank run one after another, so a circle does not end by itself.
+// This function finds ranks that wait for each other in a circle, from the state that ranks publish. A rank runs its
+// operations one after another, so such a circle never ends by itself.
 //
 // An edge leads from a rank that waits to the rank for which it waits. The waiting rank cannot complete its operation
 // until the awaited rank begins something outside of the operation that it is in now. There are three kinds of edges:

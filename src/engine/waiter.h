@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank uses this class to wait when none of its lanes can move. If there are cores for all ranks, it spins. Otherwise
-// it gives the core to other ranks. At intervals it checks whether it must stop.
+// A rank uses this class to wait when none of its lanes can move. If there are cores for all ranks, the waiter spins.
+// Otherwise it yields the core to other ranks. At intervals it checks whether the rank must stop.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class Watch {
   virtual ~Watch() = default;
   /// Returns whether the communicator has failed. It costs a load or two.
   [[nodiscard]] virtual bool stopped() = 0;
-  /// Checks everything: failure, deadline, disagreement, dead peers. Returns true if the rank must stop. Then the
-  /// failure has been raised.
+  /// Checks for a failure, the deadline, a disagreement and dead peers. If one of these ends the wait, it raises the
+  /// failure and returns true.
   [[nodiscard]] virtual bool look(uint64_t now_ns) = 0;
 };
 
@@ -28,8 +28,8 @@ struct WaitPolicy {
   bool progresses = false;     ///< true if each round begins with a round of PeerAccess::progress()
 
   [[nodiscard]] static WaitPolicy dedicated() { return {128, 8192, 256, false}; }
-  /// Returns the policy for rounds that poll a network, each of which takes as long as ten other rounds. It offers the
-  /// core to others early, for instance to a rank of another container.
+  /// Returns the policy for ranks that poll a network. Such a round takes as long as ten other rounds, so the waiter
+  /// soon offers the core to others, for instance to a rank of another container.
   [[nodiscard]] static WaitPolicy dedicated_to_network() { return {128, 64, 8192, false, true}; }
   [[nodiscard]] static WaitPolicy oversubscribed() { return {8, 0, 512, true}; }
 };
@@ -41,7 +41,7 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns how often to poll before calling idle(). Data that another core is now sending arrives within these polls.
+  /// Returns the number of polls before idle() is called. It suffices for data that another core is sending now.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// Waits a little after a round without progress. Returns false if the rank must stop.

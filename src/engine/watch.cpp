@@ -28,7 +28,7 @@ std::string seconds(uint64_t ns) {
   return text;
 }
 
-/// Returns the number of looks in which a record of another host arrives. Each rank there may be on a host of its own.
+/// Returns the number of polls within which a record of another host arrives, if each far rank is on a host of its own.
 int far_looks_max(const Ranks &ranks, uint32_t rank_count) {
   size_t far = 0;
   for (uint32_t peer = 0; peer < rank_count; ++peer) far += ranks.is_near(peer) ? 0 : 1;
@@ -72,7 +72,7 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;
     if (peer == rank || !has_left || !owes(peer)) continue;
-    // A rank may leave because another rank died. That death is then the reason. It came first, so it is visible here.
+    // If the rank left because another rank died, report that death. It came first, so it is visible here by now.
     if (auto death = find_death()) return death;
     return ended(peer, state == RankState::left ? " has destroyed its communicator"
                                                 : " has finalized its communicator");
@@ -104,9 +104,9 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Compares records with all ranks, including records of completed operations. A rank may complete an operation before
-/// the ranks that disagree on it have called. The root of a broadcast may do so, and if ranks disagree on the root,
-/// every rank may. From such an operation on, the histories of the ranks differ.
+/// Compares this rank's records with the records of all ranks, including completed operations: a rank may complete an
+/// operation before the ranks that disagree have called it. The root of a broadcast may do so. If ranks disagree on the
+/// root, every rank may. The histories of the ranks differ from such an operation on.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
@@ -122,7 +122,7 @@ bool OperationWatch::disagrees(uint32_t peer) {
 
 std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
   const uint64_t latest = ranks_.latest_operation(peer);
-  // On a device, calls are entered long before they run, so the operation that runs may not be recorded any more.
+  // On a device, calls are entered long before they run, so the record of the running operation may be overwritten.
   for (const uint64_t own_latest : {operation_, ranks_.latest_operation(rank_)}) {
     const uint64_t operation = std::min(own_latest, latest);
     const auto own = operation == operation_ ? entered_ : ranks_.entered(rank_, operation);
@@ -132,14 +132,14 @@ std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t 
   return std::nullopt;
 }
 
-/// Returns whether the peer's record of this or a later operation has arrived with an equal history. At a deadline, or
-/// if a host is slow to answer, the record of a different call may still be missing.
+/// Returns whether the peer's record of this or a later operation has arrived and has an equal history. If not, the
+/// peer may have called something different: at a deadline, or on a slow host, its record may still be missing.
 bool OperationWatch::is_known_to_agree(uint32_t peer) const {
   const auto common = latest_in_common(peer);
   return common && common->operation >= operation_ && common->theirs.history == common->own.history;
 }
 
-/// Raises a disagreement. The histories of the two ranks differ, so it searches back for their first difference.
+/// Raises a disagreement. The latest histories differ, so it searches back for the first operation that differs.
 void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   auto [operation, own, theirs] = latest;
   bool recorded = true;
@@ -163,8 +163,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
-/// Raises that one of two ranks has finalized while the other rank still calls collectives. The finalized rank left too
-/// early, but no call was wrong.
+/// Raises a failure if one of two ranks has finalized while the other still calls collectives. Then no call was wrong,
+/// but the finalized rank left too early.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
   const bool own_end = is_finalize(own);
   if (own_end == is_finalize(theirs)) return false;
@@ -214,9 +214,9 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     const Error error = unreadable_buffer(ranks_, rank_, peer, own_shortage, during);
     return raise(error.status, static_cast<int32_t>(rank_), operation_, error.message);
   }
-  // The reason may become visible later than the slot. If the owner of a buffer has just died, the memory disappears
-  // before the process is seen to end. If ranks share no memory, a record may arrive after a slot. The search ends at
-  // the operation's deadline.
+  // The reason for the fault may become visible after the bad slot. If the owner of a buffer has just died, its memory
+  // disappears before its process is seen to end. If ranks share no memory, a record may arrive after a slot. The
+  // search for the reason ends at the operation's deadline.
   const int looks_max = fault == Fault::unreadable || ranks_.is_near(peer)
                             ? near_looks_max
                             : far_looks_max(ranks_, rank_count_);
@@ -239,7 +239,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " launched a graph that was captured with a buffer, and has deregistered this buffer since" +
                      during + "; capture it again");
-  // A rank of this host records its call before it sends a slot. So a slot of another operation from it is a defect.
+  // A rank of this host records a call before it sends the call's slots. So a foreign slot from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " sent a slot of another operation" + during +

@@ -44,7 +44,7 @@ class OperationWatch final : public Watch {
 
   bool check_agreement();
   bool disagrees(uint32_t peer);
-  /// Returns the latest operation that both ranks have entered. None if there is none, or no record of it.
+  /// Returns the latest operation that both ranks have entered. None if it does not exist or its record is lost.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);
@@ -77,8 +77,8 @@ inline constexpr const char *what_now =
 
 enum class RankEnd : uint8_t { death, any };
 
-/// Returns the lowest rank that died, other than `rank`. Ranks that had left or finalized before do not count, nor do
-/// ranks for which `counts` is false.
+/// Returns the lowest rank that died, other than `rank`. A rank that had left or finalized before its death does not
+/// count, and neither does a rank for which `counts` returns false.
 [[nodiscard]] std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank,
                                                      const std::function<bool(uint32_t)> &counts);
 

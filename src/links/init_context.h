@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the facts and settings that a rank has while it makes a communicator. Requests to transports and
-// devices contain this struct, so a new setting reaches them without a change of the code between.
+// This file declares what a rank knows while it makes a communicator. Every request to a transport or a device contains
+// this struct, so a new setting reaches them without a change of the code in between.
 #pragma once
 
 #include <cstdint>

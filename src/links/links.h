@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links of one rank connect its executor with the ranks that it can reach. A link belongs to a channel and a peer,
-// and has one direction. A link's view points into memory of this process, even if the peer is another process or on
-// another host.
+// and has one direction. The view of a link points into memory of this process, even if the peer is in another process
+// or on another host.
 //
-// Threads  outgoing(), incoming(), exchange(), readable_kinds() and constant values: any thread.
-//          set_running() and the object of peers(): only the executing thread. There is one at a time.
-//          wait_for_readers(): any thread.
-// Views always show the present state, so executors can rely on them.
+// Threads  Any thread may call outgoing(), incoming(), exchange(), readable_kinds(), wait_for_readers() and functions
+//          that return constants. Only the executing thread, of which there is one at a time, may call set_running()
+//          and the object of peers().
+// Views always show the present state of a link, so executors can rely on them.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace rondo {
 
-/// The FIFOs on this side of all links to other hosts. They are one piece of memory, so that a network device can
-/// register it.
+/// The FIFOs on this side of all links to other hosts. They are one piece of memory, which a network device can
+/// register.
 struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< keeps the memory alive after the links are destroyed
   std::span<std::byte> bytes;
@@ -53,7 +53,7 @@ class Links {
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
   /// Returns the same for outgoing_messages().
   [[nodiscard]] virtual std::byte *device_message_slots(uint32_t) const { return nullptr; }
-  /// Returns what all ranks map for the kernel load_store. Its rank_count is 0 if the ranks share no memory.
+  /// Returns the memory that all ranks map for the kernel load_store. If ranks share no memory, its rank_count is 0.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
 
   /// Returns the kinds of this rank's exported buffers that `peer` can read in place, as bits of PayloadKind.
@@ -65,14 +65,14 @@ class Links {
   /// Returns the network's memory, empty if all ranks are on this host.
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
-  /// Marks the begin or the end of a run. During a run, this rank may read exported buffers of its peers. If a thread
-  /// may call wait_for_readers(), set_running(true) is a sync store; check for a failure after it.
+  /// Marks the begin or the end of a run, in which this rank may read exported buffers of its peers. If a thread may
+  /// call wait_for_readers(), set_running(true) is a sync store. Check for a failure after it.
   virtual void set_running(bool running) = 0;
-  /// Waits until no thread of this process reads buffers that this rank exported, for one second at most. It is called
-  /// after a failure.
+  /// Waits until no thread of this process reads buffers that this rank exported, but at most one second. The caller
+  /// does this after a failure.
   virtual void wait_for_readers() const = 0;
 
-  /// Returns the bytes that are reserved for the shared memory of the communicator on this host, including boards and
+  /// Returns the bytes of shared memory that the communicator reserves on this host, including boards and
   /// records.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
   /// Returns how many of these bytes belong to pages that were touched so far.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// This interface publishes the progress of messages between ranks. For each pair of ranks, it has the messages that
-// both ends have entered and completed, and the sends that are blocked. For each rank, it has a record of the latest
-// messages. Ranks of one host see these values without delay. report() also asks for values of other hosts.
+// This interface publishes the progress of messages between ranks. For each pair of ranks, it has the number of
+// messages that each end has entered and completed, and the blocked sends. For each rank, it has records of its latest
+// messages. Values of ranks on this host have no delay. report() also gets values from other hosts.
 //
-// A message has a number: its position, from 1, among the messages that one rank sends to another. Both ends count
-// equally. A rank enters messages in batches, one batch after another. A batch is one operation of that rank.
+// A message has a number: its position, from 1, among the messages from one rank to another. Both ends count alike. A
+// rank enters messages in batches, one batch after another. For that rank, a batch is one operation.
 //
 // Threads  announce() to complete_batch(): one thread at a time, the thread that runs the batch or watches the device.
 //          Everything else: any thread.
@@ -20,7 +20,7 @@ namespace rondo {
 /// The number of latest messages of which each rank keeps a record.
 inline constexpr uint64_t recorded_message_count = 256;
 
-/// The most ranks of a communicator on several hosts that exchanges messages. Every two of these ranks are connected.
+/// The most ranks of a communicator on several hosts with messages, which need a connection of every two ranks.
 inline constexpr uint32_t message_ranks_max = 64;
 
 /// A message, as the call of one of its two ends describes it.
@@ -66,15 +66,15 @@ class MessageBoards {
  public:
   virtual ~MessageBoards() = default;
 
-  /// Prepares pair() and blocked() for a rank that reads them without having called a message itself. Any thread.
+  /// Prepares pair() and blocked() for a rank that reads them without having called a message. Any thread.
   virtual Result<void> open() { return {}; }
 
-  // This rank calls these functions in this order.
+  // These functions publish messages of this rank, which calls them in this order.
   /// Publishes that the next batch has messages of this pair and direction, up to number `last`.
   virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
   virtual void enter_batch() = 0;
-  /// Begins a record of the message and returns the record's number. The record begins at the time of the latest
-  /// enter_batch() or complete(), which this rank has just called.
+  /// Begins a record of the message and returns the record's number. The record's time is that of this rank's latest
+  /// enter_batch() or complete(), just before.
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
   /// Completes a record. With `in_call`, the thread of the caller ran the message.
   virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
@@ -100,8 +100,8 @@ class MessageBoards {
                                                             uint64_t) {
     return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};
   }
-  /// Reads what `of`, a rank of another host, waits for. Returns true if a report has arrived that was asked for at
-  /// `since_ns` or later, by now_ns(). Otherwise the function asks for one.
+  /// Reads what `of`, a rank on another host, waits for. Returns true if an answer to a question of `since_ns` or
+  /// later, by now_ns(), has arrived. Otherwise the function asks and returns false.
   [[nodiscard]] virtual bool read_waits(uint32_t, uint64_t, WaitReport &) { return false; }
 };
 

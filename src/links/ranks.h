@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This interface publishes the state of the ranks of a communicator to each other. The state is: which operations each
-// rank has entered and completed, whether it is alive, and the communicator's failure. Every function returns at once.
+// The ranks of a communicator publish their states to each other by this interface. A state says which operations the
+// rank has entered and completed, and whether it is alive. Failures are shown, too. No function waits.
 //
 // Threads  One thread at a time calls enter(), in the order of operation numbers. One thread at a time calls complete()
-//          and fail(); it may differ from the thread that enters later operations. Any thread calls everything else.
+//          and fail(), which may be another thread. Any thread may call the other functions.
 // Lag      Values of ranks on this host are current. Values of other ranks are the latest that arrived: a number may be
 //          too low, a record may be missing until a later call, and a death or a failure may be seen late. No value is
 //          ever ahead of the rank.
@@ -27,14 +27,14 @@ class Ranks {
 
   // This rank calls these functions to publish what it does.
   virtual void enter(uint64_t operation, const OperationInfo &what) = 0;
-  /// Completes an operation. All data that this rank owes to others arrive without another call of this rank.
+  /// Completes an operation. Data that this rank owes to others must arrive even if this rank calls nothing more.
   virtual void complete(uint64_t operation, const OperationCost &cost) = 0;
   /// Ends an operation that this rank has entered and that failed. Only the flight recorder uses it.
   virtual void fail(uint64_t operation) = 0;
   virtual void set_state(RankState state) = 0;
 
-  // These functions read what rank `peer` has published. It may be this rank.
-  /// Returns none if the rank has not entered the operation, its record is overwritten, or has not arrived here yet.
+  // These functions read what rank `peer` has published; `peer` may be this rank.
+  /// Returns none if the rank has not entered the operation, or its record is overwritten or has not arrived here yet.
   [[nodiscard]] virtual std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const = 0;
   [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
@@ -43,8 +43,8 @@ class Ranks {
   /// Returns the interface of messages, or null if the links carry no messages.
   [[nodiscard]] virtual MessageBoards *messages() { return nullptr; }
 
-  // Notes: a rank publishes them outside of its operations, also after a failure.
-  /// Publishes a note. It replaces its own earlier revision, or else the oldest of the kept_note_count notes.
+  // A rank publishes notes outside of its operations, also after a failure.
+  /// Publishes a note. It replaces an earlier revision of that note, or else the oldest of kept_note_count notes.
   virtual void post(const Note &) {}
   /// Returns the kept notes of a rank that have arrived here.
   [[nodiscard]] virtual std::vector<Note> notes(uint32_t) const { return {}; }
@@ -62,9 +62,9 @@ class Ranks {
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
   /// Returns whether data that the rank sent before it ended may still arrive.
   [[nodiscard]] virtual bool may_deliver(uint32_t) const { return false; }
-  /// Describes how a rank of find_dead() ended. The text is a predicate that follows the name of the rank.
+  /// Describes how a rank of find_dead() ended, as a predicate that follows the rank's name.
   [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
-  /// Returns, by rank, a descriptor that becomes readable when the rank's process ends, or -1. This object owns them.
+  /// Returns, by rank, a descriptor that becomes readable when the rank's process ends, or -1. This object owns it.
   [[nodiscard]] virtual std::vector<int> process_handles() const { return {}; }
   /// Describes the rank for people: "rank 2 (host example, process 4711)".
   [[nodiscard]] virtual std::string describe_rank(uint32_t peer) const = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This interface is memory of a device that network cards read and write themselves (GPUDirect RDMA).
-// cuda/transport/rdma_memory.h implements it, and networks use it.
+// This interface is device memory that network cards read and write without the host (GPUDirect RDMA). Networks use it,
+// and cuda/transport/rdma_memory.h implements it.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ class RdmaMemory {
   [[nodiscard]] virtual bool is_in_reach_of_host() const = 0;
   /// Returns a dmabuf that contains bytes(), or -1.
   [[nodiscard]] virtual int dmabuf() const = 0;
-  /// Runs `work` while the device is current on this thread. Networks that know devices need this for all their calls.
+  /// Runs `work` while the device is current on this thread. Networks whose libraries know devices make all calls so.
   virtual void run(const std::function<void()> &work) const = 0;
-  /// Makes all data that the network reported as received before this call visible to kernels. Only kernels that the
-  /// host informs after this call are sure to see them. The caller must be inside of run().
+  /// Makes data visible to kernels if the network reported its arrival before this call. A kernel is sure to see the
+  /// data only if the host signals it after this call. The caller must be inside run().
   [[nodiscard]] virtual Result<void> flush() const = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This interface gives the content of the flight recorder as plain data. A rank of a communicator reads it, and so does
-// `rondo status` in another process, from memory that the ranks share. Reading does not disturb the ranks, and the data
-// may be slightly old.
+// This interface gives the content of the flight recorder as plain data, read from memory that the ranks of a host
+// share. The readers are a rank of the communicator, and `rondo status` in another process. Reading does not disturb
+// the ranks, and the data may be slightly old.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace rondo {
 /// The number of latest operations that are kept for each rank.
 inline constexpr uint64_t recorded_operation_count = 1024;
 
-/// An operation as a rank has entered it. If the ranks agree, it is equal on all of them.
+/// An operation as a rank has entered it. All ranks that agree have equal values.
 struct OperationInfo {
   Signature signature;
   PlanChoice choice;
@@ -51,9 +51,9 @@ struct RecordedMessage {
 struct OperationCost {
   uint32_t collective = 0;
   bool ran = true;  ///< false: the operation was only captured into a graph, so it does not count
-  /// True if the caller's own thread ran the operation. Then the caller waited for all of its time.
+  /// True if the caller's own thread ran the operation, so that the caller waited for its whole duration.
   bool in_call = false;
-  /// True if the operation was enqueued on a device, where it began after the operation before it. Rondo does not know
+  /// True if the operation was enqueued on a device, where it began after the previous operation. Rondo cannot measure
   /// how long a caller waits for a device.
   bool on_device = false;
   uint64_t bytes = 0;      ///< size of the whole vector
@@ -89,7 +89,7 @@ struct RecordedStatistics {
   }
 };
 
-/// The clock of another host. now_ns() of this host plus the offset is now_ns() of rank 0's host.
+/// The clock of another host: now_ns() of this host plus the offset equals now_ns() of rank 0's host.
 struct ClockOffset {
   int64_t offset_ns = 0;
   uint64_t uncertainty_ns = 0;  ///< largest possible distance from the true offset
@@ -118,7 +118,7 @@ class Recording {
   /// Returns when the communicator was made, by now_ns().
   [[nodiscard]] virtual uint64_t made_ns() const = 0;
   [[nodiscard]] virtual RecordedRank rank(uint32_t rank) const = 0;
-  /// Returns none if the rank has not entered the operation, has overwritten its record, or is just writing it.
+  /// Returns none if the rank has not entered the operation, has overwritten its record, or is writing it now.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
   /// Returns the record of a message that the rank has begun. Returns none in the same cases as operation().
   [[nodiscard]] virtual std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const = 0;

@@ -26,7 +26,7 @@ namespace {
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
 /// Returns whether `bytes` exceed the memory of the machine. The kernel would allow such a mapping, and kill the
-/// process when it touches it.
+/// process when the process touches the memory.
 bool exceeds_machine(size_t bytes) {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return false;

@@ -22,8 +22,8 @@ struct SegmentId {
   auto operator<=>(const SegmentId &) const = default;
 };
 
-/// The segments of this process. It does not keep them alive: a segment ends with the last communicator that uses it.
-/// Any thread.
+/// The segments of this process. The table does not keep a segment alive: the segment ends with the last communicator
+/// that uses it. Any thread.
 class SegmentTable {
  public:
   void add(const SegmentId &id, const std::shared_ptr<shm::Segment> &segment);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry of algorithms has one line for each. A new algorithm needs a file with its builder, and a line here.
+// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and a line here.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct Algorithm {
   uint32_t rank_count_max;                      ///< more ranks are refused
   bool (*supports)(rondo_collective_t);
   Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
-  /// Returns true if, with these arguments, a peer may read a payload in the sender's own buffer when it consumes the
-  /// slot ("by reference"). Then no later step of the operation overwrites the payload before the peer has read it, as
-  /// the verifier proves. An operation ends only after the peers have consumed all such slots.
+  /// Returns true if payloads may be sent by reference with these arguments: a peer reads them in the sender's own
+  /// buffer when it consumes the slot. Then, as the verifier proves, no later step overwrites a payload before the peer
+  /// has read it. An operation ends only after the peers have consumed all such slots.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 

@@ -14,8 +14,8 @@
 
 namespace rondo {
 
-/// A lane of a rank, which sends the block for a peer or receives the peer's block. With both, it sends and receives a
-/// slot in turn.
+/// A lane of a rank, which sends the block for a peer or receives the block from it. A lane that does both sends a
+/// slot, then receives one, and so on.
 struct BlockLane {
   uint32_t peer = 0;
   bool sends = false, receives = false;
@@ -54,8 +54,8 @@ inline constexpr std::array block_steps{Step{0, step_src | step_send, 0, {no_lin
   return std::span(block_steps).subspan(lane.sends ? 0 : 1, lane.sends && lane.receives ? 2 : 1);
 }
 
-/// Returns the chunk that stands for a block in a schedule. In an all_to_all it is the distance from sender to
-/// receiver. Otherwise it is the rank at the end that is not the root's.
+/// Returns the chunk number that stands for a block in a schedule. In an all_to_all it is the distance from sender to
+/// receiver. In a gather or scatter it is the rank that sends to the root or receives from it.
 [[nodiscard]] constexpr uint32_t block_chunk(const Collective &traits, uint32_t from, uint32_t to,
                                              uint32_t rank_count) {
   if (trades_blocks(traits)) return (to + rank_count - from) % rank_count;

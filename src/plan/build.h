@@ -63,7 +63,7 @@ class ScheduleWriter {
 /// Returns the other ranks, beginning with the one after `rank`, so that not all ranks send to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
-/// Builds the schedule of a group of one rank. If send and recv differ, it is a copy. A reduction is complete at once.
+/// Builds the schedule of a single rank: a copy if send and recv differ, because a reduction is complete at once.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
 /// The most ranks of a schedule in which each rank has a link to every rank, including itself, and a step for each.
@@ -72,11 +72,11 @@ static_assert(all_links_rank_count_max < no_link);
 /// The most ranks of a schedule that has a chunk for each rank, because a chunk number has 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 
-/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., into dst, and finishes it. A step does one
-/// operation, and so one rounding. The order is the same on every rank, so results are bit-equal. (Operations commute,
+/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., into dst, and finishes it. Each step does
+/// one operation and rounds once. All ranks use this order, so their results are bit-equal. (Operations commute,
 /// but do not associate.) The other ranks' operands arrive on their links. In place, the first write to dst would
-/// overwrite this rank's own operand before it is used. So send_own_operand() puts the operand into the loop-back link
-/// first.
+/// overwrite this rank's own operand before it is used. So send_own_operand() first puts that operand into the
+/// loop-back link.
 void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);

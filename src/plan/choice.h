@@ -17,8 +17,8 @@ enum class BufferPlace : uint8_t {
   registered     ///< registered buffers of several processes, which kernels access; tables have no rows for it
 };
 
-/// Returns whether a rank may have memory that other ranks cannot read. A collective then goes through the ranks'
-/// places in the exchange, which all its ranks see.
+/// Returns whether a rank may have memory that other ranks cannot read. Collectives with such memory go through the
+/// places in the exchange, which all ranks can read.
 [[nodiscard]] constexpr bool shares_partly(BufferPlace place) {
   return place == BufferPlace::peer_devices || place == BufferPlace::registered;
 }

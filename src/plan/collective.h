@@ -43,8 +43,8 @@ struct Collective {
   RootRole root;
   BufferLayout source;  ///< content of the send buffer
   BufferLayout target;  ///< content of the recv buffer
-  /// The factor of the bus bandwidth as nccl-tests defines it: among n ranks, a link carries `shares` (n-1)/n of the
-  /// vector. 0 means that a link carries the whole vector once.
+  /// The factor of the bus bandwidth as nccl-tests defines it: among n ranks, a link carries shares * (n - 1) / n times
+  /// the vector. 0 means that a link carries the whole vector once.
   uint32_t shares;
   /// The algorithm of load_store on devices. AUTO means several for an all-reduce, and none for other collectives.
   rondo_algorithm_t load_store;

@@ -36,8 +36,8 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The choice depends on whether ll has slots, and not on their size. Between hosts it has none. Within a host, only
-  // some executors give it slots. A table's row is not used if its protocol has no slots.
+  // The choice depends on whether ll has slots, but not on their size. Between hosts, ll has no slots. Within a host,
+  // some executors give it slots. A row of a table is skipped if its protocol has no slots.
   input.slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
@@ -63,7 +63,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   return found;
 }
 
-/// Adds the peers in the schedules of one algorithm, over all channels and roots. Ends early if all are permitted.
+/// Adds the peers in one algorithm's schedules, over all channels and roots. Ends early once all ranks are peers.
 void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t algorithm,
                std::vector<bool> &permitted) {
   const uint32_t root_count = has_root(args.collective) ? args.rank_count : 1;

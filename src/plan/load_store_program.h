@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program describes one rank's work in an all-reduce by load_store, as data: what the rank waits for, reads, reduces,
-// writes and publishes, in order. The kernel itself is code, so that a call of 8 bytes is as fast as possible. A test
-// compares the kernel with the program (tests/unit/load_store_trace_test.cpp). Another test runs all interleavings of
-// the program (tests/unit/load_store_model_test.cpp), and the simulator gives it times.
+// writes and publishes, in order. The kernel does not read programs: it is code, to be fast at 8 bytes. One test
+// compares the kernel with the program (tests/unit/load_store_trace_test.cpp), and another runs all interleavings of
+// programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a program.
 #pragma once
 
 #include <cstdint>

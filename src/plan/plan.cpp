@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// Returns the number of elements in a cache line. Parts of a vector begin at multiples of it.
+/// Returns the number of elements in a cache line. Each part of a vector begins at a multiple of that number.
 uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(cache_line_bytes) / element_bytes; }
 
 uint64_t slot_elements(const PlanChoice &choice, const ConnectionGeometry &geometry, uint32_t element_bytes) {

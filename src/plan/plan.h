@@ -45,8 +45,8 @@ inline constexpr Signature counting_finalize_signature{RONDO_BARRIER, RONDO_UINT
   return signature == finalize_signature || signature == counting_finalize_signature;
 }
 
-/// The counts_hash of a _v collective that exchanges blocks. No rank knows all counts, so each two ranks compare the
-/// counts of their own blocks. The signature's count is 0.
+/// The counts_hash of a _v collective that exchanges blocks. No rank knows all counts, so each pair of ranks compares
+/// the counts of the blocks between them. The count of the signature is 0.
 inline constexpr uint64_t counts_of_pairs = 1;
 
 /// Describes an operation, as in "all_reduce of 1000 float32 (sum)" or "broadcast of 8 int8 from rank 2".
@@ -114,8 +114,8 @@ class Plan {
 /// ones.
 [[nodiscard]] uint64_t extend_history(uint64_t history, uint64_t identity);
 
-/// Returns the digest of a history, its low 32 bits. The protocols send it with all data. So any data that a rank
-/// receives shows whether both ranks agree on this operation and on all before it.
+/// Returns the digest of a history: its low 32 bits. The protocols send the digest with all data. So a rank that
+/// receives data sees whether the sender agrees with it on this operation and on all earlier ones.
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
 /// A sequence of operations on which ranks must agree, as one rank has called them. All collectives of a communicator

@@ -13,8 +13,8 @@
 // Reduce-scatter is the first half of an all-reduce, and all-gather the second. Broadcast and reduce are an open chain
 // with one chunk in each tile; the tiles are pipelined.
 //
-// Positions are the ranks' numbers if the ranks of each host are consecutive. Otherwise positions go host by host, so
-// that the ring leaves each host once. A chunk has the number of the rank on which it ends.
+// A rank's position in the ring is its number if the ranks of each host are consecutive. Otherwise positions go host by
+// host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
 //
 // Slots: while all ranks are at the same hop, every link holds a whole chunk, and a hop needs one more slot to proceed.
 // So a ring deadlocks unless slot_count > slots of a chunk. slot_count is at least 2.

@@ -62,9 +62,9 @@ constexpr std::array algorithm_table{
     AlgorithmRow{RONDO_REDUCE, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
 };
 
-/// The other choices, by algorithm and size. `ll` saves the second cache line of a hop. It has half the bandwidth, so
-/// it is for sizes at which that does not matter. Two channels are for the two trees of the double tree. Small chunks
-/// pipeline a chain, and large chunks need fewer updates of slot counters.
+/// The other choices, by algorithm and size. `ll` saves the second cache line of a hop but has half the bandwidth, so
+/// it is for small sizes. Two channels are for the two trees of the double tree. Small chunks pipeline a chain. Large
+/// chunks need fewer updates of slot counters.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -91,8 +91,8 @@ constexpr std::array detail_table{
 };
 
 /// These rows replace the rows above if a network connects some of the ranks. Each chunk costs network calls, so chunks
-/// are large. With one chunk in flight, the network idles after it until a rank notices its end; a second channel fills
-/// this gap. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
+/// are large. With one chunk in flight, the network is idle from the chunk's end until a rank notices that. A second
+/// channel fills the gap. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
@@ -111,10 +111,10 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
   return *found;
 }
 
-/// The sizes up to which hops over the network cost more than bytes, on hosts with several ranks. There, a tree of one
-/// rank of each host is faster than an exchange among all ranks. For h hosts, rounded down to a power of two, the limit
-/// is the smaller of h * h * per_square and h * per_host. The values were measured on simulated hosts of 2 and of 8
-/// ranks (docs/lab/tuner.md).
+/// Up to these sizes, hops over the network cost more than bytes if hosts have several ranks. Then a tree of one rank
+/// of each host is faster than an exchange among all ranks. For h hosts, rounded down to a power of two, the limit is
+/// the smaller of h * h * per_square and h * per_host. The values were measured on simulated hosts of 2 and of 8 ranks
+/// (docs/lab/tuner.md).
 constexpr uint64_t hops_bytes_max = 8 * KiB;
 struct HopsRow {
   rondo_collective_t collective;
@@ -138,8 +138,8 @@ uint64_t hops_bytes_max_of(rondo_collective_t collective, uint32_t host_count) {
 constexpr uint32_t two_shot_host_count = 16;          // up to this, the table for one host has two_shot for all sizes
 constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // up to this, a ring's hops cost more than its bytes
 
-/// Chooses an algorithm if each host has one rank, so that hops cost more than within a host. Returns nothing if the
-/// algorithm that suits the ranks of one host is right here, too.
+/// Chooses an algorithm if each host has a single rank, where a hop costs more than within a host. Returns nothing if
+/// the choice for ranks of one host is right here, too.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
   // A chain of hosts has as many hops as hosts. A tree has fewer hops and moves as many bytes.
   if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
@@ -256,9 +256,9 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
   return protocol == RONDO_PROTOCOL_LL ? input.ll_slot_bytes : input.slot_bytes;
 }
 
-/// The bytes for which the interpreter on a device gets one more thread block. At 97 GB/s, a block moves them in less
-/// time than a step takes: 7 us by simple and 4 us by ll (docs/lab/tuner.md). A block's steps wait for each other. With
-/// ll, a block gets the bytes of one slot, since each slot is a step.
+/// An interpreter on a device gets one more thread block for each such number of bytes. At 97 GB/s, a block moves them
+/// in less time than a step takes: 7 us by simple and 4 us by ll (docs/lab/tuner.md). The steps of a block wait for
+/// each other. With ll, a block gets the bytes of one slot, because each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {

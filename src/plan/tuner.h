@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. It uses a
-// measured table if there is one, the built-in tables (tuner.cpp), and the limits of the connections' slots.
-// docs/lab/tuner.md explains the built-in tables. The input must be equal on all ranks, so that every rank gets the
-// same answer.
+// The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. Its
+// input is a measured table, if one exists, the built-in tables (tuner.cpp, explained in docs/lab/tuner.md),
+// and the limits of the connections' slots. All ranks must give the same input, so that all get the same
+// answer.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct TunerInput {
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: largest chunk, except for one_shot
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: most channels, or 0 on hosts
   BufferPlace buffers = BufferPlace::host;
-  /// The most channels of the interpreter in kernels of a device on one host. 0 if it runs on the host or by copies.
+  /// The most channels of the interpreter by kernels on one host; 0 if it runs on the host or by copies.
   uint32_t connection_channels = 0;
   uint64_t default_chunk_bytes = 0;   ///< replaces the chunk size of the built-in tables, unless 0
   PlanChoice overrides;
@@ -47,8 +47,8 @@ struct TunerInput {
 /// collective for this number of ranks. The message lists the possible values.
 ///
 /// chunk_bytes is a multiple of 64, at least 64, and at most the content of slot_count - 1 slots; an override is
-/// rounded down. So a rank can send a whole chunk while its peer still holds one slot. Otherwise schedules could
-/// deadlock when chunks are cut into slots (slots.h).
+/// rounded down. With one slot to spare, a rank can send a whole chunk while its peer still holds a slot. Without it,
+/// schedules could deadlock when chunks are cut into slots (slots.h).
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
 /// Chooses among all algorithms of the registry.
@@ -56,8 +56,8 @@ struct TunerInput {
   return choose_plan(input, algorithms());
 }
 
-/// A row of the table that chooses the algorithm of load_store for an all-reduce. The first row counts whose
-/// `oversubscribed` matches and whose limits on ranks and bytes fit. A row for one_shot also needs bytes <= post_bytes.
+/// A row of the table for load_store's algorithm in an all-reduce. The first row applies that has this `oversubscribed`
+/// and whose limits on ranks and bytes fit. A row for one_shot also needs bytes <= post_bytes.
 struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;
@@ -67,7 +67,7 @@ struct LoadStoreRow {
 };
 [[nodiscard]] std::span<const LoadStoreRow> load_store_rows();
 
-/// A row of the table that chooses the algorithm of the interpreter. The first row that fits counts.
+/// A row of the table that chooses the interpreter's algorithm. The first row that fits applies.
 struct AlgorithmRow {
   enum class Cores : uint8_t { any, enough, too_few };
   rondo_collective_t collective;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A two-shot has two rounds of direct messages. Each rank works on one chunk for all ranks. The latency is that of two
-// messages, and it moves as many bytes as a ring.
+// A two-shot has two rounds of direct messages, in which each rank works on one chunk for all ranks. It moves as many
+// bytes as a ring, with the latency of two messages.
 //
 //     all-reduce, n = 3   1. all send chunk c to rank c, which reduces (x0 x1) x2    2. rank c sends it to all
 //     broadcast           1. the root sends each other rank another chunk            2. that rank sends it to all

@@ -32,7 +32,7 @@ double chain_of(const DeviceWork &rank, size_t ranks_of_device) {
   return std::max(static_cast<double>(rank.chain) - others, 0.0);
 }
 
-/// Returns the number of adds at the end: one if a rank has several blocks. By that add, the last block learns that the
+/// Returns the number of adds at the end: one if a rank has several blocks, since the add shows the last block that all
 /// others have ended.
 uint64_t adds_at_end(const DeviceWork &rank) { return rank.blocks > 1 ? 1 : 0; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file estimates the time of a call on a device: it multiplies the counted work of its kernels by costs. It runs
-// no schedule. The counts come from emulated blocks (src/proto/access_counts.h), and the costs from a device.
+// This file estimates the time of a call on a device. It runs no schedule, but multiplies counted work by costs. The
+// counts come from emulated blocks (src/proto/access_counts.h), and the costs from measurements on a device.
 #pragma once
 
 #include <array>
@@ -52,8 +52,8 @@ struct DeviceTime {
 
 /// Returns the bandwidth. Between two numbers of blocks, and below the first one, it is interpolated linearly.
 [[nodiscard]] double bandwidth_of(const DeviceCosts &costs, uint64_t blocks);
-/// Returns the time of a call. `ranks` is not empty. If any rank accesses another device's memory, each rank counts as
-/// alone on its device.
+/// Returns the time of a call. `ranks` is not empty. If any rank accesses another device's memory, each rank is assumed
+/// to be alone on its device.
 [[nodiscard]] DeviceTime time_on_device(std::span<const DeviceWork> ranks, const DeviceCosts &costs);
 /// Checks that costs are finite and not negative, and that bandwidths are positive.
 [[nodiscard]] Result<void> check_costs(const DeviceCosts &costs);

@@ -195,8 +195,8 @@ class Machine {
     for (Core &idle : cores_) idle.idle = false;
   }
 
-  /// Returns the cost of a step. Bytes of an area of the exchange are read from the core that wrote them last. Before
-  /// an area is written, its cache lines must be taken from the ranks that read them. The rank's own buffers are in
+  /// Returns the cost of a step. Bytes in an area of the exchange are read from the core that wrote them last. Before a
+  /// rank writes to an area, it takes the cache lines from the ranks that read them. A rank's own buffers are in
   /// memory.
   [[nodiscard]] int64_t cost_ps(uint32_t rank, const ProgramStep &step) {
     const auto own_buffer = [](const Bytes &bytes) {

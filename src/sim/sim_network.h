@@ -33,7 +33,7 @@ enum class LinkClass : uint8_t { self, intra_node, inter_node, inter_rack };
 inline constexpr size_t link_class_count = 4;
 [[nodiscard]] const char *link_class_string(LinkClass link);  ///< null for an unknown class
 
-/// The ranks that share a resource, which carries one message at a time. They have one resource for each direction.
+/// The set of ranks that share a resource. A resource carries one message at a time, and each direction has its own.
 enum class Sharing : uint8_t {
   pair,  ///< every directed pair of ranks has its own link
   rank,  ///< a rank's links share its port

@@ -6,8 +6,8 @@
 namespace rondo::sim {
 namespace {
 
-// Large trees take hundreds of tiles until their state repeats, although their speed is constant long before. If a case
-// has more than many_tiles tiles and many moves, its time is extrapolated. Two shorter cases are simulated, and their
+// Large trees take hundreds of tiles until their state repeats, although their speed is constant long before. So cases
+// with more than many_tiles tiles and many moves are extrapolated. Two shorter cases are simulated, and their
 // difference gives the speed. docs/simulator.md states the error compared with simulating every tile.
 constexpr uint64_t many_tiles = 96, short_tiles = 32, long_tiles = 64;
 constexpr uint64_t many_moves = 8'000'000;

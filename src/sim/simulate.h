@@ -24,8 +24,8 @@ class Simulator {
   /// Simulates a case. Fails if the network makes no sense, or if the algorithm cannot run the case.
   [[nodiscard]] Result<SimResult> simulate(const SimCase &what);
 
-  /// A function that is called now and then during a long simulation, with the finished part (0 to 1). The part is an
-  /// estimate, because states may repeat.
+  /// A function that a long simulation calls at intervals, with the finished part (0 to 1). The part is an estimate,
+  /// because repeated states are skipped.
   using Watcher = std::function<void(double)>;
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 

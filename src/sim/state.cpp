@@ -8,9 +8,9 @@
 // - the requests in the queue
 //
 // Tiles are counted relative to the guide, which is the first lane with steps. Times are relative to now, and slots to
-// the wire's counters. If all of that equals the state `period` tiles ago, the future repeats as well, as long as all
-// tiles are full. With a queue, nothing begins before now, so it does not matter how long a resource has been free.
-// Without a queue, all lanes are at the same tile, and times are compared directly.
+// the wire's counters. If the state equals the state `period` tiles ago, the future repeats as well, as long as all
+// tiles are full. If requests wait in a queue, nothing begins before now, so it does not matter how long a resource has
+// been free. If no queue is needed, all lanes are at the same tile, and times are compared directly.
 #include <algorithm>
 #include <cassert>
 

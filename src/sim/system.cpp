@@ -25,7 +25,7 @@ Error too_many_steps() {
           "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
 }
 
-/// Returns the choice for blocks. It is as in the library, where they go by ll only among ranks of one host.
+/// Returns the library's choice for exchanges of blocks, which use ll only if all ranks are on one host.
 Result<PlanChoice> plan_of_blocks(const SimCase &what) {
   const Network &network = what.network;
   const PlanChoice &wanted = what.overrides;
@@ -219,8 +219,8 @@ class Builder {
     return {};
   }
 
-  /// Finds the resources whose order of messages is known. Messages leave a lane in the lane's order. If a resource
-  /// gets messages from only one other resource, they arrive in that resource's order.
+  /// Finds the resources whose order of messages is known in advance. Messages leave a lane in the lane's order. If a
+  /// resource gets messages from only one other resource, it gets them in the order of that resource.
   void find_orders() {
     struct Source {
       uint32_t first = no_index, link = no_index;
@@ -239,8 +239,8 @@ class Builder {
     }
   }
 
-  /// Returns the pool of cores of a rank. If there are enough cores, each rank has its own. Otherwise the ranks of a
-  /// node share all cores of the node.
+  /// Returns the pool of cores of a rank. If a node has a core for each of its ranks, each rank has a pool of its own.
+  /// Otherwise all ranks of the node share one.
   uint32_t pool_of(uint32_t rank) {
     const uint32_t core_count = what_.network.core_count;
     if (core_count == 0) return no_index;

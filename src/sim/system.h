@@ -52,8 +52,8 @@ struct Symmetry {
 struct Shape {
   Lane steps;
   std::vector<LinkIndex> send_links, recv_links;
-  /// For each step, the number of this rank's buffers (0 to 2) whose chunk no earlier step of the lane used. It is
-  /// empty if memory costs nothing.
+  /// For each step, how many of this rank's buffers (0 to 2) the step touches at a chunk that no earlier step of the
+  /// lane used. Empty if memory costs nothing.
   std::vector<uint8_t> first_touches;
 };
 

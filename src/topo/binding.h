@@ -16,7 +16,7 @@ using Processors = std::vector<uint32_t>;
 [[nodiscard]] Result<std::vector<Processors>> allowed_cores();
 
 /// Divides `cores` into `rank_count` runs of neighbours, whose lengths differ by at most one. Returns none if there are
-/// fewer cores than ranks. Returns none for one rank as well, because binding it would only take cores away.
+/// fewer cores than ranks. Returns none for a single rank, which needs no share: binding would only take cores away.
 [[nodiscard]] std::vector<Processors> share_cores(const std::vector<Processors> &cores, uint32_t rank_count);
 
 /// Returns share_cores() of the allowed cores, or none if they cannot be read.

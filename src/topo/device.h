@@ -20,7 +20,7 @@ inline constexpr size_t device_count_max = 256;    ///< most devices of a host
 inline constexpr size_t nic_count_max = 8192;      ///< most network cards of a host, including virtual functions
 inline constexpr uint32_t nvlink_count_max = 256;  ///< most links of a device; the largest devices now have 18
 
-/// The address of a function of a PCI device. It names a device, since it is the same for NVML, hwloc and CUDA.
+/// The PCI address of a function of a device. NVML, hwloc and CUDA report the same one, so it identifies a device.
 struct PciAddress {
   uint32_t domain = 0;
   uint8_t bus = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These functions compute the distance between two devices of a host, or between a device and a network card. They only
-// use a Topology and do no I/O. The distance is for people (`rondo info`) and for choices. A greater Proximity is
-// nearer. It says nothing about bandwidth, since none was measured.
+// read a Topology and do no I/O. People (`rondo info`) and choices use the distance. A greater Proximity is nearer. A
+// distance says nothing about bandwidth, which is not measured.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ class Assembler {
     return !topology_.pus.empty();
   }
 
-  /// Adds the cores. If the machine does not report cores, as some virtual machines, each PU gets a core.
+  /// Adds the cores. If the machine reports no cores, like some virtual machines, each PU gets a core of its own.
   void add_cores() {
     for (const Part &part : machine_.parts)
       if (part.kind == PartKind::core) add_core(pus_within(part.cpus));
@@ -118,8 +118,8 @@ class Assembler {
     it.numa_node = node_of(it.pus);
   }
 
-  /// Returns the smallest NUMA node that contains all of `pus`. If two kinds of memory have the same processors, the
-  /// first one counts.
+  /// Returns the smallest NUMA node that contains all of `pus`. If two kinds of memory belong to the same processors,
+  /// returns the first node.
   [[nodiscard]] uint32_t node_of(const std::vector<uint32_t> &pus) const {
     uint32_t found = unknown_index;
     if (pus.empty()) return found;
@@ -138,7 +138,7 @@ class Assembler {
     return inside;
   }
 
-  /// Adds a core. A PU belongs to the first core that names it. Only a wrong XML names it twice.
+  /// Adds a core. A PU belongs to the first core that lists it; only a faulty XML lists a PU twice.
   void add_core(const std::vector<uint32_t> &pus) {
     Core core;
     for (const uint32_t pu : pus) {

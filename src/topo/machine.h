@@ -64,9 +64,9 @@ struct Machine {
   std::vector<NicPart> nics;
 };
 
-// Rondo adds devices to hwloc's XML. A device is its PCI object. If hwloc does not see it, it is a Misc object, whose
-// name is the mark and the address. Its attributes are <info> elements in the object, which hwloc keeps when it reads
-// and writes.
+// Rondo adds devices to hwloc's XML. A device is the PCI object that hwloc has for it, or if hwloc does not see the
+// device, a Misc object. The name of a Misc object is the mark and the address. The device's attributes are <info>
+// elements in the object, which hwloc keeps when it reads and writes.
 inline constexpr std::string_view device_mark = "RondoDevice ";
 inline constexpr const char *device_uuid_info = "RondoUUID";
 inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks_string()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only this file uses hwloc. It does not use hwloc's reader of XML, because a fuzzer crashed that within seconds. Also,
-// hwloc 2 does not read the files of hwloc 3. The reader is in src/topo/xml.cpp instead.
+// Only this file uses hwloc. It does not use hwloc's XML reader: a fuzzer crashed that reader within seconds, and the
+// reader of hwloc 2 does not accept files of hwloc 3. Rondo's own reader is in src/topo/xml.cpp.
 #include "src/topo/topology.h"
 
 #include <hwloc.h>
@@ -185,7 +185,7 @@ Error of_file(const std::string &path, Error error) {
   return error;
 }
 
-/// Reads the machine through its XML, so that a file describes a machine in the same way as the machine itself.
+/// Reads the machine through its own XML, so that a machine and a file of it give the same topology.
 Result<Topology> topology_of(const MachineXml &here) {
   auto imported = import_topology(here.xml);
   if (!imported.ok()) {

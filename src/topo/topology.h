@@ -69,7 +69,7 @@ struct Topology {
 };
 
 /// Returns the topology of this machine, without its devices, which take longer to find. If config.topology_file is
-/// set, returns its content. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is no such XML.
+/// set, returns that file's content. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is not such XML.
 [[nodiscard]] Result<Topology> discover_topology(const Config &config);
 
 struct DeviceDiscovery {
@@ -95,7 +95,7 @@ struct DeviceDiscovery {
 [[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
 
 /// Returns how many ranks can run at once without slowing each other down. That is the number of cores with an allowed
-/// PU, or fewer if the cgroup allows less time. It is at least 1.
+/// PU, or fewer if the cgroup allows less processor time. It is at least 1.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology);
 
 /// Returns the same for a group of processes that may use these PUs together, given by their `os_index`.

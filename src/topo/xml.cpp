@@ -214,8 +214,8 @@ class MachineReader {
     return true;
   }
 
-  /// Reads <info name="..." value="..."/>, which belongs to the enclosing object. If that is a device, `device` is its
-  /// index.
+  /// Reads <info name="..." value="..."/>, which belongs to the enclosing object. `device` is the index of that object
+  /// if it is a device.
   Result<void> read_info(const XmlTag &tag, uint32_t device) {
     const std::string_view name = tag.attribute("name");
     const std::string value = without_entities(tag.attribute("value"));

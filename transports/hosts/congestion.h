@@ -29,12 +29,12 @@ class Congestion {
   /// Returns the control that `auto` uses if the system uses `system`, or an empty string if it keeps `system`.
   [[nodiscard]] static std::string instead_of(std::string_view system);
 
-  /// Sets the control of a socket that neither listens nor connects yet. An accepted socket inherits it from its
-  /// listener. A route with its own control (`ip route ... congctl`) overrides it.
+  /// Sets the control of a socket before it listens or connects. An accepted socket inherits the control of its
+  /// listener. If a route has a control of its own (`ip route ... congctl`), that control is used instead.
   void begin(int socket) const;
 
-  /// Sets a connected socket back to the system's control, if the choice is only for near hosts and the other host is
-  /// not near. If a route has set cubic without locking it, the function takes that for its own choice.
+  /// Sets a connected socket back to the system's control if begin() has chosen for near hosts only and the other host
+  /// is not near. A route that has set cubic without locking it looks like that choice, and is overridden.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"

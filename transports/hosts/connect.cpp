@@ -127,8 +127,8 @@ std::vector<bool> controlled_ranks(const GroupRequest &request) {
   return controlled;
 }
 
-/// Checks that this rank may have enough descriptors for its connections. Otherwise the error would come in the middle
-/// of connecting, when it is unknown how many more descriptors are needed.
+/// Checks that this rank may have enough descriptors for its connections. Otherwise the error would occur during
+/// connecting, when nobody knows how many more descriptors are needed.
 Result<void> check_descriptors(const MeshRequest &request) {
   const auto linked = static_cast<size_t>(std::ranges::count(request.linked, true));
   const size_t wanted = request.group.node_count() - 1 + linked * request.data_sockets() + descriptor_slack +
@@ -243,7 +243,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.settings.sockets : 0;
   RONDO_TRY(check_descriptors(mesh_request));
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
-  // Other ranks may take long to connect. A rank that does not wait for them would take a pair for stalled.
+  // Other ranks may take long to connect. Without this wait, a rank would take a connection to them for stalled.
   RONDO_TRY(store.gather(request.key_prefix + "/connected", request.rank, request.rank_count, Bytes{},
                          request.deadline_ns));
   // The control plane's timeout ends first, so that its report comes before a loss of the data sockets.

@@ -56,8 +56,8 @@ inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                               uint32_t slot_bytes, uint32_t halvings = 0);
 
-/// Returns how many bytes max_memory_bytes limits on the host with the most ranks: what they share, with messages, and
-/// their near FIFOs.
+/// Returns how many bytes max_memory_bytes limits on the host with the most ranks: the memory that its ranks share,
+/// with messages, and their near FIFOs.
 [[nodiscard]] uint64_t hosts_memory_bytes(const Spread &spread, uint32_t channel_count, const MemoryChoice &choice,
                                           bool messages);
 

@@ -30,7 +30,7 @@ struct SharedControl {
 };
 
 /// Shares the connections; every rank calls it. The first rank of a host passes `sockets`, one for each other host in
-/// ascending order. It keeps them open until the other ranks have theirs.
+/// ascending order, and keeps them open until the host's other ranks have received theirs.
 [[nodiscard]] Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets,
                                                   Store &store);
 

@@ -27,7 +27,7 @@ class TrialStore final : public ForwardingStore {
  public:
   TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
 
-  /// Reports to the other ranks that this rank gives up. The reason of the first such rank counts.
+  /// Reports to the other ranks that this rank gives up. If several do, all ranks use the first reason.
   void give_up(const Error &why, uint64_t deadline_ns) {
     static_cast<void>(put(key_, bytes_of(why.message), deadline_ns));
   }
@@ -117,8 +117,8 @@ class Maker {
     return std::ranges::find(all, uint8_t{1}) != all.end();
   }
 
-  /// Makes the network with device slots. Returns null if some rank could not make it; then this rank has no device
-  /// slots any more.
+  /// Makes the network with device slots. If some rank could not make the network, returns null, and this rank has no
+  /// device slots any more.
   MadeNetwork try_with_device_memory() {
     assert(!request_.network->needs_sockets);  // the first network would have used the sockets up
     net::JoinRequest join = join_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file connects sockets between ranks of several hosts. The first ranks of each two hosts get one socket for
-// control. Each pair of linked ranks gets the requested number of sockets for data on each rail. A rail consists of one
+// This file connects sockets between ranks of several hosts. For control, the first ranks of every two hosts get one
+// socket. For data, each pair of linked ranks gets the requested number of sockets on each rail. A rail consists of one
 // address of each host: rail i connects the i-th addresses. On every connection both ends prove that they know the
 // job's secret, as on connections of the store.
 //

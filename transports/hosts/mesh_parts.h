@@ -50,8 +50,8 @@ struct Visitor {
   bool answered = false;
 };
 
-/// Accepts the ranks with higher numbers on a thread of its own. So they need not wait until this rank has connected to
-/// all lower ranks.
+/// Accepts the ranks with higher numbers on a thread of its own, so that they need not wait until this rank has
+/// connected to all lower ranks.
 class Acceptor {
  public:
   /// Keeps a reference to `request`. The endpoints of `mesh` are known; `listeners` is by rail.

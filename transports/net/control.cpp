@@ -19,14 +19,14 @@ namespace {
 constexpr uint64_t farewell_look_ns = 200'000;
 constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat a failure
 constexpr uint32_t locked_out_max = 100;
-// Among many hosts, the ranks' states are sent to all at most once in this time for each host. A connection takes a few
-// microseconds. Otherwise calls that move no data would keep a core busy.
+// Among many hosts, the states of this host's ranks are sent at most once in this time multiplied by the number of
+// hosts. Sending to a host takes a few microseconds, so calls that move no data would otherwise keep a core busy.
 constexpr uint64_t tell_pause_ns = 50'000;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Says whether `host` gets the states of this host's ranks at this heartbeat. A host reports to at most 64 hosts at a
-/// time, so that a thousand hosts do not keep a core busy. At each heartbeat, some hosts report to `host`. If `host` is
-/// cut off, these hosts notice that as soon as all would.
+/// time, so that a thousand hosts do not keep a core busy. Some hosts report to `host` at each heartbeat, so a cut-off
+/// host is noticed as early as if all hosts reported to it.
 bool is_turn(uint32_t host, uint32_t own_host, size_t other_count, uint64_t beat) {
   const size_t turns = (other_count + few_hosts_max - 1) / few_hosts_max;
   return (host + own_host + beat) % turns == 0;
@@ -133,10 +133,10 @@ bool Control::is_deserted() const {
   return true;
 }
 
-/// Repeats the last updates until they are acknowledged or the patience is over, because no rank of this host can send
-/// them later. An unacknowledged update may be lost in two cases: the connection is closed while received bytes are
-/// unread, or a container's network ends with its last process. If several ranks leave at once, each may find that it
-/// is the last one. Still, the updates are sent only once.
+/// Sends the last updates, and waits a limited time until all other hosts have acknowledged them, because no rank of
+/// this host can send them later. Without the wait, an update may be lost: the connection may be closed while received
+/// bytes are unread, or a container's network may end with its last process. If several ranks leave at once, each may
+/// find that it is the last, but the updates are sent only once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
   if (parts_.local->failed()) send_failure();  // a full connection may have left it out
@@ -189,8 +189,8 @@ void Control::step(uint64_t now_ns) {
   if (lock.held()) serve(now_ns, std::exchange(someone_died_, false));
 }
 
-/// Returns true if the process of a rank of this host has ended since the last check. If `all`, checks processes
-/// without a handle, too.
+/// Returns true if the process of a rank of this host has ended since the last check. With `all`, also checks processes
+/// that have no handle.
 bool Control::look_for_dead(bool all) {
   const bool fired = ::poll(processes_.data(), processes_.size(), 0) > 0;
   if (!fired && !all) return false;
@@ -216,8 +216,8 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
     ++shared.beat_count;
   }
   lines_.for_each_ready([this](uint32_t host) { receive(host); });
-  // The checks run before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
-  // heartbeat was sent one interval ago.
+  // These checks precede the next heartbeat. So a heartbeat that the first check finds unacknowledged was sent one
+  // interval ago.
   for (const uint32_t host : others_)
     if (beats && parts_.share.memory.host(host).lost == 0) look_after(host, now_ns);
   lines_.send_rests();
@@ -252,8 +252,8 @@ void Control::look_after(uint32_t host, uint64_t now_ns) {
   lines_.give_up(host);
 }
 
-/// Marks the ranks of the host as ended. `error` is errno, or 0 if the other end closed the connection. If this process
-/// ends midway, the next serving rank can repeat the steps, because of their order.
+/// Marks the ranks of the host as ended. `error` is errno, or 0 if the other end closed the connection. `lost` is set
+/// last, so if this process ends midway, the next serving rank repeats the steps.
 void Control::lose(uint32_t host, int error) {
   const uint64_t reason = static_cast<uint64_t>(error) + 1;
   for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank)
@@ -367,8 +367,8 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
-  // If a stopped rank holds the lock, this rank does not watch the connections: their events would wake it again and
-  // again.
+  // If a stopped rank holds the lock, this rank cannot handle events of the connections. It does not watch them,
+  // because they would wake it again and again.
   if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
   lines_.watch(descriptors);

@@ -7,7 +7,7 @@
 // continues. Three things cannot wait for the serving rank: that a rank left, a failure, and a question. A rank sends
 // these itself, under the lock.
 //
-// Lag      A host reports the states of its ranks at each heartbeat. It reports what a rank entered when it is asked.
+// Lag      A host reports the states of its ranks at each heartbeat, and what a rank has entered when it is asked.
 // Life     A rank that leaves reports that. If its process ends without such a report, the other ranks of its host see
 //          the end and report it. When a connection ends, the last process of the host has ended. So all ranks of the
 //          host that had not left are dead.
@@ -38,8 +38,8 @@ namespace rondo::net {
 
 inline constexpr uint64_t stand_in_ns = 450'000'000;
 
-/// A rank informs the other hosts at once each time it has entered this number of operations. Ranks wait for a rank
-/// that is too many operations late (HostExecutor::stay_in_reach()).
+/// The number of operations after which a rank reports its latest one to the other hosts without being asked. Ranks
+/// wait for a rank that is too many operations late (HostExecutor::stay_in_reach()).
 inline constexpr uint64_t entered_step = recorded_operation_count / 4;
 
 /// The handles that the ranks of a host share for the control plane.
@@ -70,16 +70,16 @@ class Control {
   [[nodiscard]] static Result<std::unique_ptr<Control>> make(Parts parts);
 
   [[nodiscard]] RankStatus status(uint32_t peer) const;
-  /// Returns what `peer` has entered as `operation`. If that is not known yet, returns nothing and asks; call it again
-  /// later.
+  /// Returns what `peer` has entered as `operation`. If that is not known here, asks the host of `peer` and returns
+  /// nothing; call again later.
   [[nodiscard]] std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation);
-  /// Returns the report of `peer`, a rank of another host, on its messages with this rank in one direction. The report
-  /// is not older than `since_ns`. If there is none yet, returns nothing and asks; call it again later.
+  /// Returns the report of `peer`, a rank on another host, on its messages with this rank in one direction. The report
+  /// is not older than `since_ns`. If none has arrived, asks for one and returns nothing; call again later.
   [[nodiscard]] std::optional<MessageReport> pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns);
-  /// Reads what `peer`, a rank of another host, waits for. Returns true if a report has arrived that was asked for at
-  /// `since_ns` or later. Otherwise it asks for one.
+  /// Reads what `peer`, a rank on another host, waits for. Returns true if an answer to a question of `since_ns` or
+  /// later has arrived. Otherwise asks and returns false.
   [[nodiscard]] bool waits(uint32_t peer, uint64_t since_ns, WaitReport &report);
-  /// Returns the notes of `peer`, a rank of another host, that have arrived. Now and then it asks for newer ones.
+  /// Returns the notes of `peer`, a rank on another host, that have arrived. At intervals, asks for newer notes.
   [[nodiscard]] std::vector<Note> notes(uint32_t peer);
   /// Sends a note of this rank to all other hosts. The limits of tell_entered() apply.
   void tell_note(const Note &note);
@@ -89,17 +89,17 @@ class Control {
   [[nodiscard]] bool gone(uint32_t peer) const;
   /// Returns words that follow the name of `peer` and say how it ended, such as " has ended".
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
-  /// Says whether the control connection with the host of `peer` was reset before that rank left. The rank may still
-  /// live.
+  /// Says whether the control connection with the host of `peer` was reset before `peer` left. `peer` may still be
+  /// alive.
   [[nodiscard]] bool was_reset(uint32_t peer) const;
 
-  /// Sends what this rank has entered to all other hosts, so that they need not ask. It skips a host whose connection
-  /// is full. It sends nothing if another rank holds the lock for too long.
+  /// Sends to all other hosts what this rank has entered, so that they need not ask. Skips a host whose connection is
+  /// full. Sends nothing if another rank holds the lock for too long.
   void tell_entered(uint64_t operation, const OperationInfo &what);
-  /// Sends the states of this host's ranks to all others. If another rank serves at this moment, or there are many
-  /// hosts, the rank that serves sends them soon.
+  /// Sends the states of this host's ranks to all other hosts. If another rank serves now, or with many hosts, the
+  /// serving rank sends them soon.
   void tell_status();
-  /// Reports to the other hosts that this rank has left. They know it when this call returns, with two exceptions:
+  /// Reports to the other hosts that this rank has left. They have the report on return, with two exceptions:
   /// - It skips a host if a full connection or the host's silence keeps the report from it for 0.5 s.
   /// - If a stopped rank holds the lock for 0.5 s, that rank sends the report when it continues.
   ///
@@ -108,7 +108,7 @@ class Control {
   void tell_leaving();
   /// Reports the communicator's failure to the other hosts, within the same limits.
   void pass_on_failure();
-  /// Takes in what has arrived and sends what is due, if it is this rank's turn to serve.
+  /// If this rank is the one to serve, handles the cells that have arrived and sends what is due.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;
 

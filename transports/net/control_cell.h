@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file defines the cells that hosts send each other over a control connection (control_memory.h). A cell says one
-// thing. Numbers are little-endian, and the rest of a cell is zero.
+// This file defines the cells that hosts send each other over a control connection (control_memory.h). A cell is one
+// report, question or answer. Numbers are little-endian, and the rest of a cell is zero.
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64
@@ -130,7 +130,7 @@ struct PairInquiry {
   return is_error ? static_cast<rondo_status_t>(number) : RONDO_ERROR_INTERNAL;
 }
 
-/// Reads a value of an enumeration that begins with 0. Returns that value if the number is above `last`.
+/// Reads a value of an enumeration whose values begin with 0. Returns the value 0 for a number above `last`.
 template <class Choice>
 [[nodiscard]] Choice choice_of(ByteReader &body, Choice last) {
   const auto number = body.number<uint64_t>();

@@ -36,16 +36,16 @@ Result<void> ControlLines::open() {
   return {};
 }
 
-/// Returns the errno that describes the end of the connection. If only one direction is cut, the other end notices that
-/// and resets the connection. This end then sees unacknowledged data, which shows that the network was cut. In
-/// contrast, the kernel of an ended process acknowledges until it resets the connection. `error` may be 0 because
-/// send() took the error from the socket, which reads as closed from then on.
+/// Returns the errno that explains why the connection ended. If one direction of the network is cut, the other end
+/// notices that and resets the connection. This end then has unacknowledged data, so the network was cut. If a process
+/// ended instead, its kernel acknowledged everything before the reset. `error` may be 0 because send() took the error
+/// from the socket, which reads as closed from then on.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
-  // On a busy machine, round trips are long, so the kernel repeats later, and checks are late or skipped. The other end
-  // may also have begun to count before this one.
+  // This limit is lower than the usual one, because a busy machine retransmits and checks late. The other end may also
+  // have begun to count earlier.
   const uint64_t vain_ns = uint64_t{std::max(1u, limits_.looks - 3)} * heartbeat_ns;
   const bool in_vain = peer.silence.unacknowledged_ns() >= (repeats != 0 ? 1 : vain_ns);
   if (repeats >= repeats_of_a_cut || in_vain) return ETIMEDOUT;
@@ -76,8 +76,8 @@ bool ControlLines::send_rest(uint32_t host) const {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return false;
     } else if (errno != EINTR) {
-      // Unread cells of the peer may still report its departure or a failure. Control::serve() reads them. This call
-      // must not read, because it may be answering the very cell that is being read.
+      // Do not read here what the peer has sent: this call may be answering the cell that is being read.
+      // Control::serve() reads the rest, which may report a departure or a failure.
       peer.send_error = static_cast<uint64_t>(errno);
     }
   }

@@ -27,13 +27,13 @@ class ControlLines {
       : memory_(memory), sockets_(sockets), limits_(silence_limits(timeout_ns, heartbeat_ns)) {}
   [[nodiscard]] Result<void> open();
 
-  /// The most cells that are sent to a host without hearing from it. A stopped process reads nothing. With this limit
-  /// its buffer does not fill, so nobody takes it for dead.
+  /// The most cells that are sent to a host since it was last heard. A stopped process reads nothing. This limit keeps
+  /// its receive buffer from filling, which would make the process seem dead.
   static constexpr uint64_t unheard_max = 64;
-  /// The limits that include the last messages: a failure, and the report that all ranks of a host have left.
+  /// The higher limits for a failure, and for the last report, that all ranks of a host have left.
   static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
-  /// Sends a cell. Returns false if the cell was not sent. The reason is that the connection is full or closed, or that
-  /// `limit` cells were sent since the host was last heard.
+  /// Sends a cell. Returns false if the cell was not sent, because the connection is full or closed, or `limit` cells
+  /// were sent since the host was last heard.
   bool send(uint32_t host, const Cell &cell, uint64_t limit = unheard_max) const;
   /// Sends the rests of cells that were sent in part, as far as the connections take them.
   void send_rests() const;

@@ -80,7 +80,7 @@ struct RemoteRecord {
   OperationInfo what;
 };
 
-/// The latest question that a rank of this host asked a rank of another host about their messages, and the answer.
+/// The latest question of a rank of this host to a rank of another host about messages between them, and the answer.
 struct RemotePair {
   uint64_t with = 0;        ///< 1 + the rank that asked, or 0
   uint64_t question = 0;    ///< number of the message << 1; plus 1 if the other rank sends it
@@ -93,7 +93,7 @@ struct RemotePair {
   uint64_t bytes = 0;
 };
 
-/// The latest report of a rank of another host about what it waits for. It comes in several cells.
+/// The latest report on what a rank of another host waits for. A report arrives in several cells.
 struct RemoteWaits {
   uint64_t asked_ns = 0;     ///< time of the latest question
   uint64_t arriving_ns = 0;  ///< time of the question that `arriving` answers, or 0

@@ -33,8 +33,8 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
   if (record.operation == operation) return record.what;
   const uint64_t now = now_ns();
-  // The longer a rank does not answer, the less often this rank asks it, about any operation. The number of questions
-  // at a time is limited, so this leaves room for questions to other ranks.
+  // The longer a rank does not answer, the less often this rank asks it about any operation. The number of questions at
+  // a time is limited, so longer pauses leave room for questions to other ranks.
   const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
   const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
   // Among many hosts, reports are seldom, so the rank may have entered more than it has reported.
@@ -90,8 +90,8 @@ void Control::take_record(uint32_t host, ByteReader body) {
   peer.asked_count = 0;
 }
 
-/// Takes a question or an answer about the clock. The other host read its clock at some time between the question and
-/// now. The offset assumes the middle, so it may be wrong by half of the round trip.
+/// Handles a question or an answer about the clock. The other host read its clock between the question and now. The
+/// offset assumes the middle of that time, so it may be wrong by half the round trip.
 void Control::take_clock(uint32_t host, ByteReader body) {
   ControlHeader &shared = header();
   const uint64_t now = now_ns();

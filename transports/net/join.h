@@ -39,17 +39,17 @@ struct PeerSocket {
   FileDescriptor socket;
   std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
   uint32_t index = 0; ///< index among the sockets with the peer, the same at both ends
-  /// True if the control plane does not watch this connection. Then it is lost if nothing is acknowledged for
-  /// patience_ns.
+  /// True if the network itself must watch this connection, because the control plane does not. The connection is lost
+  /// if nothing is acknowledged for patience_ns.
   bool watched = false;
   uint64_t patience_ns = 2'500'000'000;
   std::optional<FrameKeys> frame_keys{};  ///< none: frames have no tags (RONDO_FRAME_TAGS)
 };
 
 struct NetworkKind {
-  /// Makes the network. Every rank of the communicator calls it. The network numbers `links` in their order. The memory
-  /// of the links outlives the network. If the kind needs sockets, `sockets` has Config::sockets connections for each
-  /// linked rank and each rail (network interface).
+  /// Makes the network; every rank of the communicator calls it. The network numbers `links` in their order. The memory
+  /// of the links must outlive the network. For a kind that needs sockets, `sockets` has Config::sockets connections
+  /// for each linked rank and each rail (network interface).
   using Make = Result<std::unique_ptr<Network>> (*)(const std::vector<NearLink> &links, const JoinRequest &request,
                                                     std::vector<PeerSocket> sockets, Store &store);
   NetworkChoice choice;

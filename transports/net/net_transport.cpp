@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t flush_patience_ns = 200'000;             // after this the sentinel continues
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // a leaving rank waits this long for acknowledgements
 
-/// The objects that the links and ranks of a group share. Ranks have their number in the whole group; only `local` uses
-/// the numbers of this host.
+/// The objects that the links and ranks of a group share. Rank numbers are numbers in the whole group; only `local`
+/// uses the numbers on this host.
 struct Group {
   Group(GroupParts group_parts, NearMemory near)
       : parts(std::move(group_parts)),
@@ -49,7 +49,7 @@ class GroupPeers final : public PeerAccess {
   explicit GroupPeers(Group &group) : group_(group), local_(group.local_links.peers()) {}
 
   const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
-    // Payloads from another host are in the slot itself. A pointer that another host sent is never followed.
+    // A payload from another host is in the slot itself. Never follow a pointer that another host sent.
     return group_.is_local(peer) ? local_.import_payload(group_.index_of(peer), header, scratch) : nullptr;
   }
   int own_shortage() const override { return local_.own_shortage(); }

@@ -60,8 +60,8 @@ bool Progress::step_links() {
   make_readable(events);
   for (const Event &event : events) take(event);
   if (moved || count != 0) return true;
-  // If nothing else moves, this reports every free slot to a sender that waits for one. In a ring, each rank may wait
-  // for exactly that slot. Otherwise several slots are reported at a time.
+  // Nothing moved, so report even a single free slot to a sender that waits: in a ring, each rank may wait for exactly
+  // that slot. While something moves, several slots are reported together.
   for (uint32_t index = 0; index < served_count_; ++index)
     if (links_[index].sender_waits()) moved |= tell_consumed(index, 0);
   return moved;

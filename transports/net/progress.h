@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves all network links of one rank. It gives the network what the interpreter posted in the near FIFOs, and applies
-// the network's events to these FIFOs.
+// This class serves all network links of one rank. It gives the network what the interpreter posted in the near FIFOs,
+// and applies the network's events to these FIFOs.
 //
 // Counters of a link, from first_counter() on:  credited <= sent <= posted (outgoing)
 //                                               told <= consumed <= arrived (incoming)

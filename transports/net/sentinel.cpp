@@ -151,8 +151,8 @@ void Sentinel::wait(bool in_charge) {
 }
 
 /// Raises failures of links. A failure of this rank itself is raised at once, because no other rank knows more about
-/// it. Links also break when the peer's process ends. Then the control plane knows the reason, so the sentinel waits
-/// for that. If the control plane reports no end, only the link is broken, and data in flight will never arrive.
+/// it. If a link breaks because the peer's process ended, the control plane soon knows that, so the sentinel waits. If
+/// the control plane then reports no end, only the link is broken, and data in flight will never arrive.
 void Sentinel::look_for_failures(uint64_t now_ns) {
   std::optional<Error> own, lost;
   std::optional<uint32_t> reset;
@@ -170,8 +170,8 @@ void Sentinel::look_for_failures(uint64_t now_ns) {
   if (failure_told_.load(std::memory_order_relaxed)) return;
   if (own) hooks_.raise_own(std::move(*own));
   if (lost && now_ns - links_lost_ns_ >= lost_link_patience_ns) hooks_.raise(*lost);
-  // The sentinel does not leave this to operations. If the links work, perhaps no operation waits long enough to check
-  // for ended ranks.
+  // Operations do not find this failure: as long as the links work, perhaps no operation waits long enough to check for
+  // ended ranks.
   if (reset && now_ns - reset_ns_ >= reset_patience_ns) hooks_.raise_reset(*reset);
 }
 

@@ -59,8 +59,8 @@ class Sentinel {
   bool step();
   /// Makes rounds until everything leaves without further calls, for at most `patience_ns`. Returns whether it does.
   bool flush(uint64_t patience_ns);
-  /// Makes rounds until everything sent would arrive even if the network were destroyed now (Network::delivered()). It
-  /// also ends when the communicator fails or after `patience_ns`. Between two rounds the links are unlocked.
+  /// Makes rounds until everything sent would arrive even if the network were destroyed now (Network::delivered()).
+  /// Ends early after `patience_ns` or a failure of the communicator. Between two rounds the links are unlocked.
   void deliver(uint64_t patience_ns);
 
  private:

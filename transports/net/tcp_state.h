@@ -24,10 +24,10 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
   return info;
 }
 
-/// Returns how many times in a row the kernel has sent unacknowledged data again. If nothing can be sent, as on an
-/// interface that is down, returns how many times it probed the other end for room. Between near hosts the kernel does
-/// either after 0.2, 0.6, 1.4 and 3 s. The kernel of a stopped process without room answers the probes. If only one
-/// direction is cut, the end whose packets are lost still receives, and detects the cut by this number.
+/// Returns how many times in a row the kernel has retransmitted unacknowledged data. If nothing can be sent, as on an
+/// interface that is down, returns how many times the kernel has probed the other end for room. Between near hosts, the
+/// kernel retransmits or probes after 0.2, 0.6, 1.4 and 3 s. A stopped process is no problem: its kernel answers
+/// probes. If one direction is cut, the end whose packets are lost still receives, and detects the cut by this number.
 [[nodiscard]] inline uint32_t repeats_in(const tcp_info &info) {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
@@ -77,8 +77,8 @@ struct SilenceLimits {
 }
 
 /// Checks a connection at intervals. It counts checks instead of the time since the last acknowledgement, because that
-/// time also grows when nothing was sent. The time grows, too, when this process or the machine stood still, and the
-/// kernel has yet to take in what arrived meanwhile.
+/// time also grows when nothing was sent. It grows, too, if this process or the machine stood still and the kernel has
+/// not processed what arrived since.
 class SilenceWatch {
  public:
   /// Returns true if `limits.looks` checks in a row, including this one, saw unacknowledged data and no acknowledgement

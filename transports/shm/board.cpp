@@ -98,8 +98,8 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint
 }
 
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks) {
-  // A record of an operation on a device may be overwritten. Then its time counts from the end of the operation before
-  // it.
+  // A record of an operation on a device may be overwritten. The time of such an operation counts from the end of the
+  // previous operation.
   const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
   const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
   memory::store_release(board.completed, operation);  // pairs with load_acquire of ranks that report on this one

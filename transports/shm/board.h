@@ -63,7 +63,7 @@ struct alignas(cache_line_bytes) RankBoard {
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;
   uint64_t process_namespace = 0;  ///< PID namespace of `process`; written once by the rank
-  /// The place and the time of the rank's last long wait: ms << 16 | 1 + the processor. 0 if it has not waited yet.
+  /// The processor and the time of the rank's last long wait: ms << 16 | 1 + the processor. 0 before the first one.
   uint64_t processor = 0;
   RankCounters counters;
   OperationRecord records[recorded_operation_count];  ///< operation n is at n % recorded_operation_count
@@ -85,8 +85,8 @@ static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 /// Records in the rank's own board that it entered `operation`.
 void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, uint64_t ticks);
 
-/// Completes `operation` in the rank's own board, and counts it. If no record of the operation exists, only the counts
-/// change.
+/// Completes `operation` in the rank's own board, and adds its cost to the counters. If its record does not exist any
+/// more, only the counters change.
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks);
 /// Counts a message that `board`'s rank has sent or received. `in_call` says whether the caller's thread ran it.
 void count_message(RankBoard &board, bool sends, uint64_t bytes, uint64_t ticks, bool in_call);

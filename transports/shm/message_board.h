@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). The publishing
-// rank has its number among the ranks of this host; peers have their numbers in the communicator. All words are
-// accessed through src/proto/memory.h. Only the rank that owns a board writes its words.
+// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). The owner of a
+// board has its number among the ranks of this host, a peer its number in the communicator. All words are accessed by
+// the functions of src/proto/memory.h. Only the owner of a board writes its words.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace rondo::shm {
 
 class Segment;
 
-/// The record of a message that a rank has begun, in one cache line. The rank writes it as it writes OperationRecord,
-/// with `record` last.
+/// The record of a message that a rank has begun, in one cache line. Like an OperationRecord, it is written word by
+/// word, with `record` last.
 struct alignas(cache_line_bytes) MessageRecord {
   uint64_t record = 0;  ///< its number, from 1; 0 while the other words change
   uint64_t ends = 0;    ///< type, 1 << 8 for a send, peer << 32
@@ -36,7 +36,7 @@ struct alignas(cache_line_bytes) MessageBoard {
 };
 static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes);
 
-/// A rank's report on its messages with one other rank. Index 1 is for messages that it sends, 0 for the others.
+/// A rank's report on its messages with another rank. Index 1 is for messages that it sends, 0 for received ones.
 struct alignas(cache_line_bytes) PairBoard {
   uint64_t entered[2] = {};
   uint64_t completed[2] = {};

@@ -169,16 +169,16 @@ bool ShmPeers::shares_processor() {
   return false;
 }
 
-/// Says whether the process has ended, by its number, if there is no handle. A process that its parent has not reaped
-/// keeps its number. After that, the number may belong to another process.
+/// Says whether a process without a handle has ended, by its number. A process that its parent has not reaped keeps its
+/// number. Once it is reaped, another process may get the number.
 bool ShmPeers::has_ended(const Peer &peer) const {
   if (const auto stat = process_stat(peer.process))
     return stat->ended() || (peer.start_ticks != 0 && stat->start_ticks != peer.start_ticks);
   return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, no other check is possible
 }
 
-/// Says whether a process lives, but runs another program since exec(). Then the segment's descriptor is closed and its
-/// memory is not mapped there. Returns false if the system does not permit the check.
+/// Says whether a process that lives has let the segment go: since exec() it runs another program, without the
+/// segment's descriptor and mapping. Returns false if the system does not permit the check.
 bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   std::array<char, 64> path{};
   const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));

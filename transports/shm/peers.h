@@ -21,9 +21,9 @@ class MappingCache {
  public:
   static constexpr size_t entry_count_max = 128;
 
-  /// Returns where this process has mapped the region that process `process` exported as `exported`. Returns null if it
-  /// cannot be mapped, or if its descriptor meanwhile belongs to another file. `device` is the device number of all
-  /// memfds.
+  /// Returns where this process has mapped the region that process `process` exported as `exported`. Returns null if
+  /// the region cannot be mapped, or if its descriptor now belongs to another file. `device` is the device number of
+  /// all memfds.
   [[nodiscard]] const std::byte *find(int process, const SlotHeader &exported, uint64_t device);
   /// Returns for the latest find() what PeerAccess::own_shortage() describes.
   [[nodiscard]] int own_shortage() const { return own_shortage_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the flight recorder of a segment. The segment belongs to a communicator of this process, or to
-// another process that /proc shows. The latter segment is only read.
+// This file declares the flight recorder of a segment of this process. It also reads the segment of another process
+// that /proc shows, without writing to it.
 #pragma once
 
 #include <memory>
@@ -67,8 +67,8 @@ struct Observed {
 /// The most ranks that are observed at a time, because another process could offer any number of segments.
 inline constexpr uint64_t observed_ranks_max = 65'536;
 
-/// Adds the recordings that `all` does not have yet, since all ranks of a communicator show the same segment.
-/// Recordings beyond observed_ranks_max are refused.
+/// Adds the recordings that `all` lacks; each rank of a communicator shows the same segment. Recordings beyond
+/// observed_ranks_max are refused.
 void merge(Observed &all, Observed more);
 
 /// Observes the communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT means that there is no such process.

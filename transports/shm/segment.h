@@ -48,8 +48,8 @@ static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 /// The state of the file with the recording of a failed communicator.
 enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
 
-/// The most ranks that are read from a segment of an unknown process. No host has as many. The segment of this many
-/// ranks has a few hundred megabytes.
+/// The most ranks that are read from a segment of an unknown process. No host has that many ranks. A segment for them
+/// has a few hundred megabytes.
 inline constexpr uint64_t observed_rank_count_max = 4096;
 
 /// The memfd's name, as /proc shows it.
@@ -104,8 +104,8 @@ class Segment {
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   [[nodiscard]] MessageBoard &message_board(uint32_t rank) const;
-  // These are valid after open_messages():
-  /// Returns what `rank` publishes about its messages with `peer`, which has its number in the whole group.
+  // The next functions are valid after open_messages().
+  /// Returns what `rank` publishes about its messages with `peer`. `peer` is a number in the whole group.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
   /// Returns the connection on which `from` sends to `to`. If both are equal, it is the loop-back.

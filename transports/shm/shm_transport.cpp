@@ -160,7 +160,7 @@ void fill_board(RankBoard &board, const Segment &segment) {
   memory::store_release(board.probe_address, reinterpret_cast<uint64_t>(&board.probe));
 }
 
-/// Returns the largest power of two that is within an area's share of `budget_bytes` and within its bounds.
+/// Returns the size of an area: the largest power of two within its share of `budget_bytes` and its size limits.
 uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t bytes_max) {
   return static_cast<uint32_t>(
       std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, bytes_max)));

@@ -4,9 +4,9 @@
 // counter c of a link goes over socket c % socket_count, so all sockets carry the same share whatever the schedule. If
 // a slot arrives before an earlier one, it waits in its place in the FIFO.
 //
-// Frame   FrameHeader 32 | payload of a slot. Numbers are little-endian. A frame that does not fit the state of its
-//         link ends the connection, so what a peer sends never decides where it is written. Such a frame has a counter
-//         that is not this socket's next one, more bytes than a slot has, or a slot that was not yet consumed.
+// Frame   FrameHeader 32 | payload of a slot. Numbers are little-endian. A frame is wrong if its counter is not the
+//         next one of this socket, it has more bytes than a slot, or its slot was not yet consumed. A wrong frame ends
+//         the connection. So what a peer sends never decides where it is written.
 #pragma once
 
 #include <memory>

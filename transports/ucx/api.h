@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the functions of UCX (libucp, version 1.13 or newer). They are loaded at run time: Rondo links no
-// part of UCX.
+// This file declares the functions of UCX (libucp, version 1.13 or newer). The library is loaded at run time, so Rondo
+// does not link it.
 #pragma once
 
 #include <ucp/api/ucp.h>

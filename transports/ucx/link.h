@@ -17,8 +17,8 @@ namespace rondo::ucx {
 
 struct Peer;
 
-/// One operation of UCX, with memory for its request. It also holds the message's header, because UCX 1.13 does not
-/// copy that.
+/// One operation of UCX, with memory for its request. The message's header is here, too, because UCX 1.13 does not copy
+/// the header.
 struct Operation {
   Peer *peer = nullptr;
   void *request = nullptr;  ///< the pointer that UCX wants, to the end of that memory
@@ -90,8 +90,8 @@ void join_links(std::span<Link> links, std::span<const net::NearLink> near,
                                                       std::span<const std::unique_ptr<Peer>> peers,
                                                       size_t request_bytes);
 
-/// Writes to `events` what has arrived since the last call, and returns the number of events. `more` says that some did
-/// not fit.
+/// Writes the events since the last call to `events`, and returns their number. Sets `more` if some events did not
+/// fit.
 [[nodiscard]] uint32_t tell(std::span<Link> links, std::span<const std::unique_ptr<Peer>> peers,
                             std::span<net::Event> events, bool &more);
 

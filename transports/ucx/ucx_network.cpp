@@ -320,7 +320,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
                          worker.value()->check_device_memory(request.rdma_memory).ok();
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, in_device, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions), request);
-  // All ranks wait here: the others would take a rank whose use of the store ends early for failed.
+  // All ranks wait here, because a rank that stops using the store earlier would seem to have failed.
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the functions of libibverbs (rdma-core 33 or newer). They are loaded at run time: Rondo links no
-// part of it. The functions that post and poll are inline in its header, and call the device's provider.
+// This file declares the functions of libibverbs (rdma-core 33 or newer). The library is loaded at run time, so Rondo
+// does not link it. Functions that post and poll are inline in its header, and call the device's provider.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -40,8 +40,8 @@ struct Api {
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_MEMBER)
 #undef RONDO_VERBS_MEMBER
   decltype(&::_ibv_query_gid_table) query_gid_table = nullptr;
-  /// This function works like reg_mr, but it drops optional flags of `access` that the kernel does not know, such as
-  /// relaxed ordering. It is null if this rdma-core lacks it.
+  /// This function works like reg_mr, but ignores optional flags of `access` that the kernel does not know, such as
+  /// relaxed ordering. Null if this rdma-core does not have the function.
   ibv_mr *(*reg_mr_iova2)(ibv_pd *domain, void *memory, size_t bytes, uint64_t address, unsigned access) = nullptr;
   /// Only rdma-core 34 or newer has this function; otherwise it is null.
   ibv_mr *(*reg_dmabuf_mr)(ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address, int descriptor,

@@ -63,8 +63,8 @@ ibv_mtu mtu_of(uint32_t bytes) {
 
 uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
 
-/// Registers memory. If it can, it lets the bus reorder the card's accesses (IBV_ACCESS_RELAXED_ORDERING), which is
-/// faster on many hosts. Both ends read memory only after a completion, so no order among writes is needed.
+/// Registers memory. If possible, lets the bus reorder the card's accesses (IBV_ACCESS_RELAXED_ORDERING), which is
+/// faster on many hosts. Both ends read memory only after a completion, so the order of writes does not matter.
 MemoryRegion register_memory_at(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
   if (api.reg_mr_iova2 == nullptr) return MemoryRegion(api.reg_mr(domain, memory, bytes, access));
   const unsigned relaxed = static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING;
@@ -79,8 +79,8 @@ Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, si
                       errno);
 }
 
-/// Registers the memory by its dmabuf, if it has one and the card's driver supports that. Otherwise registers it by
-/// address, which the kernel module nvidia-peermem resolves.
+/// Registers device memory by its dmabuf, if the memory has one and the card's driver supports that. Otherwise
+/// registers the address, which the kernel module nvidia-peermem resolves.
 Result<MemoryRegion> registered_in_device(const Device &device, ibv_pd *domain, const RdmaMemory &memory,
                                           std::byte *first, size_t bytes, int access) {
   const Api &api = device.api();

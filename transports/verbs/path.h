@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a path: one queue pair to a remote rank on one rail, the memory that the rank may write through
-// it, and its requests. Each path has its own protection domain, so the keys of one peer are useless to another.
+// A path is one queue pair to a remote rank on one rail, its requests, and the memory here that the remote rank may
+// write through it. Each path has its own protection domain, so a peer's keys are useless to others.
 #pragma once
 
 #include <array>
@@ -53,8 +53,8 @@ class Path {
   [[nodiscard]] static Result<std::unique_ptr<Path>> make(const Device &device, ibv_cq *completions,
                                                           const PathPlace &place, Loss &loss,
                                                           const std::vector<net::NearLink> &links);
-  /// Also registers the device slots of its links, which are in `memory`. Returns an error if the card cannot write
-  /// there.
+  /// Also registers the device slots of this path's links, which are in `memory`. Returns an error if the card cannot
+  /// write to that memory.
   [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
   void forget_device_slots();
   /// Says whether this end or, as far as its offer has arrived, the other end has device slots.

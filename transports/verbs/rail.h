@@ -33,7 +33,7 @@ class Rail {
   /// is always readable.
   void watch(std::vector<pollfd> &descriptors, int ready) const;
 
-  /// Handles events of the device. A failure, or a port that does not come back, makes paths lost.
+  /// Handles events of the device. If the device fails, or its port stays down, paths are lost.
   void look();
   [[nodiscard]] bool look_is_due() const { return look_is_due_; }
   /// Says whether the port was down around that time. The port's event may arrive after the requests that failed

@@ -302,9 +302,9 @@ void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
 }
 
 /// Takes a credit, and returns what is wrong with it, or null. A credit that arrived over another path may be newer, so
-/// the highest one counts. A credit may arrive before the acknowledgement of the peer's device. Until then this device
-/// may resend the slot, which may hold other bytes by now. That is harmless, because the peer's device drops packets
-/// that it already has (InfiniBand Architecture Specification, C9-105).
+/// the highest one counts. A credit may arrive before the peer's device has acknowledged the slot. Until that
+/// acknowledgement, this device may resend the slot, which may hold other bytes by now. That is harmless, because the
+/// peer's device drops packets that it already has (InfiniBand Architecture Specification, C9-105).
 const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, net::EventList &events) {
   if (consumed > link.sent) return "it gives credit for what was not sent";
   if (consumed <= link.consumed) return nullptr;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a backend that computes must be able to do. The model and the optimizer use only these
-// functions, so a backend for another device is one more class.
+// This file declares the interface of a backend, which does the computation. The model and the optimizer use only
+// these functions, so another kind of device needs one more class.
 //
-// Arrays are row-major floats in the backend's memory, and all row lengths are multiples of 16. On a backend without a
-// queue, an operation is complete when its function returns. On a backend with a queue it is only ordered before later
-// operations; finish() waits for the queue, and reports failures. The same operations on the same inputs give the same
+// Arrays are row-major floats in the backend's memory, and all row lengths are multiples of 16. Without a queue, a
+// backend completes an operation before the function returns. With a queue, it only orders the operation before
+// later ones; finish() waits for the queue, and reports failures. Equal operations on equal inputs give equal
 // bits.
 #pragma once
 
@@ -76,7 +76,7 @@ class Compute {
   /// Returns the floats that Attention::scratch must have.
   [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
 
-  /// Opens a lane, on which collectives run beside these operations. All ranks of the group call it at once.
+  /// Opens a lane, on which collectives run beside these operations. All ranks of the group must call it together.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
   /// Waits until all operations are complete.
   /// @return the first failure since the last call

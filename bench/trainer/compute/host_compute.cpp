@@ -14,14 +14,14 @@
 #include "bench/trainer/lanes/lane.h"
 #include "bench/trainer/figures/memory.h"
 
-// This is a function of the OpenMP library that oneDNN uses. No header has it with every compiler.
+// This function is from the OpenMP library that oneDNN uses. With some compilers, no header declares it.
 extern "C" void omp_set_num_threads(int count);
 
 namespace rondo::train {
 namespace {
 
-/// The number of rows of a causal matrix that are computed together. Columns in which all of these rows are zero are
-/// left out.
+/// The number of rows of a causal matrix that are computed together. A column is left out if it is zero in all of these
+/// rows.
 constexpr size_t attention_rows = 64;
 
 class HostCompute final : public Compute {
@@ -182,8 +182,8 @@ class HostCompute final : public Compute {
     }
   }
 
-  /// Begins with the last rows. Only these see all tokens, so their products write the gradients of keys and values.
-  /// The products of other rows add to these gradients.
+  /// Computes the gradients of one head, beginning with the last rows. Only those rows see all tokens, so their
+  /// products write the gradients of all keys and values. The products of other rows add to these gradients.
   void attend_head_backward(const Attention &all, const Head &head, const float *out_gradients, float *qkv_gradients) {
     const size_t context = all.context, width = all.width, head_width = width / all.heads, row_floats = 3 * width;
     const float *const queries = all.qkv + head.qkv, *const keys = queries + width, *const values = keys + width;

@@ -231,7 +231,7 @@ class CudaCompute final : public Compute {
   };
   static constexpr size_t sums_max = 1024;
 
-  /// The matrices of the heads of one sample: the offset of the first one, and the distances between them.
+  /// The position of the matrices of one sample's heads: `stride` is the distance of rows, `step` that of matrices.
   struct Lie {
     size_t stride = 0, step = 0;
   };

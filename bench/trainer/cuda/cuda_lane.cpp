@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computation and collectives use two streams of the device. The stream of a collective waits for an event on the
-// stream of computation, so its input is complete. Before computation reads the result, the host waits for the end of
-// the collective. A step records that time as waiting.
+// stream of computation, so that the collective's input is complete. Before computation reads a result, the host waits
+// for the end of the collective. A step records that wait as waiting time.
 #include "bench/trainer/cuda/cuda_lane.h"
 
 #include <utility>
@@ -53,7 +53,7 @@ class CudaLane final : public Lane {
     time_ns = origin_ns_ + static_cast<uint64_t>(since_ns > 0 ? since_ns : 0);
     return true;
   }
-  /// Moves the origin of time. Times are floats since the origin, which would lose nanoseconds in a long run.
+  /// Moves the origin of time. Event times are floats since the origin, so in a long run they would lose nanoseconds.
   void times_taken() override { (void)set_origin(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares what the backend needs of a CUDA device: memory, copies, kernels, streams and events. The command
-// implements it (src/cli/train_cuda.cpp); the trainer uses only the public header. Streams, events and kernels are
-// handles of the driver, which live as long as the Device.
+// implements this interface (src/cli/train_cuda.cpp), so the trainer includes only Rondo's public header. Streams,
+// events and kernels are handles of the driver, which live as long as the Device.
 #pragma once
 
 #include <cstddef>

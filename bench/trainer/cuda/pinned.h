@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file gives containers of the standard library pinned host memory, from which a device copies directly. If the
-// system has no more of it, they get ordinary memory, from which copies are slower.
+// This file gives containers of the standard library pinned host memory, from which a device copies directly. If no
+// more memory can be pinned, they get ordinary memory, from which copies are slower.
 #pragma once
 
 #include <memory_resource>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes matrix products on a CUDA device by cuBLASLt, which is opened at run time. Nothing of it is
-// linked; the few declarations of its interface are our own.
+// This file computes matrix products on a CUDA device by cuBLASLt. That library is opened at run time, so nothing of it
+// is linked, and the few declarations of its interface are our own.
 #pragma once
 
 #include <cstdint>

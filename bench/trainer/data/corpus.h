@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A corpus consists of the bytes of files, one after another. This file also divides it into samples. Files are read
-// when samples are needed, and never mapped. So a file that becomes shorter causes an error, and not a signal.
+// when samples are needed, not mapped: a mapped file that becomes shorter would cause a signal.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class Corpus {
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] size_t file_count() const { return files_.size(); }
 
-  /// Copies `count` bytes that begin at `offset`; they may be from several files. Any thread may call it. It fails if a
-  /// file has changed since the corpus was opened.
+  /// Copies `count` bytes of the corpus from `offset` on, which may be in several files. Any thread may call it. Fails
+  /// if a file has changed since the corpus was opened.
   [[nodiscard]] Outcome read(size_t offset, size_t count, uint8_t *to) const;
 
   /// Reads the whole corpus and returns its Checksum.

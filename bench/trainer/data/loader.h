@@ -3,8 +3,8 @@
 //
 // All ranks draw the same order of the training samples, a new one for each pass over the corpus. The samples of the
 // whole run are numbered in that order. Sample n belongs to one batch of one rank, so ranks never share a sample. The
-// samples of a step depend only on how many batches a step has. Several ranks may have these batches, or one rank that
-// accumulates gradients.
+// samples of a step depend only on the step's number of batches, whether several ranks have these batches or one rank
+// accumulates gradients over them.
 #pragma once
 
 #include <condition_variable>
@@ -61,7 +61,7 @@ class Loader {
 
   [[nodiscard]] Outcome start();
 
-  /// Waits for the next batch, for at most a minute, and returns the last one to the loader.
+  /// Returns the previous batch to the loader, and waits for the next one, for at most a minute.
   [[nodiscard]] Outcome next(const Batch *&batch);
 
  private:

@@ -22,8 +22,8 @@ struct Bucket {
 /// that would make it larger than `bytes`. A tensor of more than `bytes` has a bucket of its own.
 [[nodiscard]] std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes);
 
-/// A rank's share of a bucket. Shares are nearly equal, and consist of whole vectors of floats. If the division leaves
-/// a remainder, the first ranks have one vector more.
+/// A rank's share of a bucket. Shares consist of whole vectors of floats and are nearly equal: if the division leaves a
+/// remainder, the first ranks have one vector more.
 struct Share {
   size_t offset = 0, count = 0;  ///< in floats of the layout
 };

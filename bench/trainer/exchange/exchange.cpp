@@ -80,9 +80,9 @@ void Exchange::start(Times &times, const Enqueue &enqueue) {
   note(lane_->record(times.ended));
 }
 
-/// Enqueues the first round of a bucket, and then the second round of the bucket before it. A second round needs the
-/// result of the first round of its bucket. The order lets computation continue for one bucket between these two
-/// rounds, and it is equal on all ranks.
+/// Enqueues the first round of a bucket, and then the second round of the previous bucket. A second round needs the
+/// result of its bucket's first round. So between these two rounds, computation continues for one bucket. The order is
+/// equal on all ranks.
 void Exchange::start_first(size_t index) {
   start(index, first, [&] { note(carrier_->send(index)); });
   if (carrier_->two_rounds() && index > 0) start_second(index - 1);

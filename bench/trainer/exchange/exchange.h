@@ -63,8 +63,8 @@ class Exchange {
   /// @return a failure of this step
   [[nodiscard]] Outcome finish_step();
 
-  /// Gets the other ranks' shares of bucket `index`, after this rank has updated its own share. Call it in the order of
-  /// buckets.
+  /// Gets the other ranks' shares of bucket `index`, once this rank has updated its own share. Call it in the order of
+  /// the buckets.
   void share(size_t index, float *parameters);
 
   /// Gathers all shares of `values` on all ranks, in host memory. Each rank has its own share. Call it between steps.

@@ -20,7 +20,7 @@ size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alig
 /// values, so they are always sent.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; }
 
-/// Packs as int8. The largest magnitude of a block becomes 127. The scales come first, then the elements.
+/// Packs as int8. A block's scale makes its largest magnitude 127. All scales precede the elements.
 class Int8Packing final : public Packing {
  public:
   size_t packed_bytes(size_t count) const override { return elements_at(count) + aligned(count); }

@@ -7,8 +7,8 @@
 //     second round  Q = the sum of M^T * P over ranks          n x r
 //     then          P * Q^T is nearly the sum of M; M less this rank's part of it is added to the next gradients
 //
-// If a tensor is no matrix, or does not become smaller, it is all-reduced unchanged, together with the P of the first
-// round. All ranks compute the same from the same sums, so P, Q and gradients have the same bits on all ranks.
+// A tensor that is no matrix, or does not become smaller, is all-reduced unchanged, together with the P of the first
+// round. All ranks compute the same from the same sums, so P, Q and gradients have equal bits on all ranks.
 #include <algorithm>
 #include <cmath>
 
@@ -136,8 +136,8 @@ class PowerCarrier final : public Carrier {
     rounds.tensors.push_back(thin);
   }
 
-  /// Replaces a column of Q that is 0 by random numbers, equal on all ranks. All columns are 0 at first, and a 0 would
-  /// stay 0.
+  /// Replaces each column of Q that is 0 by random numbers, which are equal on all ranks. All columns are 0 at first,
+  /// and the iteration would keep them 0.
   void renew(float *q, size_t rows) {
     for (size_t column = 0; column < thin_; ++column) {
       bool zero = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file moves the state of a run between the ranks, which have parts of it, and a checkpoint on rank 0, which has
+// This file moves the state of a run between the ranks, each of which has a part, and a checkpoint on rank 0, which has
 // all of it. The state consists of parameters and moments in the order of the whole model's layout, and of what
 // compression left out on each rank. All ranks call each function together, except fill() and whole_count().
 #pragma once
@@ -30,7 +30,7 @@ class State {
 
   /// Takes, on rank 0, what write() wrote. deal_out() uses and frees it.
   void fill(std::vector<float> values) { filled_ = std::move(values); }
-  /// Sends the ranks the state that rank 0 has from a checkpoint. In a new run it sends rank 0's parameters.
+  /// Sends the state from a checkpoint on rank 0 to all ranks. In a new run, sends rank 0's parameters instead.
   [[nodiscard]] Outcome deal_out(bool resumed);
 
  private:

@@ -55,8 +55,8 @@ struct OverlapFigures {
   bool less_told = false;  ///< the saving is larger than the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
   Estimate hideable_us;  ///< the shorter of two times: gradients' communication, and the backward pass that can hide it
-  /// The share of hideable_us that was hidden. It is empty if hideable_us is too small beside the spread of steps. It
-  /// is also empty if more was saved than could be hidden, so that something else made the difference.
+  /// The share of hideable_us that was hidden. It is empty if hideable_us is small compared with the spread of steps.
+  /// It is also empty if more was saved than could be hidden, because then something else saved time.
   std::optional<Estimate> efficiency;
   /// The factor by which communication slows forward and backward down. It is empty if the factor may be 1 or less.
   std::optional<Estimate> slowdown;

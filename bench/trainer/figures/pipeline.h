@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These figures say how long the stages of a pipeline idle, beside how long the schedule makes them idle.
+// These figures compare how long the stages of a pipeline idle with how long the schedule makes them idle.
 #pragma once
 
 #include <cstddef>

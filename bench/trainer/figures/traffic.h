@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file records when the collectives of a step were in flight, and when computation waited for them. All times are
-// from one clock, that of now_ns(). So the communication during which computation waited is at most the whole
+// from one clock, now_ns(). So the time in which computation waited for communication is at most the whole time of
 // communication.
 //
-// The rank that enters a collective last waits for no other rank. So it measures little more than communication, while
-// the other ranks also measure their wait. The communication of a step is therefore the shortest time in flight on any
-// rank; the rest of a rank's time is skew. The times of whole steps are compared, and not of single collectives. In a
-// single collective, a late rank may miss a transfer whose data is on its host already. Only durations are compared, so
-// the clocks of hosts need not agree.
+// The rank that enters a collective last waits for no other rank. So its time is little more than communication, while
+// the times of other ranks include their wait. The communication of a step is therefore the shortest time in flight on
+// any rank; the rest of a rank's time is skew. Times of whole steps are compared, not of single collectives: in a
+// single one, a late rank may miss a transfer whose data is on its host already. Only durations are compared, so the
+// clocks of hosts need not agree.
 #pragma once
 
 #include <vector>

@@ -40,15 +40,15 @@ class Group {
   [[nodiscard]] Outcome join(const rondo_config_t &config);
   /// Takes ownership of a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
-  /// Makes a communicator of the ranks of `all` that give the same color. Every rank of `all` calls this at once. With
-  /// RONDO_NO_COLOR, a rank gets no communicator. If `config` is null, the configuration of `all` is used.
+  /// Makes a communicator of the ranks of `all` that pass the same color. Every rank of `all` must call this together.
+  /// A rank that passes RONDO_NO_COLOR gets no communicator. If `config` is null, the configuration of `all` is used.
   [[nodiscard]] Outcome join_part(Group &all, int color, const rondo_config_t *config = nullptr);
 
   [[nodiscard]] rondo_comm_t comm() const { return comm_; }
   [[nodiscard]] size_t rank() const { return rank_; }
   [[nodiscard]] size_t size() const { return size_; }
 
-  // The next three functions wait until they are done. Meanwhile nothing else may be enqueued on the communicator.
+  // These functions wait until they are done. Until then nothing else may be enqueued on the communicator.
   [[nodiscard]] Outcome broadcast(void *data, size_t bytes, size_t from = 0);
   [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< `all` has the blocks in rank order
   [[nodiscard]] Outcome sum(double *values, size_t count);
@@ -96,7 +96,7 @@ struct Place {
 };
 
 /// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same part of a
-/// model train data-parallel. If each rank has a whole model, all ranks do so.
+/// model train data-parallel; if each rank has a whole model, these are all ranks.
 class Ranks {
  public:
   /// Makes the communicators.
@@ -112,7 +112,7 @@ class Ranks {
   [[nodiscard]] Place slice() const;  ///< of layers or of their experts
   [[nodiscard]] Place stage() const;
 
-  /// Returns how much memory all communicators use. If the ranks of a host share memory, it counts one rank's part.
+  /// Returns how much memory all communicators use. Of memory that ranks of a host share, counts one rank's part.
   [[nodiscard]] size_t memory_bytes();
 
   [[nodiscard]] Outcome finish();

@@ -48,7 +48,7 @@ Buffer Experts::take(size_t count, bool travels) {
   return memory;
 }
 
-/// Enlarges `memory`, and leaves some room, because the number of rows that come differs from pass to pass.
+/// Enlarges `memory`, with some room to spare, because the number of rows that arrive differs from pass to pass.
 void Experts::grow(Growing &memory, size_t count, bool travels) {
   if (count <= memory.count) return;
   float_count_ -= memory.count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is a mixture of experts in the place of a layer's MLP. A router chooses one MLP for each token (top-1), and
-// multiplies its output by the probability with which it chose.
+// This is a mixture of experts in the place of a layer's MLP. For each token, a router chooses one MLP (top-1), whose
+// output is multiplied by the probability that the router gave it.
 //
 // Ranks divide the experts. They first exchange how many tokens they send, so no expert has a fixed capacity and no
 // token is left out. Tokens travel to the rank of their expert, and results travel back. In the backward pass, their

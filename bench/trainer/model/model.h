@@ -30,7 +30,7 @@ class Model {
   /// @param recompute  keeps only the input of each layer, and computes the other activations again in the backward
   ///                   pass. The results have the same bits. It saves memory for a third more computation.
   /// @param joint      with one slice, each rank has the whole model, and nothing is added up.
-  /// @param stage      of a pipeline; with one stage, it is the whole model.
+  /// @param stage      the part of a pipeline; a single stage is the whole model.
   /// @param slots      forward passes that may wait for their backward passes. Each has a slot of activations.
   Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {}, Stage stage = {},
         size_t slots = 1);
@@ -52,8 +52,8 @@ class Model {
   [[nodiscard]] float *flow() const { return flow_; }
 
   /// Computes the loss of every token. `inputs` and `targets` are batch * context bytes each in host memory, which must
-  /// not change until the slot's backward pass. Stages except the first begin with input(slot). @return rows() losses
-  /// in the backend's memory, valid until the next call. Stages except the last write output(), and return null.
+  /// not change until the slot's backward pass. Stages except the first begin with input(slot). Stages except the last
+  /// write output(), and return null. @return rows() losses in the backend's memory, valid until the next call.
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot = 0);
 
   /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. All stages except the

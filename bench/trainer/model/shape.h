@@ -37,8 +37,8 @@ struct Shape {
 /// Returns what is wrong with a shape that options have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 
-/// One rank's part of a model that `count` ranks share. Each rank has an equal part of each layer's heads and MLP. In a
-/// model with experts, the ranks divide only the experts.
+/// One rank's part of a model that `count` ranks share: an equal part of each layer's heads and MLP. In a model with
+/// experts, the ranks divide only the experts.
 struct Slice {
   size_t index = 0, count = 1;
 };
@@ -46,8 +46,8 @@ struct Slice {
 /// Returns what is wrong with sharing a model among `count` ranks.
 [[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
 
-/// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage embeds tokens, too, and the last
-/// one finds the loss. As both use the token embedding's matrix, both have it. The first stage updates it.
+/// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage also embeds tokens, and the last
+/// one finds the loss. Both need the matrix of the token embedding and have a copy; the first stage updates it.
 struct Stage {
   size_t index = 0, count = 1;
 
@@ -93,8 +93,8 @@ struct Layout {
   std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
   size_t count = 0;                 ///< number of all floats
-  /// The number of floats that the stage updates, which come first. A pipeline's last stage also has the token
-  /// embedding. It stands after these floats, and the first stage sends it.
+  /// The number of floats that the stage updates; these floats come first. The last stage of a pipeline also has a copy
+  /// of the token embedding behind them, which the first stage sends.
   size_t trained = 0;
 
   [[nodiscard]] const float *in(const float *all, size_t tensor) const { return all + tensors[tensor].offset; }

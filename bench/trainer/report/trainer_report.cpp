@@ -72,8 +72,8 @@ json median_times(const Run &run) {
           {"step", of(&StepTimes::step_ns)}};
 }
 
-/// Returns the library's figures for each step. This exists only in mode sync, because in other modes not every step
-/// communicates.
+/// Returns the library's figures for each step. They exist only in mode sync, because in other modes some steps do not
+/// communicate.
 json library_of(const Options &options, const Run &run) {
   if (options.mode != Mode::sync) return nullptr;
   const auto of = [&](uint64_t LibraryCounts::*part) {
@@ -205,7 +205,7 @@ json settings_of(const Options &options, size_t ranks) {
           {"warmup", options.warmup}};
 }
 
-/// Returns the speed of the run divided by the speed of a single rank, or null if the latter was not measured.
+/// Returns the speed of the run divided by that of a single rank, or null if the single rank was not measured.
 json speedup_of(const Options &options, const Run &run) {
   if (run.rounds.empty() || options.ranks_a_model() > 1 || options.shape.experts > 0) return nullptr;
   if (options.mode != Mode::sync) {

@@ -51,7 +51,7 @@ class Server {
     if (failure) fail(*failure);
   }
 
-  /// Updates with a worker's gradients. As soon as the worker may continue, copies the parameters for it to `reply`.
+  /// Updates the parameters with a worker's gradients. Copies them to `reply` once the worker may continue.
   Outcome update(size_t index, const float *gradients, float *reply) {
     std::unique_lock lock(mutex_);
     const uint64_t stale = trainer_.progress().updates - read_[index];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file trains without common steps, with a parameter server. Rank 0 has the parameters, and updates them with each
-// worker's gradients when these arrive. The worker then continues with the updated parameters. Other workers may have
-// changed the parameters since this worker read them. If a worker is too many steps ahead of the slowest worker, it
-// waits (bounded staleness).
+// This file trains without common steps, with a parameter server. Rank 0 has the parameters, and updates them with a
+// worker's gradients as soon as these arrive. The worker then continues with the updated parameters. Meanwhile other
+// workers may change the parameters. A worker that is too many steps ahead of the slowest one waits (bounded
+// staleness).
 //
 // The server has a separate communicator with each worker, in which the two send each other messages. So a worker waits
 // for no other worker.

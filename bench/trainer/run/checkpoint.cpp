@@ -43,9 +43,9 @@ Failure load_failure(const std::string &path, const std::string &why) {
   return {Exit::usage, "cannot resume from " + path + ": " + why};
 }
 
-/// Returns the settings that must be equal when a run continues. The numbers of ranks and passes may change, if their
-/// product stays the same. They must stay if compression has left something out on each rank, or if ranks make separate
-/// steps.
+/// Returns the settings that must be equal when a run continues. The number of ranks may change, and so may the number
+/// of passes, if their product stays the same. Neither may change if ranks keep values that compression left out, or if
+/// ranks make separate steps.
 json settings_of(const Options &options, size_t ranks, const CorpusMark &corpus) {
   json settings{{"width", options.shape.width},
                 {"layers", options.shape.layers},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two helpers of the trainer's files: the time of a part of a step, and the mean of losses.
+// These are two helpers of the trainer's files: the time of a part of a step, and the mean of losses.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace rondo::train {
 
-/// Adds the time since `begin_ns` to `sum_ns`, and appends it to `spans`, unless that is null. @return now.
+/// Adds the time since `begin_ns` to `sum_ns`. Appends a span of that time to `spans` if not null. @return now.
 inline uint64_t lap(uint64_t begin_ns, Part part, uint64_t step, uint64_t &sum_ns, std::vector<Span> *spans) {
   const uint64_t end_ns = now_ns();
   sum_ns += end_ns - begin_ns;

@@ -7,7 +7,7 @@ namespace rondo::train {
 namespace {
 
 /// Runs one kind of step on all ranks at once.
-/// @return in `slowest`, the longest of each time
+/// @param slowest  receives the longest of each time over all ranks
 Outcome measure(Trainer &trainer, Ranks &ranks, Work work, bool overlap, StepTimes &slowest) {
   Group &group = ranks.all();
   StepRecord mine;

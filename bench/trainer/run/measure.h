@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions measure, on all ranks, what the report's figures need. A round makes the same step with computation
-// alone, with communication alone, and with both, with and without overlap. The kinds take turns, so that other load
-// affects all of them. They also measure the share of communication in the time of collectives.
+// These functions measure, on all ranks, what the report's figures need. A round makes the same step in four ways: only
+// computation, only communication, and both, with and without overlap. The ways take turns, so that other load affects
+// all of them. Another measurement is the share of communication in the time of collectives.
 #pragma once
 
 #include <span>

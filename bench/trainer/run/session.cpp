@@ -91,8 +91,8 @@ Outcome Session::step(Run &result) {
   return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
 }
 
-/// Does what is due after a step. If ranks take the mean of several steps, this happens after the step in which they
-/// take it.
+/// Does what is due after a step. If ranks take the mean of several steps, it is due only after the step in which they
+/// take the mean.
 Outcome Session::after_step(uint64_t step, Run &result) {
   const uint64_t round = options_.mode == Mode::local_sgd ? options_.local_steps : 1;
   const uint64_t before = (step - 1) / round * round;

@@ -47,7 +47,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// Makes the functions for ranks that share a model. If each model has one slice, none of them is called.
+/// Makes the functions for ranks that share a model. They are not called if each model has one slice.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;
@@ -126,8 +126,8 @@ MemoryBytes Trainer::memory() const {
           .computation = compute_.own_bytes()};
 }
 
-/// Handles a complete gradient. If a step has several passes, their gradients are added in the order of the passes.
-/// This gives the same sum as if each pass were on a rank of its own.
+/// Handles a complete gradient. If a step has several passes, it adds their gradients in the order of the passes. The
+/// sum is then the same as if each pass were on a rank of its own.
 void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
   if (options_.accumulate > 1) {
     const Tensor &about = layout().tensors[tensor];
@@ -174,7 +174,7 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
 }
 
 /// Waits for the buckets in the order in which they were started, and squares one while the next is in flight. Squares
-/// are summed over whole pieces, so the sums do not depend on the division into buckets.
+/// are summed by pieces, so the sums do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {

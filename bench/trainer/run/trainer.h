@@ -63,7 +63,7 @@ class Trainer {
   [[nodiscard]] Outcome spread_parameters() { return state_.deal_out(false); }
   [[nodiscard]] float *parameters() const { return parameters_.get(); }
 
-  /// Runs a step that changes nothing, on samples that are loaded already, to measure it. Call it after the last
+  /// Measures a step that changes nothing, on samples that are loaded already. Call it after the last
   /// step().
   [[nodiscard]] Outcome rehearse(Work work, bool overlap, StepTimes &times);
 
@@ -87,7 +87,7 @@ class Trainer {
   /// Ends a round, in which all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
-  /// Returns a failure of a pass: of communication between ranks that share a model, or for lack of memory.
+  /// Returns a failure of the pass: communication failed between ranks that share a model, or memory ran out.
   [[nodiscard]] Outcome joint_failure() const;
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
@@ -138,7 +138,7 @@ class Trainer {
   std::vector<double> squares_;  ///< of each piece of the gradients, in their order
   const Batch *batch_ = nullptr;  ///< the last one
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
-  /// Sums of squares of this rank's gradients: of tensors that a model's ranks divide, and of tensors that each has.
+  /// Sums of squares of this rank's gradients: for tensors that a model's ranks divide, and for tensors that each has.
   double split_squares_ = 0, common_squares_ = 0;
   std::vector<double> round_losses_;
   Progress progress_;

@@ -13,7 +13,7 @@
 namespace rondo::train {
 namespace {
 
-/// Returns the ranks that lack the most common sum. If several sums are equally common, the first of them counts.
+/// Returns the ranks whose sum is not the most common one. If several sums are equally common, the first is taken.
 std::set<size_t> odd_ones(const std::vector<std::pair<size_t, uint64_t>> &sums) {
   const auto votes = [&](uint64_t value) {
     return std::count_if(sums.begin(), sums.end(), [=](const auto &sum) { return sum.second == value; });

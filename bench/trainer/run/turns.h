@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file orders what a stage of a pipeline does in a step, by the schedule 1F1B.
 //
-// A stage first makes as many forward passes as later stages need to begin. Then it alternates: one forward pass, one
-// backward pass. So at most count - index passes wait for their backward passes, however many passes a step has.
+// A stage first makes the forward passes that later stages need to begin. Then it alternates between one forward pass
+// and one backward pass. So at most count - index passes wait for their backward passes, whatever the number of passes.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct Turn {
 /// so that neither neighbour waits for the other to receive first.
 [[nodiscard]] std::vector<Turn> turns_of(const Stage &stage, size_t passes);
 
-/// Returns how many passes of a stage wait at once for their backward passes, at most. Pass n has slot n % slots.
+/// Returns the most passes of a stage that wait for their backward passes at once. Pass n has slot n % slots.
 [[nodiscard]] size_t slots_of(const Stage &stage, size_t passes);
 
 }  // namespace rondo::train

@@ -17,7 +17,7 @@ namespace rondo {
 namespace {
 
 constexpr size_t name_bytes_max = 96;
-// Slurm numbers special steps from the top down: the batch script, the external step, an interactive step, and so on.
+// Slurm gives the highest numbers to special steps, such as the batch script and an interactive step.
 constexpr uint64_t slurm_step_max = 0xffff'fff0;
 
 class Variables {
@@ -87,9 +87,9 @@ Result<Job> rondo_job(const Variables &variables) {
   return job;
 }
 
-/// Computes the secret of a torchrun job without RONDO_SECRET. It uses only variables that all ranks surely have alike.
-/// Others may differ: MASTER_ADDR has several spellings, and after a change of membership the agents count restarts
-/// differently. The store compares the sizes itself. The secret may be guessed, see docs/bootstrap.md.
+/// Computes the secret of a torchrun job without RONDO_SECRET, from variables that are surely equal on all ranks.
+/// Others may differ: MASTER_ADDR has several spellings, and agents count restarts differently after a change of
+/// membership. The store compares the ranks' numbers itself. The secret can be guessed, see docs/bootstrap.md.
 Secret derived_secret(const Variables &variables, uint64_t master_port) {
   const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
   constexpr std::string_view key = "rondo secret of a torchrun job";
@@ -213,16 +213,16 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   return rendezvous_by_file(variables, job, "mpich", environment.launcher_process());
 }
 
-/// Says whether srun started this step. A batch script also has a rank and a step, but no other ranks.
+/// Says whether srun started this step. A batch script has a rank and a step, too, but its job has no other ranks.
 bool in_slurm_step(const Variables &variables) {
   if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
   const auto step = parse_number(variables.text("SLURM_STEP_ID"), 0, ~uint64_t{0});
   return !step.ok() || step.value() < slurm_step_max;  // an invalid number is reported later
 }
 
-/// Says whether the step's tasks are this job's ranks. srun --mpi=pmi2 sets MPICH's variables, and PMI_JOBID contains
-/// the job and the step. An MPICH launcher within an allocation sets MPICH's variables, too, but the step's tasks are
-/// then the launcher's proxies.
+/// Says whether the tasks of the Slurm step are this job's ranks. With --mpi=pmi2, srun sets MPICH's variables, and
+/// PMI_JOBID contains the job and the step. An MPICH launcher within an allocation sets these variables, too, but then
+/// the tasks of the step are the launcher's proxies.
 bool is_ranks_own_slurm_step(const Variables &variables) {
   return in_slurm_step(variables) &&
          variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
@@ -245,8 +245,8 @@ Result<Job> slurm_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "slurm", name);
 }
 
-/// Says whether Flux started this process. A task of Flux also has MPICH's variables, but an MPICH launcher within a
-/// task changes them.
+/// Says whether Flux started this process. Flux also sets MPICH's variables for its tasks. An MPICH launcher that runs
+/// within a task sets other values.
 bool is_flux_task(const Variables &variables) {
   if (!variables.has("FLUX_TASK_RANK")) return false;
   return !variables.has("PMI_RANK") || (variables.text("PMI_RANK") == variables.text("FLUX_TASK_RANK") &&
@@ -278,8 +278,8 @@ constexpr std::array<ForeignRank, 5> foreign_ranks{{{"PMIX_RANK", "PMIx"},
                                                     {"JSM_NAMESPACE_RANK", "JSM"},
                                                     {"MV2_COMM_WORLD_RANK", "MVAPICH2"}}};
 
-/// Returns a job of one rank, if no launcher describes the process completely. It is an error if a variable says that
-/// the process is one of several ranks.
+/// Returns a job of one rank, for a process that no launcher describes completely. Fails if a variable says that the
+/// process is one of several ranks.
 Result<Job> lone_job(const Variables &variables) {
   const bool has_rank = variables.has("RANK"), has_size = variables.has("WORLD_SIZE");
   if (has_rank && has_size) {

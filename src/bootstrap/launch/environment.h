@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds the job of this process from what its launcher has put into the environment. It is pure: the
-// environment is passed in.
+// This file finds the job of this process in the variables that its launcher has set. It is pure: the environment is
+// passed in.
 //
-// The first of these that exists counts:
+// The first launcher of this list whose variables exist is chosen:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
 //   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, RONDO_PORT, RONDO_SECRET,
 //              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs only RANK and WORLD_SIZE
@@ -46,7 +46,7 @@ struct Job {
 
 struct EnvironmentView {
   EnvironmentLookup lookup;
-  /// Returns the process that started the ranks, as "PID-STARTTIME". It is for launchers that give a job no name.
+  /// Returns "PID-STARTTIME" of the process that started the ranks, for launchers that give a job no name.
   std::function<std::string()> launcher_process;
   /// Returns the "HOST:PORT" of the process that started ranks on several hosts, or nothing if it is not visible here.
   std::function<std::string()> launcher_address{};

@@ -11,21 +11,21 @@
 
 namespace rondo {
 
-/// Returns a digest of the kernel's boot id and the PID namespace. In two processes with the same digest, a PID means
-/// the same process. Containers of one machine share the boot id, but each may have its own process 17.
+/// Returns a digest of the kernel's boot id and the PID namespace. If two processes get the same digest, a PID means
+/// the same process to both. Containers of one machine share the boot id, but each may have its own process 17.
 [[nodiscard]] std::array<std::byte, 16> boot_digest();
 
-/// Returns "PID-STARTTICKS" of the launcher's process on this host: the nearest ancestor that is a proxy of MPICH, as a
-/// shell may lie between. If no ancestor is such a proxy, the parent counts as the launcher.
+/// Returns "PID-STARTTICKS" of the launcher's process on this host. It is the nearest ancestor that is an MPICH proxy
+/// (a shell may be in between), or else the parent.
 [[nodiscard]] std::string launcher_process();
 
 /// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the command line of the nearest
-/// proxy. No other name of a job is equal on all hosts and can be read without side effects. A question over PMI_FD
-/// would make this process an MPI process for Hydra. If this process then ended without PMI's finalize, Hydra would
-/// kill the other ranks. The result is empty if no proxy is visible.
+/// proxy. No other name of the job is equal on all hosts and can be read without side effects. A question over PMI_FD
+/// would make this process an MPI process in the eyes of mpiexec. If it then ended without PMI's finalize, mpiexec
+/// would kill the other ranks. The result is empty if no proxy is visible.
 [[nodiscard]] std::string launcher_address();
 
-/// Returns the port in the text of /proc/PID/cmdline, in which each argument ends with a zero byte. It is pure.
+/// Returns the port in the text of /proc/PID/cmdline (pure). Each argument in that text ends with a zero byte.
 [[nodiscard]] std::string parse_control_port(std::string_view command_line);
 
 }  // namespace rondo

@@ -43,8 +43,8 @@ Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, con
   return meet(std::move(rendezvous), deadline_ns, std::move(idle));
 }
 
-/// Completes the rendezvous on rank 0, if rank 0 runs the store for this group alone. If that fails, the other ranks
-/// receive the failure.
+/// Completes the rendezvous on a rank 0 that runs the store for this group only. On a failure, the other ranks get the
+/// error.
 Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
                                     const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
                                     uint64_t deadline_ns, const Cancel *cancel) {
@@ -85,8 +85,8 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// Adds advice to the error of an address on which rank 0 could not listen. If a job with the same description uses the
-/// port, that job gets an error, too.
+/// Adds advice to the error of an address on which rank 0 could not listen. If the port belongs to a job with the same
+/// description, that job gets an error, too.
 Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
                     const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   if (error_number == EACCES) {
@@ -119,14 +119,14 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
-/// Says whether the file may be old: nothing answers at its address, or the store of another job answers.
+/// Says whether the error may come from an old file: nothing answers at its address, or another job's store does.
 bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
 
-/// Meets at the store that rank 0's file names. A killed rank 0 on another host may have left an old file. Then that
-/// rank's store is gone, or another job has its address. So the function reads the file again until rank 0 of this job
-/// has replaced it.
+/// Meets at the store that rank 0's file names. The file may be old, left by a rank 0 that was killed on another host.
+/// Then its address has no store, or the store of another job. So the function reads the file again until rank 0 of
+/// this job has replaced the file.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline

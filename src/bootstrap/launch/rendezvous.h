@@ -30,11 +30,11 @@ struct GroupServer {
 /// Returns the server that belongs to an id of start_unique_id_server().
 [[nodiscard]] GroupServer server_of(const UniqueId &id);
 
-/// Meets the other ranks of `job`. `generation` is the number of communicators that were made from the environment
-/// before; it is the same on every rank. `serving` says that this process still runs the server of an earlier
-/// communicator. With Job::RendezvousMethod::listen all generations meet at one port. `network_interface` is
-/// RONDO_INTERFACE. It chooses where rank 0 listens if ranks meet by a file, or if MASTER_ADDR is no address of rank
-/// 0's host. `cancel` acts as in connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not arrive.
+/// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before; it
+/// is the same on every rank. With Job::RendezvousMethod::listen, all generations meet at one port, and `serving` says
+/// that this process still runs the server of an earlier one. `network_interface` is RONDO_INTERFACE. It chooses where
+/// rank 0 listens if ranks meet by a file, or if MASTER_ADDR is no address of rank 0's host. `cancel` acts as in
+/// connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not arrive.
 [[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
                                           std::string_view network_interface, uint64_t deadline_ns,
                                           const Cancel *cancel = nullptr);

@@ -27,7 +27,7 @@ std::array<std::byte, 32> check_of(ByteView bytes) {
   return out;
 }
 
-/// Says whether the writer lives. A zombie process still has its entry in /proc, but only for a moment.
+/// Says whether the writer lives. A zombie process counts as alive for a moment, while it has an entry in /proc.
 bool writer_lives(const RendezvousRecord &record) {
   if (record.boot != boot_digest()) return true;
   const auto stat = process_stat(record.pid);

@@ -3,8 +3,8 @@
 // This class writes and reads that file.
 //
 // Place      DIRECTORY/rondo-UID/NAME-GENERATION. The directory has mode 0700 and belongs to this user; the file has
-//            mode 0600. Anything else is refused, because the file contains the secret. It is written under another
-//            name and renamed, so readers see either no file or a whole one.
+//            mode 0600. Any other mode or owner is refused, because the file contains the secret. The file is written
+//            under another name and renamed, so readers see either no file or a whole one.
 // Layout     unique id 128 | boot digest 16 | pid u32 | start ticks u64 | check 32 (BLAKE2b-256 over the 156 before).
 // Staleness  A file is ignored if its writer is known to be dead: the boot digest is the same, and no process has that
 //            pid and start time. Readers continue to wait, and rank 0 overwrites the file. A writer on another host

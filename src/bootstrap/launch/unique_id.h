@@ -36,8 +36,8 @@ struct UniqueId {
 /// Returns the group as 32 hexadecimal digits.
 [[nodiscard]] std::string group_name(const UniqueId &id);
 
-/// Returns "process 4711", the process that runs the store. When it ends, the store ends. On another host, or in
-/// another container, that number may belong to another process.
+/// Returns a name such as "process 4711" for the process that runs the store. The store ends with that process. On
+/// another host or in another container, the number may be another process's.
 [[nodiscard]] std::string maker_name(const UniqueId &id);
 
 struct UniqueIdServer {

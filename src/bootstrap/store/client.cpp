@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint64_t retry_first_ns = 5'000'000;
 constexpr uint64_t retry_max_ns = 100'000'000;
-// If a listener is busy, it drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s.
-// A new connection is more likely to succeed. For slow networks, each attempt lasts longer than the one before.
+// A busy listener drops the first packet of a connection, which the kernel then repeats after 1 s, 3 s and 7 s. A new
+// connection is more likely to succeed. Attempts get longer, because slow networks need the time.
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
 constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // a known store with no listener has ended after this
@@ -37,9 +37,9 @@ class Client final : public RequestStore {
         cancel_(cancel),
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
-  /// Moves bytes until `done()` is true or the session fails. Returns false if the deadline passes first. A request to
-  /// cancel acts as the deadline of the request in flight. Before this side has proved itself, cancelling also ends the
-  /// handshake. From then on the handshake continues, so that this rank enters the group and the store can report the
+  /// Moves bytes until `done()` is true or the session fails. Returns false if the deadline passes first. On a request
+  /// to cancel, the request in flight ends as at its deadline. A handshake ends at once if this side has not proved
+  /// itself yet. Otherwise the handshake continues, so that this rank enters the group and the store can report the
   /// rank's end.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
@@ -163,13 +163,13 @@ class Client final : public RequestStore {
     return std::optional<Reply>();
   }
 
-  /// Keeps the answer if it is a value, because values never change. A missing value may exist at the next call.
+  /// Keeps the reply as the answer if it is a value, because values never change. A missing value may be put later.
   void keep_value(const std::optional<Reply> &reply) {
     if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
 
-  /// Waits for the answer to the request in flight, since a client has one request at a time. The caller then sends a
-  /// request about `key`. If the client is cancelled, the function returns although the request is still in flight.
+  /// Waits for the reply to the request in flight, because a client can have only one. The caller then wants to send a
+  /// request about `key`. If the client is cancelled, the function returns with the request still in flight.
   void end_question(const std::string &key, uint64_t deadline_ns) {
     while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
@@ -190,8 +190,8 @@ class Client final : public RequestStore {
   /// Says whether the client was cancelled. A goodbye is sent in any case.
   [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
 
-  /// Returns the group's failure if there is one, otherwise the session's. The group's failure takes precedence because
-  /// it causes the end of the connection.
+  /// Returns the group's failure if it has one, otherwise the session's. The group's failure comes first, because it is
+  /// the cause: the store then closes the connection.
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
@@ -260,7 +260,7 @@ class Connector {
   std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
     auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_, cancel_);
     const StoreClientSession &session = client->session();
-    // Once this side has proved itself, the store takes an end of the connection for the rank's death. So from then on
+    // Once this side has proved itself, the store treats the end of the connection as the rank's death. So from then on
     // the client waits until the deadline.
     bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
     if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
@@ -272,7 +272,7 @@ class Connector {
     was_refused_ = session.refused();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
-    // Tries again if a busy or ending server closed the connection, but not if the group has failed.
+    // Try again if a busy or ending server closed the connection, but not if it has reported the group's failure.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
     // Another host may have one of the addresses of the store's host.
     if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {
@@ -282,7 +282,7 @@ class Connector {
     return nullptr;
   }
 
-  /// Counts an address at which no process listens. After any other failure to connect, the store may still be there.
+  /// Counts an address at which no process listens. Any other failure to connect may mean that the store is only busy.
   void note_absence(const Attempt &attempt) {
     if (attempt.socket.valid()) return;
     if (attempt.refused) {

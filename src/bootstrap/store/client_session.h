@@ -40,7 +40,7 @@ class StoreClientSession {
   [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
   /// Says whether the store knows another secret.
   [[nodiscard]] bool other_secret() const { return other_secret_; }
-  /// Says whether this store belongs to an earlier program. Then the group must be entered at a later store of this
+  /// Says whether this store belongs to an earlier program. If so, the group meets at a later store of this
   /// address.
   [[nodiscard]] bool later() const { return later_; }
   /// Says whether the other side has proved that it is the store.
@@ -53,8 +53,8 @@ class StoreClientSession {
 
   [[nodiscard]] uint64_t deadline_ns() const { return in_flight_ ? deadline_ns_ : no_deadline; }
   void on_time(uint64_t now_ns);
-  /// Records that a call about `key` waits for the end of the request in flight, if there is one. From now on the
-  /// deadline of that call counts, and errors name `key`.
+  /// Records that a call about `key` waits for the request in flight, if there is one. From now on, that call's
+  /// deadline applies to the request, and errors name `key`.
   void wait_behind(const std::string &key, uint64_t deadline_ns);
   /// Ends the request in flight as if its deadline had passed.
   void expire(uint64_t now_ns);

@@ -120,7 +120,7 @@ void StoreCore::fail_all(Error error, std::vector<Delivery> &out) {
   report_failures(out);
 }
 
-/// Reports the failures of groups. A waiting client gets the failure as its reply, other clients get it as a notice.
+/// Reports the failures of groups: as the reply to a client that waits, and as a notice to any other client.
 void StoreCore::report_failures(std::vector<Delivery> &out) {
   for (const uint64_t client : groups_.take_told()) {
     const Error &error = *groups_.failure_of(client);
@@ -147,7 +147,7 @@ void StoreCore::stop_waiting(uint64_t client) {
   waiting_.erase(found);
 }
 
-/// Frees the keys of groups whose ranks have all left, because no client asks for them any more.
+/// Frees the keys of each group that all its ranks have left, because no client asks for these keys any more.
 void StoreCore::drop_vacated_keys() {
   for (const uint64_t number : groups_.take_vacated()) {
     const auto found = keys_.find(number);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares the store itself: keys, values, gathers, groups and waiting requests. It takes requests and
-// returns replies. It has no I/O and no clock: a client whose deadline has passed sends a cancel, and a client that is
-// gone is forgotten.
+// returns replies, without I/O and without a clock. A client whose deadline has passed sends a cancel. For a client
+// that is gone, the caller calls forget().
 //
 // A key is either a value or a gather, for good. A gather is open while parts arrive, and complete once it has all
 // parts. Each rank then gets them in pages. Once each rank has had the last page, the gather is over: the parts are
@@ -35,16 +35,16 @@ class StoreCore {
   explicit StoreCore(const StoreLimits &limits = {}, GroupNames names = GroupNames::once)
       : limits_(limits), groups_(names) {}
 
-  /// Handles a request, and appends the replies that follow to `out`. There may be none yet, a reply for this client,
-  /// or replies for all waiting clients. The caller ensures that a client has one request at a time.
+  /// Handles a request, and appends the resulting replies to `out`: none if the client must wait, a reply for this
+  /// client, or replies for all waiting clients. The caller ensures that a client has one request at a time.
   void handle(uint64_t client, Request request, std::vector<Delivery> &out);
 
-  /// Forgets a client that is gone. Nothing is delivered to it any more, and its rank counts as gone, too. What it put
-  /// stays.
+  /// Forgets a client that is gone. It gets no more replies, and its rank counts as gone, too. The values that it put
+  /// stay.
   void forget(uint64_t client, std::vector<Delivery> &out);
 
-  /// Records that the process of `rank` runs this store. Its clients are informed, so that they can name that process
-  /// if the store ends.
+  /// Records that the process of `rank` runs this store, and informs the clients. If the store ends, they can name that
+  /// process.
   void hosted_by(uint32_t rank, std::vector<Delivery> &out);
 
   /// Passes the call on to StoreGroups.

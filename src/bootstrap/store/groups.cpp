@@ -50,7 +50,7 @@ Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) co
   return {RONDO_OK, ""};
 }
 
-/// Says whether the member's group has ended, or the member's rank has left it after all ranks had entered.
+/// Says whether the member's group has ended, or has been left by the member's rank once all ranks had entered.
 bool StoreGroups::is_done(const Membership &member) const {
   if (names_ == GroupNames::once) return false;
   const auto found = groups_.find(member.group);
@@ -104,8 +104,8 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
   return Entry{};
 }
 
-/// Records that a generation has ended. It raises done_count_, so that the memory for ended groups stays small. Once
-/// many later generations have ended, done_count_ skips a generation that has not ended, for instance because it failed
+/// Records that a generation has ended. done_count_ rises over ended generations, which keeps the list of ended groups
+/// short. If many later generations have ended, done_count_ also skips one that has not, for instance because it failed
 /// elsewhere.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);
@@ -113,7 +113,7 @@ void StoreGroups::note_done(uint32_t generation) {
   while (done_.erase(done_count_) != 0) ++done_count_;
 }
 
-/// Removes a member that is gone. A group that has ended is forgotten, unless its name must not be used again.
+/// Removes a member that is gone. Forgets the group if it has ended, except if its name must not be used again.
 void StoreGroups::vacate(const std::shared_ptr<Group> &group, uint32_t rank) {
   group->present.erase(rank);
   if (!group->present.empty() || (!group->all_have_come() && !group->failure)) return;

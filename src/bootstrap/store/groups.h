@@ -5,8 +5,8 @@
 // Group      open (ranks enter) -> over: a rank has left successfully, which it does only after all ranks have entered
 //                               -> failed, for good: a rank has failed, its connection has ended without a goodbye, a
 //                                  rank entered twice or with another size, or a rank can never enter
-// An over group cannot fail any more. It ends when its last rank leaves. From then on, `GroupNames` says what the name
-// of the group means. A rank that has left may enter the next group of that name before the other ranks leave.
+// A group that is over cannot fail any more. It ends when its last rank leaves. What its name means then depends on
+// `GroupNames`. A rank that has left may enter the next group of that name while other ranks are still in this one.
 #pragma once
 
 #include <map>
@@ -45,15 +45,15 @@ class StoreGroups {
   void fail_all(const Error &error);
 
   /// Handles a rival: a client that would run a store here itself, as rank 0 of a group, because a second job has the
-  /// same description. A group that is not over fails. If the group is over, each rank that tries to enter it later is
-  /// refused once. Only a store of rank 0's own program (GroupNames::elsewhere) has rivals; other stores just refuse
-  /// the client. Returns the error for the rival.
+  /// same description. If that group is not over, it fails. If it is over, each rank that enters it later is refused
+  /// once. Only a store of rank 0's own program (GroupNames::elsewhere) has rivals; other stores only refuse the
+  /// client. Returns the error for the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
-  /// Sets the time. For rival_memory_ns after a rival, ranks that enter later may belong to the rival's job. After
-  /// that, they belong to the next program of this job.
+  /// Sets the time. Ranks that enter within rival_memory_ns after a rival may belong to the rival's job. Ranks that
+  /// enter later belong to the next program of this job.
   void at(uint64_t now_ns) { now_ns_ = now_ns; }
-  /// Returns the error for groups that were over when a rival arrived, if one has arrived since the last call. Such
-  /// groups may contain ranks of both jobs.
+  /// Returns the error for groups that were over when a rival arrived, if a rival has arrived since the last call.
+  /// These groups may contain ranks of both jobs.
   [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
 
   /// Returns the failure of the client's group. Returns null if there is no failure, or the client is in no group.
@@ -61,8 +61,8 @@ class StoreGroups {
 
   /// Returns the number of the client's group, which is unique in this store, or 0 if the client is in no group.
   [[nodiscard]] uint64_t number_of(uint64_t client) const;
-  /// Returns the numbers of groups that all present ranks have left since the last call. These groups have failed, or
-  /// no rank can enter them any more.
+  /// Returns the numbers of the groups that became empty since the last call. Such a group has failed, or all its ranks
+  /// had entered, so that no rank can enter any more.
   [[nodiscard]] std::vector<uint64_t> take_vacated() { return std::exchange(vacated_, {}); }
   [[nodiscard]] size_t group_count() const { return groups_.size(); }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the whole server except its sockets: the sessions of all connections with one StoreCore, and which
-// clients are accepted. It takes bytes, events and the time. It returns bytes, connections to close and a deadline. It
-// has no I/O.
+// This file declares the whole server except its sockets: the sessions of all connections with one StoreCore, and the
+// choice of clients that are accepted. It takes bytes, events and the time, and returns bytes, connections to close and
+// a deadline. It has no I/O.
 //
-// Every connection is accepted at once, so none waits in the listener's queue. If there are too many, the server cuts
-// strangers, which are connections that have not proved themselves. First come strangers that sent nothing, then those
-// that sent a hello, the oldest first. A member sends its hello as it connects, so silent strangers never displace a
-// member. Strangers that send a hello displace a member only if they fill all places before its proof arrives. A member
-// that is cut connects again.
+// Every connection is accepted at once, so none waits in the listener's queue. A connection that has not proved itself
+// is a stranger. If there are too many, the server cuts strangers: first those that sent nothing, then those that sent
+// a hello, the oldest first. A member sends its hello as it connects, so silent strangers never displace a member.
+// Strangers that send a hello displace a member only if they fill all places before the member's proof arrives. A
+// member that is cut connects again.
 #pragma once
 
 #include <memory>
@@ -48,8 +48,8 @@ class StoreHub {
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
   [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
-  /// Ends the server. Each waiting client gets an error about the end, and about what was missing. The caller then
-  /// sends the remaining output, and closes.
+  /// Ends the server. Each waiting client gets an error that says what was missing. The caller then sends the remaining
+  /// output, and closes the connections.
   void end(uint64_t now_ns);
 
   [[nodiscard]] ByteView output(uint64_t connection) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes a store for ranks that are all in this process. It has the same core, without sockets.
+// This file makes a store for ranks of this process only. It has the core of a store server, but no sockets.
 #pragma once
 
 #include "src/bootstrap/store/store.h"

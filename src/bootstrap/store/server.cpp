@@ -29,7 +29,7 @@ constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
 constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out and no stranger held one
 constexpr uint64_t drought_max_ns = 1'000'000'000;  // without a free descriptor; then the ranks get an error
-// At its end, the server waits this long for unsent replies, and for ranks that must still learn of a failed group.
+// An ending server waits this long for unsent replies, and for ranks that must still learn that their group failed.
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;
@@ -53,8 +53,8 @@ HubLimits limits_for(int descriptors) {
   return limits;
 }
 
-/// Closes a connection without the usual waiting state. Otherwise a flood of strangers would leave thousands of
-/// connections in it.
+/// Closes a connection without TIME_WAIT, the usual state of a closed connection. Otherwise a flood of strangers would
+/// leave thousands of connections in that state.
 void drop(int socket) {
   const linger at_once{1, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -233,9 +233,9 @@ class Server final : public StoreServer {
     return made;
   }
 
-  /// Handles the case that no descriptor is free and no stranger holds one. If that lasts, the function fails all
-  /// groups, frees the spare descriptor and returns true; before that it returns false. With the freed descriptor the
-  /// server accepts new clients one by one, and sends them the error.
+  /// Handles the case that no descriptor is free and no stranger holds one. Returns false at first. If the case lasts,
+  /// fails all groups, frees the spare descriptor and returns true. With that descriptor, the server accepts new
+  /// clients one by one, and sends them the error.
   bool use_spare(int why) {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {
@@ -294,8 +294,8 @@ class Server final : public StoreServer {
     }
   }
 
-  /// Records that a client has another secret. Since such clients may be strangers, it logs only one warning, and adds
-  /// a short note to errors of this process.
+  /// Records that a client has another secret. Such a client may be a stranger, so only the first one is logged, and
+  /// errors of this process get a short note.
   void note_other_secret(const std::string &peer) {
     {
       const std::lock_guard lock(posted_mutex_);

@@ -22,8 +22,8 @@ class StoreSession {
   /// Begins a session. `secret` must outlive it; `challenge` is new and random.
   StoreSession(const Secret &secret, const wire::Challenge &challenge, uint64_t now_ns);
 
-  /// Takes bytes of the client, and appends the requests in them to `requests`. reply() must answer each of them except
-  /// a cancel. A cancel is answered by the reply to the request that it ends, or not at all.
+  /// Takes bytes of the client, and appends the requests in them to `requests`. The caller must reply() to each of them
+  /// except a cancel. A cancel has no reply of its own: it ends an earlier request, which gets one.
   void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
   void reply(const Reply &reply, uint64_t now_ns);  ///< also sends a notice, at any time
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a store, by which ranks find each other before there is a communicator. Keys and values are bytes.
-// A value is put once.
+// This file declares a store, through which ranks find each other before they have a communicator. Keys and values are
+// bytes. A key gets its value once.
 #pragma once
 
 #include <array>
@@ -52,8 +52,8 @@ class Store {
   /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
   virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
 
-  /// Returns the value of `key`, if this client knows by now that it was put. It does not wait: a call asks the store,
-  /// at most twice a second, and a later call returns the answer. Asking about another key drops the answer.
+  /// Returns the value of `key` if this client knows it by now. It does not wait: a call sends a question to the store,
+  /// at most twice a second, and a later call returns the answer. A question about another key drops that answer.
   virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
 
   /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
@@ -61,15 +61,15 @@ class Store {
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                             std::span<const std::byte> value, uint64_t deadline_ns) = 0;
 
-  /// Returns an error if this client knows by now that its group has failed, or that the store is gone. It does not
+  /// Returns an error if this client knows by now that its group has failed, or that the store is gone. Does not
   /// wait.
   [[nodiscard]] virtual Result<void> check() { return {}; }
 
-  /// Returns the numeric address of this host's interface to the store. It is empty if the store is reached without an
-  /// interface.
+  /// Returns the numeric address of this host's interface to the store, or an empty text if no interface leads to the
+  /// store.
   [[nodiscard]] virtual std::string own_address() const { return {}; }
 
-  /// Says whether the store runs on this host. Then own_address() says nothing about the route to other hosts.
+  /// Says whether the store runs on this host. Then own_address() does not show the route to other hosts.
   [[nodiscard]] virtual bool is_on_this_host() const { return false; }
 
   /// Says whether check() fails because the store is gone, and no failure of the group was reported before.
@@ -80,8 +80,8 @@ class Store {
   /// Returns the previous work.
   virtual std::function<void()> set_idle_work(std::function<void()>) { return {}; }
 
-  /// Says goodbye for a client that entered a group: it needs the group no more, or it has failed. If a client ends
-  /// without a goodbye, its rank counts as dead.
+  /// Ends a client that entered a group: its rank needs the group no more, or has failed. If a client ends without this
+  /// call, its rank counts as dead.
   virtual void leave(const Result<void> &) {}
 };
 
@@ -101,7 +101,7 @@ class IdleWork {
   std::function<void()> before_;
 };
 
-/// Checks what the store knows about the group, while a rank waits for other ranks without using the store.
+/// Checks what the store knows about the group while a rank waits for other ranks in another way than by the store.
 class StoreWatch {
  public:
   explicit StoreWatch(Store &store) : store_(store) {}
@@ -115,8 +115,8 @@ class StoreWatch {
     return store_.check();
   }
 
-  /// Waits for the reason after a peer's connection has ended. A rank that gives up closes its connections a moment
-  /// before the store learns why.
+  /// Waits a moment for the store's reason after a peer's connection has ended: a rank that gives up closes its
+  /// connections shortly before the store learns why.
   [[nodiscard]] Result<void> hear_why() {
     for (const uint64_t until_ns = now_ns() + rumour_ns; now_ns() < until_ns; sleep_for_ns(interval_ns))
       RONDO_TRY(store_.check());
@@ -169,8 +169,8 @@ enum class GroupNames {
   elsewhere  ///< The rank has to try again later: the store is the program's own, and the next program has another.
 };
 
-/// The prefix of the group's name if a client would run a store here itself, as rank 0 of that group. The store refuses
-/// the client, and reports to the ranks of the group that a second job has the same description.
+/// The prefix of a group's name with which a rival enters: a client that would run a store here itself, as rank 0 of
+/// that group. The store refuses it, and reports to the group's ranks that a second job has the same description.
 inline constexpr std::string_view rival_prefix = "rival of ";
 
 /// The process that runs the store. If it ends, the store ends.
@@ -182,13 +182,13 @@ struct StoreHost {
   std::string secret_source{};  ///< where the secret is from, for the error of a client with another one
 };
 
-/// Connects, and authenticates both ways. Until the deadline it tries again if no process listens, or if a busy store
-/// rejects it. It also tries again if the host of `endpoint` is a name that does not resolve. A name is resolved again
-/// at most once a second, and its addresses are tried in turn. Then it enters the group, if one is given;
-/// Store::leave() must be called at the end. RONDO_ERROR_AUTHENTICATION: the other side does not know the secret.
-/// RONDO_ERROR_REMOTE: the store is gone.
+/// Connects to the store; both sides authenticate each other. Until the deadline, tries again if no process listens,
+/// a busy store rejects the client, or the host's name does not resolve. A name is resolved again at most once a
+/// second, and its addresses are tried in turn. Enters the group `member`, if given; then Store::leave() must be
+/// called at the end. RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the
+/// store is gone.
 /// @param cancel  null, or an object that ends this call and all waits of the client with RONDO_ERROR_ABORTED; it
-/// outlives both
+///                must outlive both
 /// @param absent  null, or set to whether the call failed because no store with this secret was found
 [[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
                                                            uint64_t deadline_ns,
@@ -201,11 +201,11 @@ class StoreServer {
  public:
   virtual ~StoreServer() = default;  ///< closes everything and joins the thread
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
-  /// Records that the server runs in the process of this rank. Its clients name the rank if the server ends. Any thread
-  /// may call it.
+  /// Records that the server runs in the process of this rank, which clients name if the server ends. Any thread may
+  /// call it.
   virtual void hosted_by(uint32_t rank) = 0;
-  /// Reports that the rank failed before it could report that as a client. The clients receive the error. Any thread
-  /// may call it.
+  /// Reports an error of this rank to the clients, if the rank failed before it was a client itself. Any thread may
+  /// call it.
   virtual void host_failed(const Error &error) = 0;
   /// Fails the groups that this rank has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent does the launcher's work on one of several hosts, where ssh starts it. It starts this host's ranks and
-// passes on their output. When the connection to the launcher closes or stays silent, it ends everything.
+// An agent does the launcher's work on one of several hosts, where ssh starts it. It starts the ranks of its host and
+// passes on their output. If the connection to the launcher closes or is silent for too long, it ends all its ranks.
 #pragma once
 
 namespace rondo::cli {

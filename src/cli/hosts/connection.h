@@ -43,7 +43,7 @@ struct HostConnection {
   [[nodiscard]] std::string why_lost(const std::string &remote_rondo);
 };
 
-/// Starts `ssh` (program and arguments) to the host, in a process group of its own, to which no terminal sends signals.
+/// Starts `ssh` (program and arguments) for the host, in its own process group, so that no terminal signals it.
 [[nodiscard]] Result<HostConnection> connect_host(const HostShare &share, const std::vector<std::string> &ssh,
                                                   const std::string &remote_rondo);
 

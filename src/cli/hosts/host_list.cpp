@@ -23,8 +23,8 @@ bool is_name(std::string_view host) {
   return !host.empty() && host.front() != '-' && std::all_of(host.begin(), host.end(), plain);
 }
 
-/// Appends the names of a range such as "01-03", or of a number such as "07", between `begin` and `end`. All numbers
-/// have as many digits as the first.
+/// Appends a name for each number of a range such as "01-03", or for one number such as "07". A name is `begin`, the
+/// number and `end`. All numbers have as many digits as the first.
 Result<void> expand_part(std::string_view part, std::string_view begin, std::string_view end, Names &names) {
   const std::string_view first = part.substr(0, part.find('-'));
   const std::string_view last = first.size() == part.size() ? first : part.substr(first.size() + 1);

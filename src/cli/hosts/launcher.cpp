@@ -113,8 +113,8 @@ void HostsLauncher::take_signals() {
   }
 }
 
-/// Handles a failure of a host. Before the start it means that the host cannot take part; after the start it fails the
-/// job.
+/// Handles a failure of a host. Before the start, the host cannot take part in the job. After the start, the job
+/// fails.
 void HostsLauncher::host_failed(HostConnection &host, int status, const std::string &why) {
   if (started_) return job_.failed("host " + host.share.host + ": " + why, now_ns());
   if (!refused_status_ || host.phase != HostConnection::Phase::lost)
@@ -198,7 +198,7 @@ void HostsLauncher::read_hosts() {
   }
 }
 
-/// Gives up on silent hosts. While the output is full, the launcher does not read, so a host may only seem silent.
+/// Gives up on silent hosts, but not while the output is full: then the launcher itself does not read.
 void HostsLauncher::look_for_silence() {
   const uint64_t now = now_ns();
   for (HostConnection &host : hosts_) {

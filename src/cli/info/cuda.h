@@ -9,8 +9,8 @@
 
 namespace rondo::cli {
 
-/// Loads the kernels on every device, which takes a moment. The result says how much memory each of `rank_count` ranks
-/// would take.
+/// Loads the kernels on every device, which takes a moment. The document says how much memory each of `rank_count`
+/// ranks would use.
 [[nodiscard]] nlohmann::ordered_json cuda_document(const Config &config, uint32_t rank_count);
 
 /// Returns the text for people. It has a line for each kernel that differs from the kernel before it.

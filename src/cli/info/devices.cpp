@@ -37,7 +37,7 @@ Json device_json(const Topology &topology, const Device &device, const Json &ord
   return json;
 }
 
-/// Returns the ordinals of the devices with an address. The instances of a divided device share one address.
+/// Returns the ordinals of the devices at an address. A divided device (MIG) has several instances with one address.
 Json ordinals_at(const PciAddress &address, const Json &cuda) {
   Json ordinals = Json::array();
   for (const Json &device : cuda["devices"])

@@ -13,13 +13,13 @@
 
 namespace rondo::cli {
 
-/// Builds the part about devices from `cuda`, the result of cuda_document(). It adds their numbers to the devices in
-/// `cuda`. If the topology lacks the position of a device, it adds that, too.
+/// Builds the part about devices: all devices of the topology, and each device in `cuda`, the result of
+/// cuda_document(), that the topology lacks. Each has its CUDA ordinals.
 [[nodiscard]] nlohmann::ordered_json devices_document(const DeviceDiscovery &found, const std::string &nvml_library,
                                                       const nlohmann::ordered_json &cuda);
 
-/// Adds the position of a device or network card. `numa_node` and `nearest` have the numbers of the Topology; the JSON
-/// has the system's numbers.
+/// Adds the position of a device or network card. The arguments `numa_node` and `nearest` are indices in the Topology.
+/// In the JSON, they become the system's numbers.
 void add_position(nlohmann::ordered_json &json, const Topology &topology, uint32_t numa_node,
                   const std::vector<uint32_t> &nearest);
 /// Returns a position in JSON as text for people, such as `; NUMA node 0; processing units 0-3`.

@@ -90,7 +90,7 @@ Result<void> show(const InfoOptions &options) {
   const auto document = info_document(input);
   if (options.json != "-") RONDO_TRY(write("-", console::fitted(info_text(document), stdout)));
   if (options.json.empty()) return {};
-  // Names from files and the environment may not be UTF-8. Bad bytes are replaced, because the JSON writer would throw.
+  // Names from files and the environment may not be UTF-8, so replace bad bytes, for which the JSON writer would throw.
   return write(options.json, document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file gives `rondo perf` what it needs of CUDA, through the driver's table: memory, a stream, events and graphs.
+// This file implements the device of `rondo perf` for CUDA by the driver's table: memory, a stream, events and graphs.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -162,7 +162,7 @@ Outcome CudaPerfDevice::make_current() {
 }
 
 Outcome CudaPerfDevice::begin_capture() {
-  // This captures calls of this thread only. Calls of other ranks' threads stay out of the graph and cannot break it.
+  // Capture the calls of this thread only, so that calls of other ranks' threads neither join the graph nor break it.
   const auto begun = with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
     return cu.stream_begin_capture(handle(), CaptureMode::thread_local_);
   });

@@ -74,9 +74,9 @@ constexpr uint64_t released = uint64_t{1} << 62;  // ends every wait for a word
 constexpr uint64_t look_interval_ns = 200'000;
 constexpr uint64_t release_timeout_ns = 5'000'000'000;
 
-/// A relay of places. Word p counts the turns that place p may have begun. Place p - 1 writes it after its own turn
-/// with that number. The last place writes the word of place 0, which is therefore one turn ahead. The words are in
-/// host memory, so the host can end the waits.
+/// A relay, in which places take turns. Word p counts the turns that place p may have begun. Place p - 1 writes it
+/// after its own turn of that number. Place 0 begins a round, so the last place writes its word one turn ahead. The
+/// words are in host memory, so the host can end the waits.
 class CudaRelay final : public perf::Relay {
  public:
   CudaRelay(const PerfStreams &streams, const perf::RelayPlace &place) : streams_(streams), place_(place) {}
@@ -163,8 +163,8 @@ Result<void> CudaRelay::enqueue(uint32_t round_count) {
   return {};
 }
 
-/// Ends all waits, also in other processes. A stream may write a word once more, so the caller repeats this until its
-/// own stream has ended.
+/// Ends all waits, also in other processes. A stream may overwrite a released word once, so the caller repeats this
+/// until its own stream has ended.
 void CudaRelay::release() const {
   for (size_t place = 0; place < place_.count; ++place)
     // This release pairs with the wait of a stream.

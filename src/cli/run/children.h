@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file ends all processes below this one. This process is a subreaper, so it inherits each orphan among its
-// descendants, whatever session or group the orphan is in. If it kills children until there are none, it reaches all
-// descendants, from the top down. Only children get signals. No other process reaps them, so a child's process number
-// cannot belong to another process yet.
+// This file ends all processes below this one. This process is a subreaper, so it inherits every orphan among its
+// descendants, even from another session or process group. It kills its children until none are left, and so reaches
+// all descendants from the top down. Only children get signals. No other process reaps them, so a child's process
+// number cannot belong to a new process yet.
 #pragma once
 
 #include <sys/types.h>
@@ -18,8 +18,8 @@ using ChildEnded = std::function<void(pid_t pid, int wait_status)>;
 /// Makes this process a subreaper. Returns false with errno if that fails.
 [[nodiscard]] bool become_subreaper();
 
-/// Returns the children of this process, of all its threads, including zombies. It may miss children that start or end
-/// meanwhile, so call it again.
+/// Returns the children of all threads of this process, including zombies. It may miss children that start or end
+/// during the call, so the caller repeats it.
 [[nodiscard]] std::vector<pid_t> list_children();
 
 /// Reaps ended children without waiting, and passes each to `ended`. Returns false if there are no children any more.

@@ -36,8 +36,8 @@ enum class Received { message, nothing, closed };
 
 [[nodiscard]] Result<std::pair<FileDescriptor, FileDescriptor>> control_pair();
 
-/// These functions do not wait. They return false if the other end's queue is full, or the other end has closed.
-/// Receiving shows which of the two it is.
+/// These functions do not wait. They return false if the other end's queue is full or the other end is closed. A
+/// receive call then shows which of the two it is.
 [[nodiscard]] bool send_order(int control, const Order &order);
 [[nodiscard]] bool send_report(int control, const Report &report);
 [[nodiscard]] Received receive_order(int control, Order *order);

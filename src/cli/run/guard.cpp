@@ -107,8 +107,8 @@ void Guard::start_ranks(const Order &start) {
       ranks_[rank].phase = RankState::Phase::ended;
     }
   }
-  // The ranks have their descriptors now. If the guard kept copies open, the launcher would not notice that a rank
-  // closes its own.
+  // The ranks have their own descriptors now. If the guard kept its copies open, the launcher would not notice when a
+  // rank closes a stream.
   plan_.streams.clear();
   plan_.input.reset();
   ::dup2(plan_.null_input.get(), STDIN_FILENO);
@@ -134,7 +134,7 @@ void Guard::note_end(pid_t pid, int wait_status) {
   rank->phase = RankState::Phase::ended;
 }
 
-/// Signals the process group of each rank, as a terminal would. If a rank has left its group, it signals the rank
+/// Signals the process group of each rank, as a terminal would. If a rank is in another group, signals the rank
 /// alone.
 void Guard::signal_ranks(int number) {
   for (const RankState &state : ranks_)

@@ -6,7 +6,7 @@
 // - The ranks have ended but left other processes.
 //
 // The guard has its own process group and blocks all signals. So neither a terminal nor a kill of the launcher's group
-// reaches it. If it is stopped when the launcher dies, the kernel continues it (PR_SET_PDEATHSIG with SIGCONT).
+// reaches it. If the guard is stopped when the launcher dies, the kernel continues it (PR_SET_PDEATHSIG with SIGCONT).
 #pragma once
 
 #include "src/cli/run/rank.h"

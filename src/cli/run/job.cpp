@@ -67,7 +67,7 @@ void Job::end(uint64_t grace_ns, uint64_t now_ns) {
   guard_deadline_ns_ = later(now_ns, later(grace_ns, run_kill_limit_ns + run_guard_slack_ns));
 }
 
-/// Records a failure. Only the first one counts: it, or the launcher's response to it, causes the later failures.
+/// Records a failure. Only the first one counts, because it, or the launcher's reaction to it, causes the later ones.
 void Job::fail(int exit_status, std::string message, uint64_t now_ns) {
   if (failed_ || ending_) return;
   failed_ = true;

@@ -22,7 +22,7 @@ constexpr int run_exit_not_found = 127;
 constexpr uint64_t run_no_deadline = UINT64_MAX;
 /// After SIGKILL, the launcher waits this long for a process that the kernel does not end.
 constexpr uint64_t run_kill_limit_ns = 5'000'000'000;
-/// After grace and kill limit, the launcher waits this much longer for the guard. Then it ends everything itself.
+/// After grace and kill limit, the launcher waits this long for the guard. Then it ends all processes itself.
 constexpr uint64_t run_guard_slack_ns = 2'000'000'000;
 
 /// The step at which a rank failed to become the program. The guard's messages contain its number.
@@ -66,7 +66,7 @@ class Job {
   [[nodiscard]] JobActions take_actions();
   [[nodiscard]] uint64_t next_deadline_ns() const;
   [[nodiscard]] bool over() const { return over_; }
-  /// Says whether the user or the timeout ended the job. Then there may be no reader of the output any more.
+  /// Says whether the user or the timeout ended the job. Then possibly nobody reads the output any more.
   [[nodiscard]] bool was_cut_short() const { return cut_short_; }
   [[nodiscard]] int exit_status() const { return exit_status_; }
 

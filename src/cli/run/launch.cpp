@@ -15,11 +15,11 @@ namespace rondo::cli {
 namespace {
 
 constexpr std::array forwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-// These signals are blocked and never read. So a write to a closed pipe fails with EPIPE. If a terminal refuses an
-// access, that is an error instead of a stop.
+// These signals are blocked and never read. So a write to a closed pipe fails with EPIPE, and a refused access to a
+// terminal is an error instead of a stop.
 constexpr std::array only_blocked{SIGPIPE, SIGTTIN, SIGTTOU};
 
-/// Opens /dev/null. It also replaces closed descriptors among 0 to 2, so that no pipe gets their numbers.
+/// Opens /dev/null. Also fills closed descriptors among 0 to 2 with it, so that no pipe gets these numbers.
 Result<FileDescriptor> open_null() {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int descriptor = ::open("/dev/null", O_RDWR);
@@ -36,8 +36,8 @@ bool is_ignored(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// Turns signals into events of a descriptor. A signal that was ignored at the start (nohup) stays ignored, here and
-/// for ranks.
+/// Turns signals into events of a descriptor. A signal that was ignored when the program started (nohup) stays ignored,
+/// also in ranks.
 Result<FileDescriptor> take_signals(sigset_t *mask_before) {
   sigset_t wanted;
   ::sigemptyset(&wanted);
@@ -110,8 +110,8 @@ Result<Launched> launch_guard(LaunchPlan plan) {
     run_guard(std::move(plan), std::move(control.second), launcher);
     ::_exit(0);
   }
-  // If rank 0 has this standard input, the launcher closes its own copy. So the writer notices when rank 0 closes the
-  // input.
+  // If rank 0 has this standard input, the launcher closes its own copy. Then the input's writer notices when rank 0
+  // closes it.
   if (!launched.streams.input.valid()) ::dup2(plan.null_input.get(), STDIN_FILENO);
   return launched;
 }

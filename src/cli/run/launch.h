@@ -22,8 +22,8 @@ struct Launched {
   pid_t guard = 0;
 };
 
-/// Prepares a launcher, but does not start a guard process for it. Its signals become events, and it inherits orphans
-/// of its children.
+/// Prepares a launcher without a guard process: its signals become events of the result, and orphans among its
+/// descendants become its children.
 [[nodiscard]] Result<FileDescriptor> prepare_launcher();
 
 /// Starts the guard. The caller sets options, program_path and processors in `plan`, and this function sets the rest.

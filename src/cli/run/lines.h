@@ -9,7 +9,7 @@
 
 namespace rondo::cli {
 
-/// The size above which a line is passed on in pieces, each as a separate line. So memory is bounded.
+/// A line above this size is passed on in pieces, each as a line of its own. This limits the memory.
 constexpr size_t run_line_bytes_max = 64 * 1024;
 
 class LineTagger {

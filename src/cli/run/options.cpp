@@ -13,7 +13,7 @@
 namespace rondo::cli {
 namespace {
 
-/// The variables that the launcher sets itself. A second value from --env would be lost, or would break the job.
+/// The launcher sets these variables itself. It refuses them in --env: a value there would be lost, or break the job.
 constexpr std::array own_variables{"RONDO_RANK", "RONDO_SIZE", "RONDO_LOCAL_RANK", "RONDO_STORE", "RONDO_SECRET"};
 
 uint64_t to_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
@@ -120,7 +120,7 @@ std::vector<std::string> with_long_np(std::span<const char *const> args) {
   return words;
 }
 
-/// Returns the words that start ssh. If the text names ssh itself, it gets options that prevent questions and long
+/// Returns the words that start ssh. If the program is ssh itself, adds options that prevent questions and long
 /// waits.
 std::vector<std::string> ssh_words(const std::string &text) {
   std::istringstream stream(text.empty() ? "ssh" : text);

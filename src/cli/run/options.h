@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the options of `rondo run` as values. Parsing reads no files or variables itself: its caller
-// passes functions for that.
+// This file declares the options of `rondo run` as values. The parser reads files and variables only through functions
+// of its caller.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct HelpText {
 /// Returns whether "NAME=value" is one of the launcher's own variables that ranks on other hosts get, too.
 [[nodiscard]] bool is_setting_for_ranks(std::string_view entry);
 
-/// Functions that read what options name: files and variables. If one is empty, there are no files, or no variables.
+/// Functions that read the files and variables that options name. An empty function means that none exist.
 struct RunInputs {
   std::function<Result<std::string>(const std::string &path)> read_file;  ///< the text of --hostfile
   std::function<const char *(const char *name)> variable;                 ///< null if it is not set

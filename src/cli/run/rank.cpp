@@ -63,12 +63,12 @@ Result<void> divide_processors(LaunchPlan &plan) {
 }
 
 void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures) {
-  // This helps if guard and launcher are killed at once. getppid() detects a guard that died before this line.
+  // This ends the rank if guard and launcher are killed at once. getppid() detects a guard that died before this call.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != guard) ::_exit(run_exit_not_executable);
   ::setpgid(0, 0);  // the guard does this, too; the first call counts
   if (!place_streams(plan, rank) || !set_environment(plan, start, rank)) give_up(rank, StartFailure::set_up, failures);
-  // The user did not request a share explicitly. So if the kernel refuses it, the rank runs on any core.
+  // Unless the user has requested --bind core, a rank that the kernel does not bind to its share runs on any core.
   if (!plan.processors.empty() && !bind_to(plan.processors[rank % plan.processors.size()]) &&
       plan.options.bind == Bind::core)
     give_up(rank, StartFailure::bind, failures);

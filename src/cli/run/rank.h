@@ -39,8 +39,8 @@ struct LaunchPlan {
 /// finds no core.
 [[nodiscard]] Result<void> divide_processors(LaunchPlan &plan);
 
-/// The message that a rank sends through a pipe if it could not become the program. It arrives whole, because it is
-/// shorter than PIPE_BUF.
+/// A rank that could not become the program sends this message through a pipe. It arrives whole, because it is shorter
+/// than PIPE_BUF.
 struct StartFailureRecord {
   uint32_t rank = 0;
   StartFailure failure = StartFailure::none;

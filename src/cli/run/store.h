@@ -22,8 +22,8 @@ struct JobStore {
 /// Starts the store with a new secret, on its own thread. The caller must not fork after this.
 [[nodiscard]] Result<JobStore> start_job_store();
 
-/// Starts the store for ranks of several hosts, on its own thread. It offers the address that RONDO_INTERFACE chooses,
-/// otherwise every address that ranks may reach.
+/// Starts the store for ranks of several hosts, on its own thread. Its endpoint has the address that RONDO_INTERFACE
+/// chooses, or without that variable, every address that ranks may reach.
 [[nodiscard]] Result<JobStore> start_job_store_for_hosts(const std::string &secret);
 
 }  // namespace rondo::cli

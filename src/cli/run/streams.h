@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file passes on the ranks' input and output in the launcher: the output of --tag-output, and a terminal's input.
-// Nothing here waits. The supervisor polls, and each part takes what is ready. A full sink stops the reading of its
-// pipes, and a full pipe to rank 0 stops the reading of the terminal.
+// No function waits: the supervisor polls, and each part then takes what is ready. If a sink is full, its pipes are not
+// read. If the pipe to rank 0 is full, the terminal is not read.
 #pragma once
 
 #include <poll.h>
@@ -99,7 +99,7 @@ class Streams {
   void resume_input() { input_.resume(); }
   [[nodiscard]] bool output_pending() const { return output_.pending() || error_sink().pending(); }
   [[nodiscard]] bool pipes_open() const;
-  /// Returns errno of a failed write once, then 0. A reader that closed its end is no failure.
+  /// Returns errno of a failed write once, then 0. It is no failure if the reader has closed its end.
   [[nodiscard]] int take_write_error();
   void finish_pipes();  ///< stops waiting for open pipes: passes on unfinished lines
 

@@ -165,8 +165,8 @@ void Supervisor::act() {
   if (actions.stop_self) ::kill(::getpid(), SIGSTOP);
 }
 
-/// Says whether all output has been passed on. A reader may take any time, unless the job was cut short. If pipes are
-/// open without pending output, they get one more second, because no rank is left.
+/// Says whether all output has been passed on. A reader may take any time for it, unless the job was cut short. If only
+/// open pipes are left, they get one more second, because no rank is left.
 bool Supervisor::finished() {
   if (!job_.over()) return false;
   const bool pending = streams_.output_pending();
@@ -197,7 +197,7 @@ int Supervisor::run(const Order &start) {
     job_.time_passed(now_ns());
     act();
   }
-  // The guard is about to exit. The launcher waits for it, so that the guard does not outlive the launcher.
+  // The guard is about to exit. The launcher waits for that, so that it does not end before the guard.
   [[maybe_unused]] const uint32_t left_count = kill_children(now_ns() + run_kill_limit_ns, [](pid_t, int) {});
   return job_.exit_status();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the launcher's loop. It passes events to the job and carries out its decisions, until all has ended and
-// all output is passed on.
+// This file is the launcher's loop. It passes events to the Job and carries out the job's decisions until all processes
+// have ended and all output is passed on.
 #pragma once
 
 #include "src/cli/run/rank.h"

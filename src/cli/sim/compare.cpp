@@ -13,18 +13,18 @@ namespace {
 
 /// The most steps of one tile, over all simulated ranks. A comparison has many simulations, so each has to be short.
 constexpr uint64_t compared_step_count_max = 4'000'000;
-/// The most ranks of an algorithm with a link to every rank. It has a step for each pair of ranks, and all steps share
-/// the ports.
+/// The most ranks of an algorithm with a link to every rank. It has a step for each pair of ranks, and all these steps
+/// compete for the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
-/// The most ranks of a hierarchical algorithm. There each schedule depends on where all ranks are, and no two ranks of
-/// a tree behave alike.
+/// The most ranks of a hierarchical algorithm. Each of its schedules depends on the places of all ranks, and no two
+/// ranks of a tree behave alike.
 constexpr uint64_t compared_hierarchy_rank_max = 4096;
 constexpr uint64_t bytes_min = 1024, bytes_max = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
 
-/// Returns sizes, each four times the one before. Once each rank has a chunk of 64 bytes, all chunks are even. Then
-/// ranks behave alike, and one rank is simulated for many.
+/// Returns sizes, each four times the one before. From the size at which each rank has a chunk of 64 bytes, all chunks
+/// are even. Ranks then behave alike, and one rank is simulated for many.
 std::vector<uint64_t> sizes(const sim::SimCase &what) {
   std::vector<uint64_t> list;
   const uint64_t unit = 64 * ranks_of(what);

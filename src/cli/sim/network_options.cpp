@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file reads the file of `rondo sim --topology`, which is JSON. It refuses every unknown key, because a typing
-// error would otherwise simulate something else.
+// This file reads the JSON file of `rondo sim --topology`. It refuses every unknown key, because a misspelt key would
+// otherwise be ignored without notice.
 #include <nlohmann/json.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is `rondo sim`. It estimates how long a collective would take among many ranks, on a network of which there
-// is only a description.
+// This file is `rondo sim`. It estimates how long a collective would take among many ranks, from the description of a
+// network.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -149,7 +149,7 @@ struct Question {
   std::optional<TunedNetworks> tuned;
 };
 
-/// Chooses by the tuning table. The table covers one machine and the numbers of ranks that were measured.
+/// Chooses by the tuning table, which covers one machine and the measured numbers of ranks.
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
     return invalid_argument("--table describes the machine; leave --topology, --nodes, --gpus and --rack out");
@@ -163,7 +163,7 @@ Result<void> choose_tuned(const SimOptions &options, Question *question) {
   return {};
 }
 
-/// Returns an error for load_store among ranks on several hosts. Here the message can say how to put them on one host.
+/// Returns an error for load_store among ranks on several hosts, with the options that put the ranks on one host.
 Result<void> check_kernel(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count();
   const bool fit = ranks >= 2 && ranks <= exchange_rank_count_max;
@@ -205,7 +205,7 @@ Result<void> write(const std::string &path, const std::string &text) {
   return {};
 }
 
-/// Prints the report for --counts. The file says what ran, so all options that describe a run are refused.
+/// Prints the report for --counts. The file of counts describes the run, so all options that describe one are refused.
 Result<void> report_counted(const SimOptions &options) {
   SimOptions alone;
   alone.counts = options.counts;

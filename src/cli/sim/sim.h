@@ -33,8 +33,8 @@ class TunedNetworks {
   /// the file is not a table of `rondo tune`, or has no such network.
   [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective,
                                                   rondo_kernel_t kernel = RONDO_KERNEL_AUTO);
-  /// Returns the network for a size. Between two sizes, the costs are interpolated by ratio. Beyond the last size it is
-  /// the last network.
+  /// Returns the network for a size. Between two measured sizes, the costs are interpolated by ratio. Beyond the last
+  /// measured size, that size's network is used.
   [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
 
  private:
@@ -62,12 +62,12 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
-/// Sets the sizes of load_store's exchange for a host with the network's ranks. Sets them to 0 if load_store does not
-/// support so large a number.
+/// Sets the sizes of load_store's exchange for a host with the network's ranks, or 0 if load_store does not support
+/// that number of ranks.
 void set_exchange(sim::Network *network);
 
-/// The progress of several simulations. Each has a weight, its number of ranks, which is about proportional to its
-/// duration.
+/// The progress of several simulations. Each has a weight, which is about proportional to its duration: its number of
+/// ranks.
 class Effort {
  public:
   /// @param reached  called with the part of `total` that is done, 0 to 1

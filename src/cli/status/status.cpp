@@ -94,8 +94,8 @@ Result<shm::Observed> observe(const StatusOptions &options) {
        options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
     auto observed = shm::observe_process(process);
     if (observed.ok()) shm::merge(all, std::move(observed).value());
-    // A process that has ended meanwhile is no failure. If the user named a launcher, processes that this user may not
-    // read are reported.
+    // A process that has ended during the search is no failure. Processes that this user may not read are reported if
+    // the user has named a launcher.
     if (!observed.ok() && options.launcher != 0 && observed.error().status == RONDO_ERROR_SYSTEM)
       all.refused.push_back(observed.error());
   }

@@ -43,7 +43,7 @@ class Document {
     first_ = false;
   }
 
-  /// Numbers the processes. Their numbers on a host mean nothing on other hosts, so the document has its own.
+  /// Numbers the processes anew, because processes of two hosts may have the same number.
   void find_processes() {
     std::map<std::pair<std::string, uint64_t>, size_t> known;
     for (const TracedLane &lane : timeline_.lanes()) {

@@ -151,8 +151,8 @@ TracedKind Timeline::kind_of(const Fields &fields) {
   return kind;
 }
 
-/// Connects clocks. Two hosts of one communicator have both measured the clock of its rank 0. Returns true if it
-/// connected another clock.
+/// Finds the offset of one more clock. If two hosts have a common communicator, both have measured the clock of its
+/// rank 0. Returns true if it found an offset.
 bool Timeline::connect_clocks() {
   std::optional<std::pair<std::string, Offset>> best;
   for (const Source &from : sources_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file puts flight recordings of any number of ranks, communicators and hosts on one clock. A recording consists
-// of the lines of docs/recorder.md. It comes from a file or from a running job; a file may hold anything.
+// This file puts flight recordings of any number of ranks, communicators and hosts on one clock. docs/recorder.md
+// describes the lines of a recording. Recordings are from files, which may hold anything, or from a running job.
 #pragma once
 
 #include <array>

@@ -59,7 +59,7 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// Returns the process that `source` names. Returns 0 if it is no number, or a file has that name.
+/// Returns the process that `source` names, or 0 if `source` is not a number, or is the name of a file.
 pid_t process_of(const std::string &source) {
   struct stat status {};
   if (::stat(source.c_str(), &status) == 0) return 0;

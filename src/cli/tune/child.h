@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file starts programs for `rondo tune`: jobs of ranks. They are `rondo run` and `rondo perf` of this program, so
+// This file starts jobs of ranks for `rondo tune`. The programs are `rondo run` and `rondo perf` of this command, so
 // ranks run as a user's ranks do.
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace rondo::cli::tune {
 
-/// While this object exists, signals that end a job stay pending until wait_for() takes them. The launcher must end its
-/// ranks first; then this process removes its folder. The terminal sends an interrupt to both processes, but other
-/// signals reach this process only.
+/// While this object exists, signals that end a job stay pending until wait_for() takes them. So the launcher ends its
+/// ranks first, and then this process removes its folder. An interrupt from the terminal reaches both processes, other
+/// signals reach only this one.
 class SignalsHeld {
  public:
   SignalsHeld();
@@ -24,8 +24,8 @@ class SignalsHeld {
   ~SignalsHeld() { restore(); }
   /// Restores the mask of signals from before, as a child needs it.
   void restore() const;
-  /// Returns the exit status of `child`, or 128 + number after a signal. Passes SIGTERM and SIGHUP to the child. A
-  /// signal to end this process determines the result even if the child had just finished.
+  /// Returns the exit status of `child`, or 128 + number after a signal. Passes SIGTERM and SIGHUP to the child. If
+  /// this process gets a signal to end, the result is that signal's, even if the child has just finished.
   [[nodiscard]] int wait_for(pid_t child) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file writes the file of `rondo tune`. The library uses its rows. The rest is for people, for `rondo sim`, and
-// for checking rows.
+// This file writes the file of `rondo tune`. The library reads only its rows. People and `rondo sim` use the rest, for
+// instance to check rows.
 #include <nlohmann/json.hpp>
 
 #include <array>

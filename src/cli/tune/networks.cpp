@@ -127,7 +127,7 @@ std::optional<double> log_error(const Network &network, const Group &group, cons
 }
 
 /// Returns the sum of squared errors over the algorithms, plus a small penalty for the distance from the first guess.
-/// The penalty determines costs that have no effect.
+/// Without the penalty, costs that have no effect on the times would be arbitrary.
 double penalty(const Network &network, const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double weight = 0.002;
   double sum = 0;
@@ -142,8 +142,8 @@ double penalty(const Network &network, const Network &guess, const Group &group,
   return sum;
 }
 
-/// Fits the network. It multiplies one cost after the other by a factor, up or down, while that improves the fit. Then
-/// it repeats this with a smaller factor.
+/// Fits the network. Each cost in turn is multiplied or divided by a factor as long as that improves the fit. The
+/// search is repeated with smaller factors.
 Network fit(const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double factor_first = 2, factor_last = 1.02;
   constexpr int rounds_max = 12;  // at each factor

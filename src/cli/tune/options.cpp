@@ -22,7 +22,7 @@ struct Raw {
   bool quick = false;
 };
 
-/// The default sizes, as the first size, the last size and the factor between sizes. The last size is always included.
+/// The default sizes as "first-last/factor". Each size is the factor times the one before, up to the last.
 constexpr const char *default_sizes = "8-64M/4";
 constexpr const char *quick_sizes = "8-1M/32";
 

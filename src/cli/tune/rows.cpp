@@ -13,12 +13,12 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// A further row must save at least this share of the time at one size. Less would be noise.
+/// A further row must save at least this share of the time at one size. Smaller savings would be noise.
 constexpr double row_price = 0.03;
 /// From this size on the time grows with the size, so the best choice at the last size is the best beyond it, too.
 constexpr uint64_t end_bytes_min = uint64_t{16} << 20;
 
-/// Says whether two choices do the same work. Chunks that a message does not fill count as equal.
+/// Says whether two choices do the same work. Chunk sizes that are not smaller than the message count as equal.
 bool same_work(const PlanChoice &a, const PlanChoice &b, uint64_t bytes) {
   PlanChoice same = a;
   if (a.chunk_bytes >= bytes && b.chunk_bytes >= bytes) same.chunk_bytes = b.chunk_bytes;
@@ -49,8 +49,8 @@ double time_of(std::span<const Series> size, const PlanChoice &choice) {
   return time_us;
 }
 
-/// The best division of the sizes into rows. For all sizes below `end`, it has the beginning and choice of the last
-/// row, and the cost.
+/// The best division of the sizes below `end` into rows: the begin and the choice of its last row, and its
+/// cost.
 struct Division {
   double price = never;
   size_t begin = 0;
@@ -151,8 +151,8 @@ void note(std::span<const Series> size, const PlanChoice &choice, PlanChoice &to
   if (const double time = time_of(size, choice); time < never) time_us = time;
 }
 
-/// Compares the choice of the table's rows with the choice that the library made when it was measured. It is for
-/// devices and several hosts, because this code does not know the slots there.
+/// Compares the choice of the table's rows with the choice that the library made during the measurement. It is for
+/// devices and several hosts, where this code does not know the slots.
 void compare_as_measured(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
   const Group &group = measured.group;
   for (const auto &size : by_size(measured)) {

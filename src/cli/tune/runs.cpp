@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file measures candidates by runs of `rondo perf`, each over all sizes of the candidate. On devices, calls are
-// replayed from a graph. perf also verifies the results. Candidates take turns, round by round, so a change of the
+// This file measures candidates by runs of `rondo perf`. A run measures one candidate at all its sizes and verifies the
+// results. On devices, calls are replayed from a graph. Candidates take turns, round by round, so a change of the
 // machine's speed affects all of them. The report of perf says what the library really chose: for instance, a candidate
-// only limits the number of blocks, and does not request it.
+// limits the number of blocks, but the library may use fewer.
 #include "src/cli/tune/runs.h"
 
 #include <algorithm>
@@ -155,8 +155,8 @@ class Runs {
   uint32_t repeated_count_ = 0, disturbed_count_ = 0;
 };
 
-/// Runs perf once. If this machine does not support the candidate, the candidate is reported and left out. If it fails
-/// or has wrong results, the measurement ends.
+/// Runs perf once. If this machine does not support the candidate, logs that and leaves the candidate out. If the run
+/// fails or has wrong results, the measurement ends with an error.
 Result<void> Runs::run(Entry &entry, std::span<const uint64_t> sizes) {
   const Folder folder;
   RONDO_TRY(folder.made());
@@ -198,8 +198,8 @@ Result<void> Runs::take_turn(Entry &entry) {
   return {};
 }
 
-/// Leaves out the sizes before the first and after the last one at which the candidate is not far from the best. A
-/// disturbed result says nothing about that.
+/// Leaves out a candidate's sizes before the first and after the last one at which it is not much slower than the best.
+/// A disturbed result counts as not much slower.
 void Runs::leave_out_hopeless() {
   for (Entry &entry : entries_) {
     if (&entry == &entries_.front() || entry.results.size() != entry.sizes.size()) continue;

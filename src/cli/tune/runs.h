@@ -22,7 +22,7 @@ struct Candidate {
 };
 /// Returns the candidates for buffers on devices. Here and in host_candidates(), the library's own choice is first.
 [[nodiscard]] std::vector<Candidate> device_candidates(const Group &group, bool quick);
-/// Returns the candidates for host memory. `input` has the sizes of slots. No two candidates do the same at a size.
+/// Returns the candidates for host memory. `input` has the sizes of slots. At no size do two candidates do the same.
 [[nodiscard]] std::vector<Candidate> host_candidates(const Options &options, const Group &group, TunerInput input);
 
 /// Returns the requested sizes of the candidate with at least one element for each rank.
@@ -42,8 +42,8 @@ struct PerfReport {
 /// Parses the JSON of `rondo perf`.
 [[nodiscard]] Result<PerfReport> parse_perf(std::string_view text);
 
-/// The measured times of a group. If several candidates lead to the same choice at a size, they count as one candidate
-/// there.
+/// The measured times of a group. If several candidates lead to the same choice at a size, their times there are one
+/// series.
 class PerfTimes {
  public:
   void add(const PerfResult &result);

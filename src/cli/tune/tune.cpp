@@ -19,8 +19,8 @@ using namespace tune;
 
 constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // time to measure each rate
 
-/// Reads the configuration. Algorithm and table from the environment are removed, because they are what is measured.
-/// Settings such as slots and waiting stay.
+/// Reads the configuration. A tuning table and requests such as an algorithm are removed from the environment, because
+/// they are what is measured. Settings such as slots and waiting stay.
 Result<Config> configuration() {
   for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {
@@ -49,8 +49,8 @@ void take_quiet(const Options &options, Measured measured, Findings &findings) {
   if (!measured.series.empty()) findings.all.push_back(std::move(measured));
 }
 
-/// The file that has the table until the table is known to be valid. It is beside the file that it will replace. If the
-/// output is standard output, a device or a FIFO, it is a temporary file.
+/// A file beside the output, which holds the table until the table is known to be valid, and then replaces the output.
+/// If the output is standard output, a device or a FIFO, the file is a temporary file.
 class Partial {
  public:
   explicit Partial(const std::string &output)

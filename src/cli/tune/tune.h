@@ -71,7 +71,7 @@ struct Measured {
   std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< the library's own choice, by bytes
 };
 
-/// Returns the size nearest to `bytes` with whole elements, and the same number of them in each block.
+/// Returns the size nearest to `bytes` at which every block has the same number of whole elements.
 [[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
 
 [[nodiscard]] nlohmann::ordered_json group_json(const Group &group);
@@ -85,7 +85,7 @@ struct Rates {
   std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand that is reduced into another
 };
 
-/// Removes the series without a quiet round. Returns the sizes of which nothing is left, in ascending order.
+/// Removes the series without a quiet round. Returns the sizes that then have no series, in ascending order.
 [[nodiscard]] std::vector<uint64_t> drop_disturbed(Measured &measured);
 
 /// Costs of the machine itself. A cost is 0 if it could not be measured, for instance on one core.
@@ -112,7 +112,7 @@ struct Fit {
 /// Builds as few rows as possible whose choices are within ratio_max of the best at every size.
 [[nodiscard]] std::vector<TuningRow> build_rows(std::span<const Measured> all);
 
-/// The chosen and the best candidate at one size. If the chosen one was not measured there, it has no time.
+/// The chosen and the best candidate at one size. A choice that was not measured at that size has no time.
 struct Comparison {
   Group group;
   uint64_t bytes = 0;
@@ -124,7 +124,7 @@ struct Comparison {
                                               const Config &config);
 /// Returns the worst ratio over all sizes. It is infinite if a choice was not measured.
 [[nodiscard]] double worst_ratio(std::span<const Comparison> comparisons);
-/// Returns the words after "2 ranks", such as " as processes, on devices". They are empty for host memory.
+/// Returns the words that follow "2 ranks", such as " as processes, on devices", or "" for host memory.
 [[nodiscard]] const char *place_text(BufferPlace buffers);
 [[nodiscard]] std::string comparison_text(std::span<const Comparison> comparisons);
 [[nodiscard]] std::string costs_text(const Costs &costs);

@@ -16,7 +16,7 @@ constexpr uint32_t channel_count_default = 2;
 uint32_t channels_of(const Config &config) { return std::clamp(config.channels, channel_count_default, channels_max); }
 uint32_t slot_bytes_of(const Config &config) { return static_cast<uint32_t>(config.slot_bytes); }  // 64 MiB at most
 
-/// Returns the shape of the segment. If max_memory_bytes is too small for every shape, returns the usual shape.
+/// Returns the shape of the segment, or the default shape if max_memory_bytes is too small for all shapes.
 shm::SegmentShape shape_of(const Config &config, uint32_t rank_count) {
   const auto choice = shm::choose_host_memory(rank_count, channels_of(config), config);
   return shm::choose_segment_shape(rank_count, channels_of(config), config.slot_count, slot_bytes_of(config),

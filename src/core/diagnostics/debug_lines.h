@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions print lines about a communicator with RONDO_LOG=debug: its settings, its ranks, their connections,
-// and the plan of each operation when it is first called. RONDO_LOG=info prints the line of made() only. A line is
-// built only if it will be written.
+// These functions print lines about a communicator if RONDO_LOG is debug: its settings, its ranks, their
+// connections, and each plan at its first call. If it is info, only made() prints. A line that will not be written
+// is not built.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ std::atomic<uint32_t> &thread_count() {
   return count;
 }
 
-/// Waits at exit() for the threads that write dumps, because the end of the process would end them.
+/// Waits at exit() for the threads that write dumps, because they end with the process.
 void wait_for_threads() {
   if (!check_not_forked().ok()) return;  // after a fork(), the child has the counter without the threads
   const uint64_t deadline_ns = now_ns() + exit_patience_ns;
@@ -33,8 +33,8 @@ void wait_for_threads() {
   while (thread_count().load(std::memory_order_acquire) != 0 && now_ns() < deadline_ns) sleep_for_ns(look_interval_ns);
 }
 
-/// Returns true if this rank is to write the dump, false if another rank has written it. If the other rank takes too
-/// long, it may have died; then this rank writes the dump.
+/// Returns true if this rank must write the dump, false if another rank has written it. If the other rank takes too
+/// long, it may have died, so this rank claims the dump.
 bool claim_or_wait(FlightRecorder &recorder, const Recording &recording) {
   if (recorder.claim_dump()) return true;
   const uint64_t deadline_ns = now_ns() + writer_patience_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a failure, one rank of the communicator writes the recording into a folder, and the other ranks see that it has
-// done so. Each rank does its part in a separate thread. So the failure is reported in time, even if the folder is
-// slow, or if the rank that claimed the dump has been stopped.
+// After a failure, one rank of the communicator writes the recording into a folder. The other ranks wait until they see
+// that it was written. Each rank does this in a separate thread, so a slow folder, or a stopped rank that claimed the
+// dump, does not delay the report of the failure.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class FailureDump {
   /// Starts the dump after the communicator has failed, and returns at once. From then on, exit() of the process waits
   /// for the file, for a few seconds at most. Any thread.
   void begin();
-  /// Waits briefly for the file, because the caller may now end its process, and a launcher then ends the other ranks.
+  /// Waits briefly for the file, since the caller may end its process now, and then a launcher ends the other ranks.
   void wait_briefly() const;
   /// Waits, after begin(), until the file is written, or the log says why it is not.
   void finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file keeps the last refused or failed call of each thread, for rondo_comm_last_error(NULL, ...). It is one of
-// two exceptions to "no mutable globals", because C callers have no object that could hold it. The other exception is
+// This file keeps each thread's last refused or failed call, for rondo_comm_last_error(NULL, ...). It is an exception
+// to "no mutable globals", because a C caller has no object that could hold this state. The only other exception is
 // src/core/process.h.
 #pragma once
 
@@ -17,10 +17,10 @@ namespace rondo {
 /// Notes that this thread's last failure belongs to a call on `comm`.
 void set_failed_communicator(rondo_comm_t comm) noexcept;
 
-/// Returns this thread's last failure if it is the refusal of a call on `comm`, which changed nothing. Otherwise null.
+/// Returns this thread's last failure if it is a refused call on `comm`, which had no effect. Otherwise returns null.
 [[nodiscard]] const Error *last_refusal(rondo_comm_t comm) noexcept;
 
-/// Returns a copy of `message`, or "out of memory". The text is valid until this thread's next call of the function.
+/// Returns a copy of `message`, or "out of memory". The text is valid until this thread calls hold_message() again.
 [[nodiscard]] const char *hold_message(const std::string &message) noexcept;
 
 /// Converts the result of a C function to its status: `return to_status(result)`. A success does not change the last

@@ -23,8 +23,8 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-/// A file that gets its name only when it is complete. Until then it has no name, so that no file remains if the
-/// process is killed. If the file system has no unnamed files, it gets a temporary name.
+/// A file that gets its name only when it is complete, so that no partial file remains if the process is killed. On a
+/// file system that cannot make unnamed files, it has a temporary name before.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string &path)
@@ -144,8 +144,8 @@ class Arrivals {
   std::vector<Arrival> arrivals_;
 };
 
-/// Returns whether the rank is in a collective. A batch of messages does not count, because it is not an operation of
-/// all ranks.
+/// Returns whether the rank is in a collective. Batches of messages do not count, because only some ranks take part in
+/// them.
 bool waits(const RankNow &now) {
   return !now.in_batch() && (now.activity == Activity::in_call || now.activity == Activity::failed);
 }

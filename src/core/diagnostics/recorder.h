@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions describe the content of the flight recorder: what each rank does, which ranks others wait for, and
-// the recording as a file. The file has JSON Lines, one object a line, about a communicator, its ranks, and their
-// operations. docs/recorder.md describes it.
+// These functions describe the content of the flight recorder: what each rank does, and which ranks others wait for.
+// They also write it as a file of JSON Lines about a communicator, its ranks, and their operations. docs/recorder.md
+// describes the file.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct RankNow {
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// An operation that some ranks are in, or failed in: the oldest one in which they wait for another rank. If they wait
-/// for no rank in any operation, it is the oldest of all that they are in.
+/// The oldest operation in which some ranks wait for another rank, or failed while waiting. If no rank waits for
+/// another one in any operation, the oldest operation that some rank is in.
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in the operation
@@ -53,7 +53,7 @@ struct WaitNow {
 /// Passes all lines of a recording to `sink`, in order, each with its end of line. Stops if `sink` returns false.
 [[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);
 
-/// Writes recordings one after another to a file. The file gets the name `path` only when it is complete.
+/// Writes recordings to a file, one after another. The file gets the name `path` only once it is complete.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
 /// Returns the path for the recording of a failed communicator: rondo-HOST-COMMUNICATOR.jsonl in `folder`.

@@ -76,8 +76,8 @@ Json statistics_object(const RecordedStatistics &statistics) {
   return object;
 }
 
-/// Returns a text that is equal on hosts and containers whose CLOCK_MONOTONIC is the same: the boot, and the time
-/// namespace.
+/// Returns a text that identifies CLOCK_MONOTONIC: the boot and the time namespace. Hosts or containers with equal
+/// texts have the same clock.
 std::string clock_id() {
   const std::string boot = read_kernel_line("/proc/sys/kernel/random/boot_id");
   struct stat status {};

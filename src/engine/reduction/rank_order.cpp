@@ -16,8 +16,8 @@ void add_operands(ReductionArgs &args, std::span<const std::byte *const> operand
   for (size_t index = first; index < last; ++index) args.inputs[args.input_count++] = operands[index] + offset;
 }
 
-/// Returns the shifts of operands [first, last). If `first` is not 0, the first of them is the partial result of all
-/// earlier operands. Rounded partial results are at the levels (src/proto/mean.h) of the steps of a schedule.
+/// Returns the shifts of operands [first, last). If `first` is not 0, operand `first` is the partial result of all
+/// earlier operands. Rounded partial results have the same levels (src/proto/mean.h) as in the steps of a schedule.
 MeanShifts shifts_of(Partials partials, size_t rank_count, size_t first, size_t last) {
   const auto before = static_cast<uint32_t>(first);
   if (partials != Partials::rounded) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file chooses the implementation of reduction.h, once: by RONDO_SIMD, or the fastest that this processor runs.
+// This file chooses the implementation of reduction.h once: the value of RONDO_SIMD, or the fastest for this processor.
 #include "src/engine/reduction/reduction.h"
 
 #include <string>

@@ -14,8 +14,8 @@ namespace rondo {
 inline constexpr uint32_t reduce_inputs_max = 4;   // acc, src, recv[0], recv[1]
 inline constexpr uint32_t reduce_outputs_max = 3;  // dst, send[0], send[1]
 
-/// Pointers need no alignment. An output may be equal to an input (acc and dst); otherwise they do not overlap.
-/// Without `{}` the arrays are not cleared, because that would take longer than a small reduction.
+/// The arguments of a reduction. Pointers need no alignment. An output may equal an input (acc and dst), but may not
+/// overlap one otherwise. Without `{}` the arrays are not cleared: clearing takes longer than a small reduction.
 struct ReductionArgs {
   const std::byte *inputs[reduce_inputs_max];
   std::byte *outputs[reduce_outputs_max];
@@ -25,7 +25,7 @@ struct ReductionArgs {
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;   ///< of the inputs of an avg of floats; all of `more` have the last byte
   bool past_caches = false;     ///< a hint, for one large output: as stream_copy() writes
-  /// The operands behind the inputs, if one operand of each rank is reduced. Each begins at `more_at`. Empty in a step.
+  /// Further operands, after the inputs, if each rank has one operand. Empty in a step. Each begins at `more_at`.
   std::span<const std::byte *const> more;
   size_t more_at = 0;  ///< bytes
 
@@ -40,7 +40,7 @@ using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the fastest function that this processor runs, or null for an unknown type or operation. All functions give
 /// equal bits, except for a NaN's payload. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; the first call reads
-/// it. A value that is unknown, or that this processor cannot run, is ignored. Then a log line lists the known values.
+/// it. If the value is unknown or cannot run here, it is ignored, and a log line lists the known values.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
 
 /// Returns the function in plain C++, the reference for the others.

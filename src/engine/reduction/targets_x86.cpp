@@ -14,8 +14,8 @@ ReductionFunction reduce_function_avx512_bf16(rondo_type_t type, rondo_op_t op);
 
 namespace {
 
-// These are the features that highway's HWY_AVX2 and HWY_AVX3 compile for. Highway can check the processor itself, but
-// that code is in its library, which Rondo does not link.
+// These features are the ones for which HWY_AVX2 and HWY_AVX3 compile. Highway's own check of the processor is in its
+// library, which Rondo does not link.
 bool has_avx2() {
   constexpr unsigned f16c = 1u << 29;  // bit of leaf 1, ecx; clang 14 has no name for it
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

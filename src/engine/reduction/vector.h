@@ -169,7 +169,7 @@ void reduce_floats(const ReductionArgs &args) {
 }
 
 /// Divides in place. Processors have no vector division of integers. For up to 32 bits, the function truncates a
-/// quotient of doubles, which the compiler vectorises. It is exact, because it never rounds up to a whole number.
+/// quotient of doubles, which the compiler vectorises. The result is exact: no quotient rounds up to a whole number.
 template <class T>
 void divide_all(std::byte *values, size_t count, uint32_t divisor) {
   for (size_t index = 0; index < count; ++index) {

@@ -3,9 +3,9 @@
 // it, each after setting HWY_TARGET. Everything here is in that target's namespace.
 //
 // A codec loads a block of `step_bytes` into an accumulator (one or two vectors), and packs the accumulator into one
-// vector as long as the block. Except for NaN payloads, it gives the same bits as Element in src/proto/reducer.h.
-// Highway's own demotions are used only if every version of them rounds to nearest even and flushes nothing. That holds
-// for float16, by F16C.
+// vector as long as the block. Except for NaN payloads, it gives the same bits as Element in src/proto/reducer.h. A
+// demotion of Highway is used only if it rounds to nearest even and flushes nothing in every version of Highway. Only
+// the demotion to float16 (F16C) does.
 #pragma once
 
 #include <cstddef>
@@ -60,8 +60,8 @@ struct NativeCodec {
   static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
-/// Two bfloat16 in each 32-bit word. The upper one, with its lower half cleared, is a float32. The lower one is a
-/// float32 after a shift. So neither packing nor unpacking moves elements to another place in the vector.
+/// A float32 vector holds two bfloat16 in each 32-bit word. The upper one, with its lower half cleared, is a float32.
+/// The lower one is a float32 after a shift. So packing and unpacking move no element to another word.
 struct Bfloat16Codec {
   using Scalar = float;
   struct Accumulator {
@@ -107,8 +107,8 @@ struct Bfloat16Codec {
 };
 
 #if HWY_TARGET == HWY_AVX3
-/// Rounds by the processor's own conversion (AVX512_BF16). That flushes subnormals and keeps the payloads of NaN, so
-/// vectors with such elements, which are rare, use the integer code. It is assembler, as Highway's target lacks it.
+/// Rounds with the processor's own conversion (AVX512_BF16). It flushes subnormals and keeps NaN payloads, so vectors
+/// with such elements, which are rare, use the integer code. The code is assembler, as Highway's target lacks it.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
@@ -190,8 +190,8 @@ struct Float8Codec {
   }
 
  private:
-  /// Rounds magnitudes as Format::from_float does. Below the smallest normal number, it adds a power of two whose unit
-  /// in the last place is the format's smallest number, so that the processor rounds.
+  /// Rounds magnitudes as Format::from_float does. Below the smallest normal number, it adds a power of two. In that
+  /// sum, the unit in the last place is the format's smallest number, so the processor's own rounding is right.
   static HWY_INLINE WordVector rounded(WordVector magnitude) {
     const Tag<uint32_t> words;
     const Tag<int32_t> ints;  // for comparisons: magnitudes are positive
@@ -241,9 +241,9 @@ struct VectorProd {
   }
 };
 
-/// The minimum of floats. The processor's instruction returns its second operand if one operand is NaN or both are
-/// zero. So the results for both orders together contain every NaN operand, and both zeros. Their bitwise or is a NaN,
-/// or -0 if one operand is -0.
+/// The minimum of floats. If one operand is NaN or both are zero, the processor's instruction returns its second
+/// operand. So it is run with both orders of the operands: the two results contain every NaN and both zeros. Their
+/// bitwise or is then a NaN, or -0 if one operand is -0.
 struct VectorMin {
   template <class V>
   static HWY_INLINE V of(V a, V b) {

@@ -13,10 +13,10 @@
 // An owner is a rank that computes its host's sums of some chunks. Each host has as many owners as the smallest host
 // has ranks. On larger hosts, the other ranks own nothing, so hosts may be uneven.
 //
-// Slots: everything is ordered by j in the same way on all ranks of a host, and each link has at most one chunk in
-// flight. So slot_count > slots of a chunk suffices. Host k computes the whole sum of (i, k) last (j = k + 1, k + 2,
-// ..., k), after all hosts have sent their sums of it. No host delays that, since a host's sums depend on its own ranks
-// only.
+// Slots: all ranks of a host handle the chunks in the same order of j, and each link has at most one chunk in flight.
+// So slot_count > slots of a chunk suffices. Host k computes the whole sum of (i, k) last (j = k + 1, k + 2, ..., k),
+// after all other hosts have sent their sums of that chunk. A host's sums depend on its own ranks only, so no host
+// delays another one there.
 #include <cassert>
 
 #include "src/plan/hierarchical/layout.h"

@@ -46,7 +46,7 @@ HostPlace place_of(const HostLayout &layout, uint32_t rank) {
 
 std::vector<uint32_t> ring_order(const ScheduleArgs &args) {
   std::vector<uint32_t> order;
-  // The ranks of each host are consecutive then, because nodes are numbered in the order of their lowest ranks.
+  // If node_of ascends, each host's ranks are consecutive already: nodes are numbered by their lowest ranks.
   if (std::is_sorted(args.node_of.begin(), args.node_of.end())) return order;
   with_layout(args, [&](const HostLayout &layout) {
     for (const auto &of_host : layout.ranks) order.insert(order.end(), of_host.begin(), of_host.end());

@@ -24,7 +24,7 @@ struct HostLayout {
   [[nodiscard]] std::vector<uint32_t> neighbours() const;
   /// Returns the host that is `offset` after this one. The first host follows the last one.
   [[nodiscard]] uint32_t host_after(uint32_t offset) const { return (own_host + offset) % host_count; }
-  /// Returns the rank of `host` that works for rank `index` of another host: the one with this index, modulo its size.
+  /// Returns the rank of `host` that works for rank `index` of another host. It has that index, modulo the host's size.
   [[nodiscard]] uint32_t counterpart(uint32_t host, uint32_t index) const {
     return ranks[host][index % ranks[host].size()];
   }

@@ -10,7 +10,7 @@
 // Hosts form an open chain, and tiles follow each other along it. Each owner has its own connection to the next host,
 // so hosts with several network ports use all of them.
 //
-// Slots: slot_count > slots of a chunk. A link inside of a host has one chunk of a tile; in a reduce, one for each hop.
+// Slots: slot_count > slots of a chunk. Per tile, a link inside of a host has one chunk, in a reduce one per hop.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
@@ -44,7 +44,7 @@ void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_pla
   writer.send_to_all(hosts.own_index, step_src, takers);
 }
 
-/// Reduces by a ring inside of a host. Each owner's last step adds the sum that the host before sends.
+/// Reduces by a ring inside of a host. Each owner's last step adds the sum from the previous host of the chain.
 void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain &chain, const ScheduleArgs &args) {
   const uint32_t size = hosts.own_size();
   uint32_t before = 0, summed_before = 0;  // number of earlier hosts in the chain, and of their ranks

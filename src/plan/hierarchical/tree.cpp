@@ -12,9 +12,9 @@
 // up and receives one down, however many ranks it has. On odd channels, the next rank of each host is the leader, and
 // the hosts form the second tree of src/plan/tree.cpp. A root leads its host, and its host is on top.
 //
-// A leader has up to three children: one of its host, and two other leaders. But a step takes two operands, and only
-// the root of a reduce may write its recv buffer. So a leader keeps its sum of three operands in its loop-back link
-// until the next step.
+// A leader has up to three children: one of its own host, and two other leaders. But a step receives only two operands,
+// and of all ranks, only the root of a reduce may write its recv buffer. So a leader puts the sum of three operands
+// (its own and two children's) into its loop-back link, from which the next step takes it.
 //
 // Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots of a chunk.
 #include <cassert>
@@ -73,7 +73,7 @@ struct Place {
 /// Returns the ranks to which this rank sends. Leaders of other hosts come first, because their paths are the longest.
 std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
 
-/// Sums [[x, first, second child], third child]. The result goes to the parent. On top it goes to dst.
+/// Sums [[x, first, second child], third child]. The result goes to the parent, or at the top of the tree to dst.
 void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The printers share this: the phase of a step, its words, and its time if every step takes one unit of time.
+// These parts are common to all printers: a step's phase, its words, and its time if every step takes one unit.
 #pragma once
 
 #include <array>

@@ -14,8 +14,8 @@
 // after that, and a read must follow the last write. If a payload is read by reference, the receiving step reads the
 // sender's memory.
 //
-// In an all-to-all in place, a block is received into the place of the block that goes to the same peer. These two
-// blocks are different chunks. So a separate rule orders them: one lane sends a slot before it receives into its place.
+// In an all-to-all in place, the block from a peer overwrites the block for that peer. The two blocks are different
+// chunks, so a separate rule orders them: a lane sends a slot before it receives over that slot's bytes.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -135,7 +135,7 @@ class DataCheck {
     return is_set(args_.in_place, rank) && !trades_ ? recv_[rank] : send_[rank];
   }
 
-  /// Checks the ranks of an all-to-all that are in place. Each write must follow the send from the same place, and the
+  /// Checks the ranks for which an all-to-all is in place. Each write must follow the send from the same place, and the
   /// payload must have been copied into a slot.
   std::optional<Violation> check_places() const {
     for (const LaneInfo &lane : graph_.lanes) {

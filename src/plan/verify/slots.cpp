@@ -5,8 +5,8 @@
 // One run decides for all interleavings. A step is enabled if each of its receive links holds a slot and each of its
 // send links has room. No other lane takes slots from those receive links, or puts slots into those send links. So an
 // enabled step stays enabled until it runs, and two enabled steps of different lanes have the same outcome in either
-// order. Hence all runs that stop because no step is enabled have run the same steps (the diamond property). If one run
-// reaches the end, all do. If one gets stuck, all get stuck at the same steps.
+// order. Hence every run gets equally far (the diamond property). If one run reaches the end, all do. If one gets
+// stuck, all get stuck at the same steps.
 //
 // A step that receives and sends keeps the received slot until it has room to send. That includes loop-back links.
 #include <algorithm>
