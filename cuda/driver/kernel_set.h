@@ -53,10 +53,10 @@ class KernelSet {
   [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
-  /// Returns how many blocks of the largest kernel that waits for other ranks fit on a multiprocessor at once.
-  /// `shared_bytes` is the most shared memory of a block of such kernels. The call also gives all these kernels the
-  /// carve-out of shared memory for that many blocks. A multiprocessor cannot change its carve-out while a block waits
-  /// there, so a block with little shared memory could keep out a block with more.
+  /// Returns how many blocks fit on a multiprocessor at once, for the largest kernel that waits for other ranks.
+  /// `shared_bytes` is the most shared memory of such a block. The call also gives all these kernels the carve-out for
+  /// that many blocks. Otherwise, a block with little shared memory could keep out a block with more, because a
+  /// multiprocessor cannot change its carve-out while a block waits there.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:

@@ -31,14 +31,14 @@ NCCL_ALIAS(TeamCft)
 NCCL_EXPORT ncclTeam_t ncclTeamCftMultimem(ncclComm_t comm) { return team_of(comm, "ncclTeamCftMultimem", true); }
 NCCL_ALIAS(TeamCftMultimem)
 
-/// Returns the number in the communicator of a rank of `team`, or -1 if `comm` is not usable.
+/// Converts a rank's number in `team` to its rank in the communicator. Returns -1 if `comm` is not usable.
 NCCL_EXPORT int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank) {
   if (check_ready(comm, "ncclTeamRankToWorld") != ncclSuccess) return -1;
   return comm->rank + (rank - team.rank) * team.stride;
 }
 NCCL_ALIAS(TeamRankToWorld)
 
-/// Returns the number in this rank's team of a rank of `team`, or -1 if `comm` is not usable.
+/// Converts a rank's number in `team` to its number in the LSA team. Returns -1 if `comm` is not usable.
 NCCL_EXPORT int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) {
   if (check_ready(comm, "ncclTeamRankToLsa") != ncclSuccess) return -1;
   return (rank - team.rank) * team.stride;

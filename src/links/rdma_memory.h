@@ -24,7 +24,7 @@ class RdmaMemory {
   /// Runs `work` while the device is current on this thread. Networks whose libraries know devices make all calls so.
   virtual void run(const std::function<void()> &work) const = 0;
   /// Makes data visible to kernels if the network reported its arrival before this call. A kernel is sure to see the
-  /// data only if the host signals it after this call. The caller must be inside run().
+  /// data only if the host signals the kernel after this call. The caller must be inside run().
   [[nodiscard]] virtual Result<void> flush() const = 0;
 };
 

@@ -60,8 +60,8 @@ Schedule broadcast(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// Reduces like check_rank_order(), but without dst. The partial sum passes through the loop-back link, and the last
-/// step sends it to the root.
+/// Reduces like check_rank_order(), but the partial sum is in the loop-back link, not in dst. The last step sends it to
+/// the root.
 void reduce_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (uint32_t rank = 1; rank < args.rank_count; ++rank) {
     const bool last = rank + 1 == args.rank_count;

@@ -33,8 +33,8 @@ class Congestion {
   /// listener. If a route has a control of its own (`ip route ... congctl`), that control is used instead.
   void begin(int socket) const;
 
-  /// Sets a connected socket back to the system's control if begin() has chosen for near hosts only and the other host
-  /// is not near. A route that has set cubic without locking it looks like that choice, and is overridden.
+  /// Sets a connected socket back to the system's control if begin() set one for near hosts only and the other host is
+  /// not near. Cubic from a route that does not lock it looks like the cubic of begin(), and is overridden.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"

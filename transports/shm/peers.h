@@ -65,7 +65,7 @@ class ShmPeers final : public PeerAccess {
   void cancel_sleep() override { shm::cancel_sleep(segment_->board(rank_)); }
   [[nodiscard]] bool shares_processor() override;
 
-  /// Tries which kinds of exported buffers of `peer` this rank can read, and returns them as bits of PayloadKind.
+  /// Tests which kinds of exported buffers of `peer` this rank can read. Returns these kinds as bits of PayloadKind.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
   /// Returns the ranks whose processes have ended, or run another program since exec(). It takes a few system calls for
   /// each process.

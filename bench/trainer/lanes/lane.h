@@ -24,7 +24,7 @@ class Lane {
   [[nodiscard]] virtual Outcome record(Event event) = 0;
   /// Makes later collectives wait for the computation that was enqueued until now.
   [[nodiscard]] virtual Outcome follow_computation() = 0;
-  /// Waits until the event is reached, or, in wait_for_all(), until everything enqueued is done.
+  /// wait() waits until the event is reached, and wait_for_all() until everything enqueued is done.
   /// @return a failure, if there was one
   [[nodiscard]] virtual Outcome wait(Event event) = 0;
   [[nodiscard]] virtual Outcome wait_for_all() = 0;

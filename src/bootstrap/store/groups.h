@@ -62,7 +62,7 @@ class StoreGroups {
   /// Returns the number of the client's group, which is unique in this store, or 0 if the client is in no group.
   [[nodiscard]] uint64_t number_of(uint64_t client) const;
   /// Returns the numbers of the groups that became empty since the last call. Such a group has failed, or all its ranks
-  /// had entered, so that no rank can enter any more.
+  /// had entered. So no client asks for the keys of the group again.
   [[nodiscard]] std::vector<uint64_t> take_vacated() { return std::exchange(vacated_, {}); }
   [[nodiscard]] size_t group_count() const { return groups_.size(); }
 
