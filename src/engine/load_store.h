@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "src/engine/reduction/scale.h"
+#include "src/engine/reduction/converted_operands.h"
 #include "src/engine/run_plan.h"
 #include "src/proto/exchange.h"
 
