@@ -55,6 +55,9 @@ class ExchangeEnd {
 
  private:
   friend class LoadStoreCall;
+  friend class OneShotCall;
+  friend class TwoShotCall;
+  friend class RingCall;
 
   ExchangeView view_;
   uint32_t rank_ = 0;
