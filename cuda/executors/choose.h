@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cuda/driver/driver_api.h"
-#include "cuda/driver/process_name.h"
 #include "src/base/config.h"
+#include "src/base/kernel_file.h"
 
 namespace rondo::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file walks a plan on one stream. The stream does all lanes in this order: by tile, channel, lane, step, slice.
 // Every rank uses this order. A lane never waits for a later lane of its tile: in a tree, the lane up to the root comes
-// first. So no rank waits for ever, if a chunk always leaves one slot of its link free (src/plan/slots.h).
+// first. So no rank waits for ever, if a chunk always leaves one slot of its link free (src/plan/build.h).
 // tests/gpu/copy_walk_test.cpp checks every algorithm.
 #pragma once
 

@@ -17,7 +17,6 @@
 #include "cuda/executors/peer_loss.h"
 #include "cuda/executors/residency.h"
 #include "cuda/kernels/plan_image.h"
-#include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
 #include "cuda/executors/segment_memory.h"
 #include "cuda/executors/share_regions.h"

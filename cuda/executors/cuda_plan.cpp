@@ -3,9 +3,16 @@
 
 #include <string>
 
-#include "cuda/executors/plan_uploads.h"
+#include "src/base/clock.h"
+#include "src/proto/memory.h"
 
 namespace rondo::cuda {
+namespace {
+
+constexpr uint64_t patience_ns = 200'000'000;  // even a busy machine is rarely later
+constexpr uint64_t look_ns = 5'000;
+
+}  // namespace
 
 Result<void> PlanMemory::give_back_late(PlanUploads &uploads) {
   if (late.empty()) return {};
@@ -32,6 +39,45 @@ Result<uint64_t> PlanMemory::take(size_t bytes, PlanUploads &uploads) {
                "a plan of " + std::to_string(bytes) + " bytes does not fit into a communicator's " +
                    std::to_string(all_bytes) + " bytes on its device, beside those of calls that have not "
                    "ended and of graphs; have fewer calls of different sizes under way"};
+}
+
+Result<bool> PlanUploads::begin(DevicePointer to, const void *from, uint64_t bytes) {
+  const CudaDriver &driver = *context_.get().driver;
+  const ContextGuard guard(driver, context_.get().context);
+  RONDO_TRY(guard.status());
+  const CaptureModeGuard capture_goes_on(driver);
+  RONDO_TRY(cuda_check(driver, driver.memcpy_htod_async(to, from, bytes, stream_.get().object),
+                       "copying a plan to the device"));
+  RONDO_TRY_ASSIGN(const bool ended, wait(patience_ns));
+  if (!ended) was_late_.store(true, std::memory_order_relaxed);  // destroy reads it later
+  return ended;
+}
+
+Result<bool> PlanUploads::wait(uint64_t within_ns) const {
+  const uint64_t deadline_ns = now_ns() + within_ns;
+  for (;;) {
+    RONDO_TRY_ASSIGN(const bool ended, have_ended());
+    if (ended) return true;
+    if (now_ns() >= deadline_ns || memory::load_acquire(abort_) != 0) return false;
+    sleep_for_ns(look_ns);
+  }
+}
+
+bool PlanUploads::late_ones_have_ended() const {
+  if (!was_late_.load(std::memory_order_relaxed)) return true;
+  const auto ended = have_ended();
+  return !ended.ok() || ended.value();
+}
+
+Result<bool> PlanUploads::have_ended() const {
+  const CudaDriver &driver = *context_.get().driver;
+  const ContextGuard guard(driver, context_.get().context);
+  RONDO_TRY(guard.status());
+  const CaptureModeGuard capture_goes_on(driver);
+  const CuStatus status = driver.stream_query(stream_.get().object);
+  if (status == CuStatus::success) return true;
+  if (status == CuStatus::not_ready) return false;
+  return cuda_error(driver, status, "copying a plan to the device");
 }
 
 }  // namespace rondo::cuda

@@ -12,7 +12,7 @@
 #include "cuda/driver/driver.h"
 #include "cuda/executors/choose.h"
 #include "cuda/transport/info_exchange.h"
-#include "src/topo/nvml.h"
+#include "src/topo/device.h"
 
 namespace rondo::cuda {
 

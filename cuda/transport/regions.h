@@ -28,10 +28,10 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/driver/process_name.h"
-#include "cuda/kernels/load_store_wait.h"
 #include "cuda/driver/handles.h"
+#include "cuda/kernels/load_store_wait.h"
 #include "cuda/transport/info_exchange.h"
+#include "src/base/kernel_file.h"
 
 namespace rondo::cuda {
 

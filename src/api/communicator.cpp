@@ -5,7 +5,6 @@
 
 #include "src/api/boundary.h"
 #include "src/api/lookup.h"
-#include "src/api/publish.h"
 #include "src/api/validate.h"
 #include "src/base/names.h"
 #include "src/core/init.h"

@@ -7,7 +7,6 @@
 #include "src/api/boundary.h"
 #include "src/api/group.h"
 #include "src/api/lookup.h"
-#include "src/api/publish.h"
 #include "src/api/validate.h"
 #include "src/core/init.h"
 

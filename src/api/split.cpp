@@ -5,7 +5,6 @@
 #include "src/api/boundary.h"
 #include "src/api/group.h"
 #include "src/api/lookup.h"
-#include "src/api/publish.h"
 #include "src/core/split.h"
 
 using namespace rondo;

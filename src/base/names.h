@@ -12,7 +12,10 @@
 namespace rondo {
 
 /// Returns the library's version, such as "0.1.0".
-[[nodiscard]] std::string version_text();
+[[nodiscard]] inline std::string version_text() {
+  return std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
+         std::to_string(RONDO_VERSION_PATCH);
+}
 
 /// A bound above the number of values of any named enumeration. Some values below it may have no name.
 inline constexpr int named_values_max = 16;

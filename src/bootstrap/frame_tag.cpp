@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/bootstrap/frame_tag.h"
+// This file has the tags of large frames. It is compiled for speed, and wire.cpp for size.
+#include "src/bootstrap/wire.h"
 
 #include <sodium.h>
 

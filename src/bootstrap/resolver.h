@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file resolves a host that may be a name. A name may resolve only later: a pod's name resolves once the pod runs.
+// This file resolves a host that may be a name, and makes one attempt to connect to an address. A name may resolve only
+// later: a pod's name resolves once the pod runs.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "src/base/cancel.h"
+#include "src/base/result.h"
+#include "src/base/unique_handle.h"
 #include "src/bootstrap/endpoint.h"
 
 namespace rondo {
@@ -36,5 +42,23 @@ class Resolver {
   size_t next_ = 0;
   uint64_t due_ns_ = 0;  ///< time of the next lookup; numeric hosts have none
 };
+
+/// Says whether `cancel` was requested. Null is never requested.
+[[nodiscard]] inline bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
+
+/// Waits for `events`. Returns false if the deadline passed or `cancel` was requested first. `cancel` may be null.
+[[nodiscard]] bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel);
+
+/// The outcome of an attempt: a socket, or whether to try again later or to give up.
+struct Attempt {
+  FileDescriptor socket;
+  bool again = false;
+  bool refused = false;  ///< no process listens there
+  Error error;
+};
+
+/// Connects to `address`. `name` is the store's name in errors.
+[[nodiscard]] Attempt attempt_connect(const SocketAddress &address, const std::string &name, uint64_t deadline_ns,
+                                      const Cancel *cancel);
 
 }  // namespace rondo

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <string>
 
-#include "src/base/process_stat.h"
+#include "src/base/kernel_file.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo::cli {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "src/base/config.h"
-#include "src/base/short_lock.h"
+#include "src/base/cpu.h"
 #include "src/bootstrap/store/store.h"
 #include "src/core/diagnostics/failure_dump.h"
 #include "src/core/group_info.h"
 #include "src/core/grow_id.h"
-#include "src/core/registration_cache.h"
 #include "src/core/planner.h"
+#include "src/core/registration_cache.h"
 #include "src/core/regroup_log.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"

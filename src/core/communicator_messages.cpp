@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file numbers the messages of a communicator, and finds messages that were never received.
+// This file numbers the messages and block exchanges of a communicator, and finds messages that were never received.
 #include <mutex>
 #include <string>
 
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
+#include "src/core/registry.h"
 
 namespace rondo {
 
@@ -174,6 +175,21 @@ Error Communicator::name_unreceived(uint64_t unreceived_count) {
   }
   return {RONDO_ERROR_MISMATCH, std::to_string(unreceived_count) + " messages were sent and not received before "
                                                                    "rondo_comm_finalize"};
+}
+
+Result<void> Communicator::check_block_exchange(rondo_collective_t collective) const {
+  if (!capabilities_.exchanges_blocks) {
+    Error error = executor_->open_messages().error();  // what prevents messages prevents blocks, too
+    error.message = std::string("rondo_") + rondo_collective_string(collective) + ": " + error.message;
+    return error;
+  }
+  if (joins_all_.load(std::memory_order_relaxed) == Answer::unknown)
+    joins_all_.store(joins_all_hosts(settings_, group_, tuning_) ? Answer::yes : Answer::no, std::memory_order_relaxed);
+  if (joins_all_.load(std::memory_order_relaxed) == Answer::yes) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               std::string("rondo_") + rondo_collective_string(collective) +
+                   " needs a connection between each two ranks of different hosts, and no schedule joins some of them; "
+                   "set RONDO_ALGORITHM=one_shot on all ranks, which connects all of them"};
 }
 
 }  // namespace rondo

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/cpu.h"
 #include "src/base/result.h"
-#include "src/base/short_lock.h"
 #include "src/engine/executor.h"
 
 namespace rondo {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a new communicator exchange peer info first. From that, each rank makes the group info
-// (src/links/group_info.h).
+// (src/links/init_context.h).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
+#include "src/links/init_context.h"
 #include "src/topo/topology.h"
-#include "src/links/group_info.h"
 
 namespace rondo {
 

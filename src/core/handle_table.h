@@ -25,8 +25,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/cpu.h"
 #include "src/base/result.h"
-#include "src/base/short_lock.h"
 
 namespace rondo {
 

@@ -10,12 +10,12 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
-#include "src/base/report_interval.h"
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/store/local.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/core/registry.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 namespace {

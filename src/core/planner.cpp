@@ -7,7 +7,6 @@
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/block_lanes.h"
-#include "src/plan/integer_mean.h"
 #include "src/plan/premul.h"
 
 namespace rondo {

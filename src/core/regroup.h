@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A shrink or a grow makes a new communicator of ranks of a parent: the members. A grow adds new ranks, which know only
-// an id. The parent may have failed, so its operations cannot be used. The members agree by notes (src/links/notes.h).
+// an id. The parent may have failed, so its operations cannot be used. The members agree by notes (src/links/ranks.h).
 //
 // Call     Each member posts its arguments. The member that serves the store posts how to reach it. A member waits
 //          until it has seen the note of every other member. The wait fails if another member ended, gave up, or has

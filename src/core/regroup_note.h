@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that shrinks or grows a communicator publishes its call and its result in a note (src/links/notes.h). This
+// A rank that shrinks or grows a communicator publishes its call and its result in a note (src/links/ranks.h). This
 // file encodes and decodes that note.
 #pragma once
 

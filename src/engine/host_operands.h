@@ -11,8 +11,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "src/engine/reduction/integer_mean.h"
-#include "src/engine/reduction/scale.h"
+#include "src/engine/reduction/converted_operands.h"
 #include "src/engine/run_plan.h"
 
 namespace rondo {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "src/engine/reduction/scale.h"
+#include "src/engine/reduction/converted_operands.h"
 #include "src/engine/run_plan.h"
 #include "src/proto/exchange.h"
 
@@ -55,6 +55,9 @@ class ExchangeEnd {
 
  private:
   friend class LoadStoreCall;
+  friend class OneShotCall;
+  friend class TwoShotCall;
+  friend class RingCall;
 
   ExchangeView view_;
   uint32_t rank_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class is one all-reduce by load_store, with the code that its forms share. Each form is a function that
-// completes the call. load_store.cpp chooses the form. In a ring, it does so when all ranks have announced their
-// exported buffers.
+// These classes are one all-reduce by load_store: OneShotCall (in load_store.cpp), TwoShotCall and RingCall. Each is
+// made on the stack. They share the access to the exchange, which LoadStoreCall has.
 #pragma once
 
 #include <algorithm>
@@ -9,68 +8,48 @@
 #include <cstring>
 
 #include "src/engine/load_store.h"
+#include "src/engine/reduction/copy.h"
 #include "src/engine/reduction/rank_order.h"
-#include "src/engine/reduction/stream_copy.h"
 #include "src/plan/load_store_chunks.h"
 #include "src/proto/memory.h"
 
 namespace rondo {
 
-/// A call, made on the stack. The ranks process one chunk at a time, and rank r reduces the r-th part of the chunk.
+/// The arguments of ExchangeEnd::run().
+struct LoadStoreArgs {
+  ExchangeEnd &end;
+  const Plan &plan;
+  const Buffers &buffers;
+  const HostReducer &reducer;
+  Waiter &waiter;
+  const OperandScaler *const scaler;
+
+  [[nodiscard]] rondo_type_t type() const { return static_cast<rondo_type_t>(plan.key.signature.type); }
+  [[nodiscard]] rondo_op_t op() const { return static_cast<rondo_op_t>(plan.key.signature.op); }
+};
+
+/// Returns whether the type is a float of 8 or 16 bits, which is computed in float32.
+[[nodiscard]] inline bool is_small_float(rondo_type_t type) {
+  return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
+}
+
+/// The access of a call to the exchange, and its copies, reductions and waits.
 class LoadStoreCall {
- public:
-  LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
-                Waiter &waiter, const OperandScaler *scaler);
+ protected:
+  LoadStoreCall(const LoadStoreArgs &args, Partials partials)
+      : end_(args.end),
+        buffers_(args.buffers),
+        reducer_(args.reducer),
+        waiter_(args.waiter),
+        scaler_(args.scaler),
+        count_(args.plan.key.signature.count),
+        element_bytes_(args.plan.lanes.front().program.element_bytes),
+        partials_(partials) {}
 
-  [[nodiscard]] RunOutcome run(rondo_algorithm_t algorithm);
-
- private:
-  /// The form of a ring.
-  enum class RingForm : uint8_t {
-    accumulators,    ///< some rank does not export: all ranks add to sums in the exchange
-    exported_parts,  ///< all ranks export both buffers: each reduces a part, and fetches the other ranks' results
-    exported_whole,  ///< two ranks out of place export both buffers: each reduces everything and fetches nothing
-  };
-  /// The progress of this rank in a ring of accumulators.
-  struct RingProgress {
-    uint64_t tile = 0;  ///< tile of the next hop
-    uint32_t hop = 0;
-    uint64_t gathered = 0;         ///< number of tiles that this rank has gathered
-    uint64_t gathered_by_all = 0;  ///< lower bound for all ranks, in chunks of the communicator's life
-  };
-
-  // load_store.cpp
-  [[nodiscard]] RunOutcome run_one_shot();
-  [[nodiscard]] RunOutcome run_ring();
-  [[nodiscard]] RingForm choose_ring_form() const;
-  void fetch_back(uint64_t number, uint64_t bytes) const;
-  void announce();
-  [[nodiscard]] bool worth_exporting() const;
-  [[nodiscard]] bool can_export(const Window &window) const;
-  [[nodiscard]] RunOutcome wait_for_announcements();
-  [[nodiscard]] const std::byte *open(uint32_t peer, const ExportedBuffer &buffer) const;
-  void publish(uint64_t &word, uint64_t value) const;
-
-  // load_store_two_shot.cpp
-  [[nodiscard]] RunOutcome run_two_shot();
-  [[nodiscard]] RunOutcome run_exported_parts();
-  [[nodiscard]] RunOutcome run_exported_whole();
-  void contribute(uint64_t chunk) const;
-  [[nodiscard]] RunOutcome reduce(uint64_t chunk);
-  [[nodiscard]] const std::byte *operand(uint64_t chunk, uint32_t rank, uint64_t element) const;
-  void reduce_range(uint64_t chunk, Range range) const;
-  [[nodiscard]] RunOutcome gather(uint64_t chunk) const;
-  [[nodiscard]] RunOutcome finish_gathering() const;
-
-  // load_store_ring.cpp
-  [[nodiscard]] RunOutcome run_accumulators();
-  [[nodiscard]] bool reduce_hop(RingProgress &progress) const;
-  void add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs, uint64_t count,
-                  uint32_t summed) const;
-  [[nodiscard]] bool may_begin(uint64_t chunk, RingProgress &progress) const;
-  [[nodiscard]] bool gather_tile(RingProgress &progress) const;
-  [[nodiscard]] RunOutcome settle_ring() const;
-  [[nodiscard]] RunOutcome wait_for_gathered(uint64_t chunks) const;
+  /// Returns how one_shot and two_shot keep partial sums. Sums of small floats are rounded once, at the end.
+  [[nodiscard]] static Partials partials_of(rondo_type_t type) {
+    return is_small_float(type) ? Partials::wide : Partials::native;
+  }
 
   [[nodiscard]] uint32_t rank_count() const { return end_.view_.geometry.rank_count; }
   [[nodiscard]] ExchangePlace &place(uint32_t rank) const { return end_.view_.place(rank); }
@@ -84,12 +63,6 @@ class LoadStoreCall {
   /// Returns whether results are written with stores that bypass the caches. In place, recv was just read, so its lines
   /// are cached already.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
-  /// Calls reduce(piece, rank) for each piece of `range`. `rank` is the rank whose operand comes first in that piece.
-  template <class Reduction>
-  void for_each_order(Range range, const Reduction &reduce) const {
-    if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);
-    reduce(range, 0u);
-  }
 
   /// Copies bytes. With past_caches it uses streaming stores.
   void copy(std::byte *to, const std::byte *from, size_t size, bool past_caches = false) const {
@@ -110,13 +83,13 @@ class LoadStoreCall {
     if (scaler_ == nullptr) return copy(to, from, size);
     (*scaler_)(to, from, size);
   }
-  void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
-              std::span<std::byte *const> outputs, uint64_t count, bool past_caches = false) const {
+  void reduce(std::span<const std::byte *const> operands, std::span<std::byte *const> outputs, uint64_t count,
+              bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
-    // A ring's results must not depend on which buffers are exported, so it rounds as if all sums went through memory.
-    const Partials partials = is_ring_ ? ring_partials_ : small_floats_ ? Partials::wide : Partials::native;
-    reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, partials, past_caches);
+    reduce_in_rank_order(reducer_, operands, outputs, count, element_bytes_, partials_, past_caches);
   }
+  /// Stores a flag or counter that peers wait for, and wakes them if they may sleep.
+  void publish(uint64_t &word, uint64_t value) const;
   void note_waited(const uint64_t &word, uint64_t value) const {
     if (end_.trace_ != nullptr) end_.trace_->waited(word, value);
   }
@@ -139,29 +112,105 @@ class LoadStoreCall {
 
   static constexpr RunOutcome stopped{RunOutcome::Kind::stopped, Fault::none, 0};
   [[nodiscard]] static bool done(const RunOutcome &outcome) { return outcome.kind == RunOutcome::Kind::done; }
+  [[nodiscard]] static RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
 
   ExchangeEnd &end_;
   const Buffers &buffers_;
   const HostReducer &reducer_;
   Waiter &waiter_;
   const OperandScaler *const scaler_;  ///< of a premul sum whose operands are scaled on the way, otherwise null
-  const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
   const uint64_t count_;
   const uint32_t element_bytes_;
-  const bool small_floats_;  ///< floats of 8 or 16 bits, which are computed in float32
-  const Partials ring_partials_;
-  const bool cheap_;         ///< true if memory takes longer than arithmetic
+  const Partials partials_;
+};
+
+/// A call by two_shot. The ranks process one chunk at a time, and rank r reduces the r-th part of the chunk.
+class TwoShotCall : public LoadStoreCall {
+ public:
+  explicit TwoShotCall(const LoadStoreArgs &args) : TwoShotCall(args, partials_of(args.type()), false) {}
+
+  [[nodiscard]] RunOutcome run();
+
+ protected:
+  TwoShotCall(const LoadStoreArgs &args, Partials partials, bool pays_to_export)
+      : LoadStoreCall(args, partials),
+        tiles_(args.plan.lanes.front().program.partition),
+        chunks_(tiles_, count_, rank_count()),
+        pays_to_export_(pays_to_export) {}
+
+  /// Writes this rank's announcement. A counter that is published afterwards publishes the announcement.
+  void announce();
+  [[nodiscard]] RunOutcome wait_for_announcements();
+  [[nodiscard]] RunOutcome reduce_part(uint64_t chunk);
+  void reduce_range(uint64_t chunk, Range range) const;
+  [[nodiscard]] RunOutcome gather(uint64_t chunk) const;
+  [[nodiscard]] RunOutcome finish_gathering() const;
+
+  const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
   load_store::Chunks chunks_;
-  bool is_ring_ = false;
-  bool in_ring_order_ = false;  ///< true for a ring without accumulators
-  bool exports_send_ = false, exports_recv_ = false;
+  const bool pays_to_export_;      ///< true if exporting pays even for small buffers
+  bool in_ring_order_ = false;     ///< true for a ring without accumulators
   bool all_export_ = false;        ///< true if every rank exports both buffers; known after the announcements
   bool all_apart_ = false;         ///< true if every rank is out of place; known after the announcements
   bool sums_past_caches_ = false;  ///< true if sums that are reduced directly into recv bypass the caches
-  // The exported send and recv buffers of each rank, or null. wait_for_announcements() sets them. They are not
-  // initialised before, because that would slow down a one_shot of a few bytes.
+
+ private:
+  [[nodiscard]] bool worth_exporting() const;
+  [[nodiscard]] bool can_export(const Window &window) const;
+  [[nodiscard]] const std::byte *open(uint32_t peer, const ExportedBuffer &buffer) const;
+  void contribute(uint64_t chunk) const;
+  [[nodiscard]] const std::byte *operand(uint64_t chunk, uint32_t rank, uint64_t element) const;
+  /// Waits until all ranks have read the accumulators of an earlier ring, before two_shot overwrites them.
+  [[nodiscard]] RunOutcome settle_ring() const;
+  /// Waits until every rank has gathered `chunks` chunks since the communicator was made.
+  [[nodiscard]] RunOutcome wait_for_gathered(uint64_t chunks) const;
+  /// Calls reduce_piece(piece, rank) for each piece of `range`. `rank` is the rank whose operand comes first in that
+  /// piece.
+  template <class Reduction>
+  void for_each_order(Range range, const Reduction &reduce_piece) const {
+    if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce_piece);
+    reduce_piece(range, 0u);
+  }
+
+  bool exports_send_ = false, exports_recv_ = false;
+  // The exported send and recv buffers of each rank, or null. wait_for_announcements() sets them.
   std::array<const std::byte *, exchange_rank_count_max> operands_;
   std::array<const std::byte *, exchange_rank_count_max> results_;
+};
+
+/// A call by a ring. If every rank exports both buffers, it has the steps of two_shot, and only the order of reduction
+/// differs.
+class RingCall : public TwoShotCall {
+ public:
+  explicit RingCall(const LoadStoreArgs &args);
+
+  [[nodiscard]] RunOutcome run();
+
+ private:
+  enum class Form : uint8_t {
+    accumulators,    ///< some rank does not export: all ranks add to sums in the exchange
+    exported_parts,  ///< all ranks export both buffers: each reduces a part, and fetches the other ranks' results
+    exported_whole,  ///< two ranks out of place export both buffers: each reduces everything and fetches nothing
+  };
+  /// The progress of this rank in a ring of accumulators.
+  struct Progress {
+    uint64_t tile = 0;  ///< tile of the next hop
+    uint32_t hop = 0;
+    uint64_t gathered = 0;         ///< number of tiles that this rank has gathered
+    uint64_t gathered_by_all = 0;  ///< lower bound for all ranks, in chunks of the communicator's life
+  };
+
+  [[nodiscard]] Form choose_form() const;
+  [[nodiscard]] RunOutcome run_exported_parts();
+  [[nodiscard]] RunOutcome run_exported_whole();
+  [[nodiscard]] RunOutcome run_accumulators();
+  [[nodiscard]] bool reduce_hop(Progress &progress) const;
+  void add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs, uint64_t count,
+                  uint32_t summed) const;
+  [[nodiscard]] bool may_begin(uint64_t chunk, Progress &progress) const;
+  [[nodiscard]] bool gather_tile(Progress &progress) const;
+
+  const bool cheap_;  ///< true if memory takes longer than arithmetic
 };
 
 }  // namespace rondo

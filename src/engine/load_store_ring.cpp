@@ -1,16 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs a ring by load_store if some rank does not export its buffers. Each part of a tile has an accumulator,
-// memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks copy the sums
-// out. That moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each rank. If
-// several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does everything that is
-// possible before it waits, so one time slice of the scheduler lets it do many hops.
+// This file runs a ring by load_store. If some rank does not export its buffers, each part of a tile has an
+// accumulator, memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks
+// copy the sums out. That moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each
+// rank. If several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does
+// everything that is possible before it waits, so one time slice of the scheduler lets it do many hops.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
+namespace {
+
+bool is_large_float(rondo_type_t type) { return type == RONDO_FLOAT32 || type == RONDO_FLOAT64; }
+
+/// Returns how a ring keeps partial sums. Its results must not depend on which buffers are exported, so it rounds as if
+/// all sums went through memory. The scaled partial sums of a mean can be subnormal, and then they round.
+Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
+  const bool rounds = is_small_float(type) || (op == RONDO_AVG && is_large_float(type));
+  return rounds ? Partials::rounded : Partials::native;
+}
+
+/// Returns whether the reduction is as fast as memory. Conversions of 8-bit floats and integer divisions are not.
+bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
+  if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
+  return op != RONDO_AVG || is_small_float(type) || is_large_float(type);
+}
+
+}  // namespace
+
+RingCall::RingCall(const LoadStoreArgs &args)
+    : TwoShotCall(args, partials_of_ring(args.type(), args.op()),
+                  args.end.view_.geometry.rank_count == 2 && reduces_cheaply(args.type(), args.op())),
+      cheap_(reduces_cheaply(args.type(), args.op())) {}
+
+RunOutcome RingCall::run() {
+  announce();
+  publish(own_place().contributed.value, end_.chunks_ + 1);  // publishes the announcement, and no chunk
+  if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
+  switch (choose_form()) {
+    case Form::exported_parts:
+      return run_exported_parts();
+    case Form::exported_whole:
+      return run_exported_whole();
+    case Form::accumulators:
+      break;
+  }
+  return run_accumulators();
+}
+
+/// Chooses the form of a ring. All ranks have seen the same announcements, so all choose the same form.
+RingCall::Form RingCall::choose_form() const {
+  if (!all_export_) return Form::accumulators;
+  const bool whole = rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_ && !outgrows_caches();
+  return whole ? Form::exported_whole : Form::exported_parts;
+}
+
+/// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
+/// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
+/// the caches, as all ranks do for copies. In other cases, such stores of sums were not measured.
+RunOutcome RingCall::run_exported_parts() {
+  in_ring_order_ = true;
+  uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
+  if (rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_) {
+    sums_past_caches_ = true;
+    chunk_bytes = 2 * end_.cache_bytes_;  // a few milliseconds; such sums bypass the caches anyway
+  }
+  chunks_.set_bytes(chunk_bytes, element_bytes_);
+  for (uint64_t step = 0; step < chunks_.count() + 1; ++step) {
+    if (waiter_.stopped()) return stopped;
+    if (step < chunks_.count()) {
+      if (const RunOutcome reduced = reduce_part(step); !done(reduced)) return reduced;
+    }
+    if (step >= 1) {
+      if (const RunOutcome gathered = gather(step - 1); !done(gathered)) return gathered;
+    }
+  }
+  return finish_gathering();
+}
+
+/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
+/// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
+/// begins with the half with which its peer ends, so that they do not request the same lines at once. If the ranks
+/// share a core, and so its caches, or if the arithmetic is slower than memory, this form is not used.
+RunOutcome RingCall::run_exported_whole() {
+  in_ring_order_ = true;
+  chunks_.set_single();
+  for (uint32_t offset = 0; offset < rank_count(); ++offset) reduce_range(0, chunks_.part(0, rank_after(offset)));
+  return finish_gathering();
+}
 
 /// Runs the ring. A tile of the schedule is a chunk of the exchange.
-RunOutcome LoadStoreCall::run_accumulators() {
-  RingProgress progress;
+RunOutcome RingCall::run_accumulators() {
+  Progress progress;
   while (progress.gathered < tiles_.tile_count) {
     if (waiter_.stopped()) return stopped;
     const auto advance = [&] {
@@ -28,7 +107,7 @@ RunOutcome LoadStoreCall::run_accumulators() {
 
 /// Adds this rank's operand to the next accumulator. Returns false if an earlier rank has not added yet, or all hops
 /// are done.
-bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
+bool RingCall::reduce_hop(Progress &progress) const {
   if (progress.tile == tiles_.tile_count) return false;
   const uint64_t chunk = end_.chunks_ + progress.tile;
   const uint64_t hops = chunk * rank_count() + progress.hop;
@@ -58,7 +137,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
 }
 
 /// Reduces `operands`: this rank's operand, and a sum over `summed` ranks.
-void LoadStoreCall::add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs,
+void RingCall::add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs,
                                uint64_t count, uint32_t summed) const {
   if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
   ReductionArgs args;
@@ -71,7 +150,7 @@ void LoadStoreCall::add_to_sum(std::span<const std::byte *const, 2> operands, st
 }
 
 /// Returns whether all ranks have read the sums that tile `chunk` would overwrite.
-bool LoadStoreCall::may_begin(uint64_t chunk, RingProgress &progress) const {
+bool RingCall::may_begin(uint64_t chunk, Progress &progress) const {
   if (chunk < exchange_accumulator_count) return true;
   const uint64_t needed = chunk - exchange_accumulator_count + 1;
   if (progress.gathered_by_all < needed) {
@@ -87,7 +166,7 @@ bool LoadStoreCall::may_begin(uint64_t chunk, RingProgress &progress) const {
 }
 
 /// Copies the sums of the next tile to recv. Returns false if some of them are not complete.
-bool LoadStoreCall::gather_tile(RingProgress &progress) const {
+bool RingCall::gather_tile(Progress &progress) const {
   if (progress.gathered == progress.tile) return false;
   const uint64_t chunk = end_.chunks_ + progress.gathered, hops = (chunk + 1) * rank_count();
   for (uint32_t peer = 0; peer < rank_count(); ++peer)
@@ -103,20 +182,6 @@ bool LoadStoreCall::gather_tile(RingProgress &progress) const {
   ++progress.gathered;
   publish(own_place().gathered.value, chunk + 1);  // G2
   return true;
-}
-
-/// Waits until all ranks have read the accumulators of a ring. A two_shot does this before it overwrites them.
-RunOutcome LoadStoreCall::settle_ring() const {
-  if (!end_.ring_unsettled_) return {};
-  end_.ring_unsettled_ = false;
-  return wait_for_gathered(end_.chunks_);
-}
-
-/// Waits until every rank has gathered `chunks` chunks since the communicator was made.
-RunOutcome LoadStoreCall::wait_for_gathered(uint64_t chunks) const {
-  for (uint32_t offset = 1; offset < rank_count(); ++offset)
-    if (!wait_for(place(rank_after(offset)).gathered, chunks)) return stopped;  // see G2
-  return {};
 }
 
 }  // namespace rondo

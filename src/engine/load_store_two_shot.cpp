@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs two_shot by load_store: a rank reads the part that it reduces from the places where the other ranks
-// wrote it. It also runs a ring if all ranks export both buffers, as only the order of reduction differs then.
+// wrote it. It also announces exported buffers to the other ranks.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
-RunOutcome LoadStoreCall::run_two_shot() {
+
+RunOutcome TwoShotCall::run() {
   if (const RunOutcome settled = settle_ring(); !done(settled)) return settled;
   announce();
   contribute(0);
@@ -19,7 +20,7 @@ RunOutcome LoadStoreCall::run_two_shot() {
       if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
     }
     if (step - 1 < chunks_.count()) {
-      if (const RunOutcome reduced = reduce(step - 1); !done(reduced)) return reduced;
+      if (const RunOutcome reduced = reduce_part(step - 1); !done(reduced)) return reduced;
     }
     if (step >= 2) {
       if (const RunOutcome gathered = gather(step - 2); !done(gathered)) return gathered;
@@ -28,43 +29,10 @@ RunOutcome LoadStoreCall::run_two_shot() {
   return finish_gathering();
 }
 
-/// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
-/// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
-/// the caches, as all ranks do for copies. In other cases, such stores of sums were not measured.
-RunOutcome LoadStoreCall::run_exported_parts() {
-  in_ring_order_ = true;
-  uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
-  if (rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_) {
-    sums_past_caches_ = true;
-    chunk_bytes = 2 * end_.cache_bytes_;  // a few milliseconds; such sums bypass the caches anyway
-  }
-  chunks_.set_bytes(chunk_bytes, element_bytes_);
-  for (uint64_t step = 0; step < chunks_.count() + 1; ++step) {
-    if (waiter_.stopped()) return stopped;
-    if (step < chunks_.count()) {
-      if (const RunOutcome reduced = reduce(step); !done(reduced)) return reduced;
-    }
-    if (step >= 1) {
-      if (const RunOutcome gathered = gather(step - 1); !done(gathered)) return gathered;
-    }
-  }
-  return finish_gathering();
-}
-
-/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
-/// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
-/// begins with the half with which its peer ends, so that they do not request the same lines at once. If the ranks
-/// share a core, and so its caches, or if the arithmetic is slower than memory, this form is not used.
-RunOutcome LoadStoreCall::run_exported_whole() {
-  in_ring_order_ = true;
-  chunks_.set_single();
-  for (uint32_t offset = 0; offset < rank_count(); ++offset) reduce_range(0, chunks_.part(0, rank_after(offset)));
-  return finish_gathering();
-}
-
 /// Waits until no peer can still read an exported buffer of this rank. If gather() ran, it has waited for the readers
-/// of `send`. Otherwise both buffers are exported (run_exported_whole()), and the wait for `recv` covers both.
-RunOutcome LoadStoreCall::finish_gathering() const {
+/// of `send`. Otherwise both buffers are exported (RingCall::run_exported_whole()), and the wait for `recv` covers
+/// both.
+RunOutcome TwoShotCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
   if (!exports_recv_) return {};
@@ -73,7 +41,7 @@ RunOutcome LoadStoreCall::finish_gathering() const {
 
 /// Does step C: copies the parts of this chunk that other ranks reduce, from `send` to this rank's contribution. If
 /// `send` is exported, it copies nothing.
-void LoadStoreCall::contribute(uint64_t chunk) const {
+void TwoShotCall::contribute(uint64_t chunk) const {
   if (!exports_send_) {
     const Range all = chunks_.range(chunk), own = chunks_.part(chunk, end_.rank_);
     std::byte *const to = end_.view_.contribution(end_.rank_, end_.chunks_ + chunk);
@@ -87,7 +55,7 @@ void LoadStoreCall::contribute(uint64_t chunk) const {
 }
 
 /// Does step R: reduces this rank's part of the chunk.
-RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
+RunOutcome TwoShotCall::reduce_part(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
     // If the peer's operand and this rank's recv are both exported, the peer's announcement covers this data.
@@ -100,14 +68,14 @@ RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
 }
 
 /// Returns the operand of `rank`, beginning at `element` of the buffer.
-const std::byte *LoadStoreCall::operand(uint64_t chunk, uint32_t rank, uint64_t element) const {
+const std::byte *TwoShotCall::operand(uint64_t chunk, uint32_t rank, uint64_t element) const {
   if (rank == end_.rank_) return buffers_.send.data + element * element_bytes_;
   if (operands_[rank] != nullptr) return operands_[rank] + element * element_bytes_;
   return end_.view_.contribution(rank, end_.chunks_ + chunk) + (element - chunks_.range(chunk).begin) * element_bytes_;
 }
 
 /// Reduces `range` of the chunk into recv. If peers cannot read recv, also writes the sums to this rank's result area.
-void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
+void TwoShotCall::reduce_range(uint64_t chunk, Range range) const {
   if (range.count == 0) return;
   const uint64_t in_buffer = range.begin * element_bytes_;
   std::byte *const recv = buffers_.recv.data + in_buffer;
@@ -123,7 +91,7 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
       own = scaled((apart_from_caches ? result : recv) + in_range, own, piece.count * element_bytes_);
     std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
     const std::span<std::byte *const> all_outputs(outputs);
-    reduce(reducer_, std::span(operands).first(rank_count()),
+    reduce(std::span(operands).first(rank_count()),
            exports_recv_       ? all_outputs.last(1)
            : apart_from_caches ? all_outputs.first(1)
                                : all_outputs,
@@ -133,7 +101,7 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
 }
 
 /// Does step G: copies the parts of the chunk that other ranks have reduced.
-RunOutcome LoadStoreCall::gather(uint64_t chunk) const {
+RunOutcome TwoShotCall::gather(uint64_t chunk) const {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
     const Range range = chunks_.part(chunk, rank);
@@ -142,6 +110,93 @@ RunOutcome LoadStoreCall::gather(uint64_t chunk) const {
     const std::byte *const from =
         results_[rank] != nullptr ? results_[rank] + in_buffer : end_.view_.result(rank, end_.chunks_ + chunk);
     copy(buffers_.recv.data + in_buffer, from, range.count * element_bytes_, streams());
+  }
+  return {};
+}
+
+RunOutcome TwoShotCall::settle_ring() const {
+  if (!end_.ring_unsettled_) return {};
+  end_.ring_unsettled_ = false;
+  return wait_for_gathered(end_.chunks_);
+}
+
+RunOutcome TwoShotCall::wait_for_gathered(uint64_t chunks) const {
+  for (uint32_t offset = 1; offset < rank_count(); ++offset)
+    if (!wait_for(place(rank_after(offset)).gathered, chunks)) return stopped;  // see G2
+  return {};
+}
+
+bool TwoShotCall::can_export(const Window &window) const {
+  if (!window.handle.exported || !worth_exporting()) return false;
+  for (uint32_t peer = 0; peer < rank_count(); ++peer) {
+    if (peer == end_.rank_) continue;
+    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // a copy is faster than that
+    if (window.handle.choose(accepted, window.data, bytes()) == PayloadKind::in_slot) return false;
+  }
+  return true;
+}
+
+/// Returns whether exporting the buffers pays. When a rank writes an exported recv buffer, it must fetch cache lines
+/// from the peers that read the last result there. In the exchange, it fetches few lines or none. In place, the caller
+/// has fetched the lines when it wrote its input. Two ranks of a ring do not read each other's recv, unless the other
+/// rank works in place (RingCall::run_exported_whole()). Ranks that share cores share caches, too, so the lines stay.
+bool TwoShotCall::worth_exporting() const {
+  constexpr uint64_t chunks_worth_exporting = 4;
+  if (end_.wake_ || !apart() || pays_to_export_) return true;
+  return bytes() >= chunks_worth_exporting * end_.view_.geometry.chunk_bytes;
+}
+
+void TwoShotCall::announce() {
+  const auto describe = [](const Window &window, bool exported) {
+    ExportedBuffer buffer;
+    buffer.address = reinterpret_cast<uint64_t>(window.data);
+    buffer.exported = exported ? 1 : 0;
+    if (window.handle.kind != PayloadKind::mapped) return buffer;
+    buffer.inode = window.handle.inode;
+    buffer.region = window.handle.region;
+    buffer.region_offset = window.handle.region_offset + static_cast<uint64_t>(window.data - window.handle.first);
+    buffer.region_bytes = window.handle.region_bytes;
+    buffer.descriptor = window.handle.descriptor;
+    return buffer;
+  };
+  exports_send_ = can_export(buffers_.send);
+  exports_recv_ = can_export(buffers_.recv);
+  ExchangeAnnouncement &own = own_place().announcement;
+  own.fingerprint = buffers_.signature;
+  own.send = describe(buffers_.send, exports_send_);
+  own.recv = describe(buffers_.recv, exports_recv_);
+}
+
+const std::byte *TwoShotCall::open(uint32_t peer, const ExportedBuffer &buffer) const {
+  SlotHeader header;
+  const bool same_process = (end_.readable_kinds_[peer] & kind_bit(PayloadKind::address)) != 0;
+  header.kind = static_cast<uint32_t>(same_process ? PayloadKind::address : PayloadKind::mapped);
+  header.address = same_process ? buffer.address : buffer.region_offset;
+  header.bytes = bytes();
+  header.inode = buffer.inode;
+  header.region = buffer.region;
+  header.region_bytes = buffer.region_bytes;
+  header.descriptor = buffer.descriptor;
+  return end_.peers_->import_payload(peer, header, nullptr);
+}
+
+/// Waits for every rank's announcement, and opens the buffers that the ranks export.
+RunOutcome TwoShotCall::wait_for_announcements() {
+  all_export_ = exports_send_ && exports_recv_;
+  all_apart_ = apart();
+  for (uint32_t peer = 0; peer < rank_count(); ++peer) {
+    operands_[peer] = results_[peer] = nullptr;
+    if (peer == end_.rank_) continue;
+    if (!wait_for(place(peer).contributed, end_.chunks_ + 1)) return stopped;  // R1
+    const ExchangeAnnouncement &theirs = place(peer).announcement;
+    if (theirs.fingerprint != buffers_.signature) return fault(Fault::foreign_slot, peer);
+    if (theirs.send.exported != 0) operands_[peer] = open(peer, theirs.send);
+    if (theirs.recv.exported != 0) results_[peer] = open(peer, theirs.recv);
+    all_export_ &= theirs.send.exported != 0 && theirs.recv.exported != 0;
+    all_apart_ &= theirs.send.address != theirs.recv.address;
+    const bool unreadable = (theirs.send.exported != 0 && operands_[peer] == nullptr) ||
+                            (theirs.recv.exported != 0 && results_[peer] == nullptr);
+    if (unreadable) return fault(Fault::unreadable, peer);
   }
   return {};
 }

@@ -7,7 +7,7 @@
 #include "src/base/clock.h"
 #include "src/base/parse.h"
 #include "src/engine/watch.h"
-#include "src/links/wait_report.h"
+#include "src/links/message_boards.h"
 
 namespace rondo {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "src/links/wait_report.h"
+#include "src/links/message_boards.h"
 #include "src/plan/collective.h"
 
 namespace rondo {

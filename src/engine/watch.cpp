@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "src/base/clock.h"
-#include "src/base/report_interval.h"
 #include "src/base/size.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 namespace {

@@ -10,6 +10,7 @@
 //          Everything else: any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -60,7 +61,18 @@ struct MessageReport {
   std::optional<MessageInfo> message;  ///< none if the rank has not begun the message, or its record is overwritten
 };
 
-struct WaitReport;  // src/links/wait_report.h
+/// A rank's report about the operation that it is in. It also goes to other hosts.
+struct WaitReport {
+  /// The messages of the rank with one other rank.
+  struct Pair {
+    PairCounts sends, receives;
+    BlockedSend blocked;
+  };
+  BatchCounts batches;
+  uint64_t entered = 0;    ///< number of the latest collective
+  uint64_t completed = 0;  ///< read before `entered`, so it is not ahead of it
+  std::array<Pair, message_ranks_max> pairs{};  ///< by the other rank
+};
 
 class MessageBoards {
  public:

@@ -9,6 +9,9 @@
 //          ever ahead of the rank.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,9 +20,32 @@
 #include "src/base/result.h"
 #include "src/links/message_boards.h"
 #include "src/links/recording.h"
-#include "src/links/notes.h"
 
 namespace rondo {
+
+/// A note is a few words that a rank publishes to the other ranks outside of its operations. Notes work on a failed
+/// communicator, too. src/core decides what the words mean.
+struct Note {
+  static constexpr size_t word_count = 40;
+  uint64_t number = 0;    ///< counts the notes of the rank, from 1; 0 means none
+  uint64_t revision = 0;  ///< grows with each post() of the rank
+  std::array<uint64_t, word_count> words{};
+};
+
+/// The number of latest notes that each rank keeps.
+inline constexpr size_t kept_note_count = 4;
+
+/// The hosts of a communicator report the states of their ranks to each other once in this time, or less often.
+inline constexpr uint64_t heartbeat_ns = 200'000'000;
+
+/// A host reports to at most this number of other hosts at a heartbeat. With more hosts, it limits all that it sends.
+inline constexpr size_t few_hosts_max = 64;
+
+/// Returns the time between two reports of a host to the same other host.
+[[nodiscard]] constexpr uint64_t report_interval_ns(size_t host_count) {
+  const size_t others = std::max<size_t>(host_count, 2) - 1;
+  return (others + few_hosts_max - 1) / few_hosts_max * heartbeat_ns;
+}
 
 class Ranks {
  public:

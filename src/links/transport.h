@@ -4,9 +4,9 @@
 // transport.
 #pragma once
 
-#include "src/links/flight_recorder.h"
 #include "src/links/links.h"
 #include "src/links/ranks.h"
+#include "src/links/recording.h"
 
 namespace rondo {
 

@@ -26,8 +26,16 @@ struct SegmentId {
 /// that uses it. Any thread.
 class SegmentTable {
  public:
-  void add(const SegmentId &id, const std::shared_ptr<shm::Segment> &segment);
-  [[nodiscard]] std::shared_ptr<shm::Segment> find(const SegmentId &id);
+  void add(const SegmentId &id, const std::shared_ptr<shm::Segment> &segment) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(segments_, [](const auto &entry) { return entry.second.expired(); });
+    segments_[id] = segment;
+  }
+  [[nodiscard]] std::shared_ptr<shm::Segment> find(const SegmentId &id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = segments_.find(id);
+    return found == segments_.end() ? nullptr : found->second.lock();
+  }
 
  private:
   std::mutex mutex_;

@@ -110,4 +110,16 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] Schedule build_hierarchical_tree(const ScheduleArgs &args);
 [[nodiscard]] bool hierarchical_tree_has(rondo_collective_t collective);
 
+/// The fewest slots of a link with which the schedules of every builder run. A ring deadlocks with one slot.
+inline constexpr uint32_t slot_count_min = 2;
+
+/// Returns the most slots that a chunk may take if links have `slot_count` slots (at least slot_count_min). Within this
+/// limit no schedule of any builder deadlocks. In a ring, and in the loop-back link of a two-shot reduce, a chunk waits
+/// in the link while the next move needs one more slot. A test proves that the limit works, and that one slot more does
+/// not (tests/unit/plan_verifier_test.cpp). Tree needs no limit. For halving-doubling and the other direct algorithms,
+/// slot_count would suffice as the limit.
+[[nodiscard]] constexpr uint32_t slots_per_chunk_max(uint32_t slot_count) {
+  return slot_count < slot_count_min ? 0 : slot_count - 1;
+}
+
 }  // namespace rondo

@@ -110,7 +110,7 @@ class Writer {
     return area(Memory::contribution, rank, at_.chunks + chunk, piece.begin - chunks_.range(chunk).begin, piece.count);
   }
 
-  /// Calls `reduce` in the same order as LoadStoreCall::for_each_order().
+  /// Calls `reduce` in the same order as TwoShotCall::for_each_order().
   template <class Reduction>
   void for_each_order(Range range, const Reduction &reduce) const {
     if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/plan/algorithm.h"
-#include "src/plan/integer_mean.h"
+#include "src/plan/premul.h"
 #include "src/plan/split_call.h"
 
 namespace rondo {

@@ -84,7 +84,7 @@ class Plan {
 
   OperationKey key;
   Signature called;      ///< as the caller gave it: that of `key`, except in a mean of integers or a premul sum
-  bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/integer_mean.h)
+  bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/premul.h)
   Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;
   std::vector<Schedule> schedules;  ///< one for each channel; none if the plan exchanges blocks

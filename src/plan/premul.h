@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A premul sum has the plan of a sum. Before the plan runs, the executor scales the operands into the recv buffer, and
-// the sum is in place. A rank without a recv buffer for all its operands scales them into a workspace.
+// Two operations run the plan of a sum, on converted operands, which the executor converts before the plan runs.
+//
+// Premul sum        The operands are scaled into the recv buffer, and the sum is in place. A rank without a recv buffer
+//                   for all its operands scales them into a workspace.
+// Mean of integers  The operands become words in a workspace (src/proto/integer_mean.h). The sum of the words is in
+//                   place, and the executor narrows the results to the caller's buffer.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/result.h"
 #include "src/plan/plan.h"
 
 namespace rondo {
@@ -24,5 +29,15 @@ struct Factor {
 
 /// Returns the sum that `rank` runs for a premul sum.
 [[nodiscard]] OperationKey sum_of_scaled(const OperationKey &called, uint32_t rank, uint32_t rank_count);
+
+/// Returns whether the operation is a mean of integers over more than one rank.
+[[nodiscard]] bool is_integer_mean(const Signature &signature, uint32_t rank_count);
+
+/// Returns the number of words of an element of an integer type.
+[[nodiscard]] uint32_t mean_words(rondo_type_t type);
+
+/// Returns the operation on words that `rank` runs for a mean of integers. RONDO_ERROR_OUT_OF_RESOURCES means that the
+/// words have more bytes than 64 bits can count.
+[[nodiscard]] Result<OperationKey> widen(const OperationKey &called, uint32_t rank);
 
 }  // namespace rondo

@@ -11,8 +11,7 @@
 
 #include "src/base/ceil_div.h"
 #include "src/plan/algorithm.h"
-#include "src/plan/slots.h"
-#include "src/plan/tuner_load_store.h"
+#include "src/plan/build.h"
 
 namespace rondo {
 namespace {

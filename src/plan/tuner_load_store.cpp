@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/plan/tuner_load_store.h"
+#include "src/plan/tuner.h"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 
 #include "src/base/config.h"
 #include "src/plan/algorithm.h"
-#include "src/plan/tuner_load_store.h"
+#include "src/plan/tuner.h"
 
 namespace rondo {
 namespace {

@@ -162,4 +162,7 @@ class Engine {
   Outcome outcome_;
 };
 
+/// Simulates a case. `plan` names the kernel load_store, and no buffer is exported. docs/simulator.md has the model.
+[[nodiscard]] Result<Outcome> simulate_load_store(const SimCase &what, const PlanChoice &plan);
+
 }  // namespace rondo::sim

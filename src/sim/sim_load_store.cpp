@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/sim/sim_load_store.h"
+#include "src/sim/engine.h"
 
 #include <algorithm>
 #include <array>

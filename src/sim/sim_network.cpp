@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "src/plan/slots.h"
+#include "src/plan/build.h"
 
 namespace rondo::sim {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/simulate.h"
 
-#include "src/sim/sim_load_store.h"
+#include "src/sim/engine.h"
 
 namespace rondo::sim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/topo/nvml.h"
+#include "src/topo/device.h"
 
 #include <algorithm>
 #include <cstring>

@@ -13,9 +13,9 @@
 #include "src/base/parse.h"
 #include "src/base/unique_handle.h"
 #include "src/base/user_file.h"
+#include "src/topo/device.h"
 #include "src/topo/host.h"
 #include "src/topo/machine.h"
-#include "src/topo/nvml.h"
 
 namespace rondo {
 namespace {

@@ -12,7 +12,7 @@
 #include "cuda/kernels/load_store_kernels.h"
 #include "src/base/clock.h"
 #include "src/plan/algorithm.h"
-#include "src/plan/tuner_load_store.h"
+#include "src/plan/tuner.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/load_store_reference.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "src/plan/slots.h"
+#include "src/plan/build.h"
 #include "tests/catch.h"
 #include "tests/gpu/emulated_case.h"
 #include "tests/gpu/settings.h"

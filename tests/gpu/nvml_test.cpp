@@ -4,8 +4,8 @@
 #include <string>
 
 #include "src/base/config.h"
+#include "src/topo/device.h"
 #include "src/topo/distance.h"
-#include "src/topo/nvml.h"
 #include "tests/catch.h"
 
 using namespace rondo;

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links and report to ranks what they do, whatever transport these are of.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
-                   "src/links/message_boards.h", "src/links/wait_report.h"},
+                   "src/links/message_boards.h"},
     # The interfaces of a transport, and what the ranks know of each other beforehand.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
@@ -34,7 +34,7 @@ MAY_INCLUDE = {
                    "src/bootstrap/store/store.h"} | PLAIN_PLAN,
     # Several hosts meet by listening and by the store's handshake on every connection.
     "transports/hosts": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
-    "transports/tcp": {"src/base", "src/proto", "src/links", "src/bootstrap/frame_tag.h", "transports"},
+    "transports/tcp": {"src/base", "src/proto", "src/links", "src/bootstrap/wire.h", "transports"},
     "transports/ucx": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
     "transports/verbs": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
     "transports/net": {"src/base", "src/proto", "src/links", "src/bootstrap/bytes.h", "src/bootstrap/store/store.h",
@@ -42,7 +42,7 @@ MAY_INCLUDE = {
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
              "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
-             "src/topo/nvml.h"} | PLAIN_PLAN,
+             "src/topo/device.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
     # the executors.
     "cuda/kernels": {"src/base", "src/proto"} | PLAIN_PLAN,
@@ -96,8 +96,9 @@ MAY_INCLUDE = {
     "include": set(),
 }
 # These take one interface of a transport, not its owner.
-for name, needs in {"failure_dump": {"src/links/flight_recorder.h"}, "recorder": {"src/links/recording.h"}}.items():
-    MAY_INCLUDE |= {f"src/core/diagnostics/{name}{suffix}": CORE_FLOORS | needs for suffix in (".h", ".cpp")}
+for name in ("failure_dump", "recorder"):
+    MAY_INCLUDE |= {f"src/core/diagnostics/{name}{suffix}": CORE_FLOORS | {"src/links/recording.h"}
+                    for suffix in (".h", ".cpp")}
 for name in ("watch", "operations", "device_executor", "device_monitor"):
     MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"src/links/links.h"} | {"src/engine"}
                     for suffix in (".h", ".cpp")}

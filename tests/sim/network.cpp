@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/bootstrap/store/request.h"
+#include "src/bootstrap/messages.h"
 #include "src/bootstrap/store/client_session.h"
 #include "src/bootstrap/store/hub.h"
 

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "src/bootstrap/bytes.h"
-#include "src/bootstrap/launch/listen_place.h"
 #include "src/bootstrap/launch/process_info.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/launch/rendezvous_file.h"

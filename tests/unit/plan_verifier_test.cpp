@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/plan/algorithm.h"
-#include "src/plan/slots.h"
+#include "src/plan/build.h"
 #include "src/plan/verify/verifier.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/engine/reduction/targets.h"
+#include "src/engine/reduction/reduction.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "src/engine/reduction/targets.h"
+#include "src/engine/reduction/reduction.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/unit/reduction_reference.h"

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "src/engine/transfer_watch.h"
-#include "src/links/wait_report.h"
+#include "src/links/message_boards.h"
 #include "tests/catch.h"
 #include "transports/shm/message_board.h"
 #include "transports/shm/segment.h"

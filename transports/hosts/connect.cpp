@@ -14,11 +14,10 @@
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
-#include "transports/net/net_transport.h"
+#include "transports/hosts/connect_steps.h"
 #include "transports/hosts/control_share.h"
-#include "transports/hosts/device_slots.h"
 #include "transports/hosts/mesh.h"
-#include "transports/hosts/preflight.h"
+#include "transports/net/net_transport.h"
 #include "transports/shm/shm_transport.h"
 
 namespace rondo::hosts {

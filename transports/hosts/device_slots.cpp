@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/hosts/device_slots.h"
+#include "transports/hosts/connect_steps.h"
 
 #include <algorithm>
 #include <cassert>

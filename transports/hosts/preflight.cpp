@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/hosts/preflight.h"
+#include "transports/hosts/connect_steps.h"
 
 #include <errno.h>
 #include <linux/sockios.h>

@@ -21,7 +21,7 @@
 //            known u32 | type u32 | bytes u64
 //            The answer to ask_pair. If `known` is 1, a record of the message is kept, and type and bytes are from it.
 //   ask_notes rank u32 | 0 u64
-//            Asks for the notes of `rank` (src/links/notes.h).
+//            Asks for the notes of `rank` (src/links/ranks.h).
 //   note     rank u32 | number u64 | revision u64 | words
 //            A note of `rank`. The receiver need not have asked for it.
 //   ask_waits rank u32 | 0 u64 | asked u64

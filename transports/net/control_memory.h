@@ -23,14 +23,12 @@
 #include <optional>
 #include <vector>
 
-#include "src/base/report_interval.h"
 #include "src/base/unique_handle.h"
-#include "src/proto/connection.h"
 #include "src/links/message_boards.h"
-#include "src/links/notes.h"
-#include "src/links/wait_report.h"
-#include "transports/net/tcp_state.h"
+#include "src/links/ranks.h"
 #include "src/links/recording.h"
+#include "src/proto/connection.h"
+#include "transports/net/tcp_state.h"
 
 namespace rondo::net {
 

@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "src/base/result.h"
-#include "src/proto/connection.h"
+#include "src/links/ranks.h"
 #include "src/links/recording.h"
-#include "transports/shm/note_record.h"
+#include "src/proto/connection.h"
 
 namespace rondo::shm {
 
@@ -38,6 +40,13 @@ struct alignas(cache_line_bytes) CollectiveCounters {
   uint64_t in_call_ticks = 0;  ///< time in flight, in the caller's thread
   uint64_t behind_ticks = 0;   ///< time in flight on a stream or a device
   uint64_t waited_ns = 0;      ///< time in which callers waited for other ranks
+};
+
+/// One note. It is written word by word, `revision` last. The revision is 0 while the other words change.
+struct alignas(cache_line_bytes) NoteRecord {
+  uint64_t revision = 0;
+  uint64_t number = 0;
+  uint64_t words[Note::word_count] = {};
 };
 
 struct alignas(cache_line_bytes) RankCounters {
@@ -135,5 +144,11 @@ void ring_always(RankBoard &board);
 [[nodiscard]] uint32_t prepare_sleep(RankBoard &board);
 void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns);
 void cancel_sleep(RankBoard &board);
+
+/// Writes the note in its record. `records` belong to this rank, and one thread writes at a time.
+void post_note(std::span<NoteRecord, kept_note_count> records, const Note &note);
+
+/// Returns the notes of a rank, except one that is being written.
+[[nodiscard]] std::vector<Note> read_notes(std::span<const NoteRecord, kept_note_count> records);
 
 }  // namespace rondo::shm

@@ -19,7 +19,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/kernel_file.h"
-#include "src/base/process_stat.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {

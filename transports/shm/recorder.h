@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/ticks.h"
-#include "src/links/flight_recorder.h"
+#include "src/links/recording.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {

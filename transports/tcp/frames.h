@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/bootstrap/frame_tag.h"
+#include "src/bootstrap/wire.h"
 
 namespace rondo::tcp {
 

@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
+
+#include "transports/verbs/verbs_network.h"
 
 namespace rondo::verbs {
 namespace {
@@ -148,6 +151,26 @@ bool Device::next_event(ibv_async_event &event) const {
   if (api_.get_async_event(context(), &event) != 0) return false;
   api_.ack_async_event(&event);
   return true;
+}
+
+Report look_for_verbs() {
+  Report report;
+  report.built = true;
+  if (const auto api = load_api(); !api.ok()) {
+    report.why_not = api.error().message;
+    return report;
+  }
+  report.found = true;
+  report.registers_dmabufs = load_api().value()->reg_dmabuf_mr != nullptr;
+  report.has_peermem = ::access("/sys/module/nvidia_peermem", F_OK) == 0;
+  auto ports = find_ports();
+  if (!ports.ok()) {
+    report.why_not = ports.error().message;
+    return report;
+  }
+  report.ports = std::move(ports).value();
+  if (const auto choice = choose_port(report.ports, {}); !choice.ok()) report.why_not = choice.error().message;
+  return report;
 }
 
 }  // namespace rondo::verbs

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/base/process_stat.h"
+#include "src/base/kernel_file.h"
 
 namespace rondo {
 

@@ -9,9 +9,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
+#include "src/bootstrap/messages.h"
 #include "src/bootstrap/resolver.h"
-#include "src/bootstrap/store/attempt.h"
-#include "src/bootstrap/store/request.h"
 #include "src/bootstrap/store/client_session.h"
 
 namespace rondo {

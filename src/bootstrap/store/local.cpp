@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/store/request.h"
+#include "src/bootstrap/messages.h"
 #include "src/bootstrap/store/core.h"
 
 namespace rondo {

@@ -8,7 +8,7 @@
 #include "src/cli/tune/runs.h"
 #include "src/console/command_line.h"
 #include "src/plan/algorithm.h"
-#include "src/plan/tuner_load_store.h"
+#include "src/plan/tuner.h"
 
 namespace rondo::cli::tune {
 namespace {

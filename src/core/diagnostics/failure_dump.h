@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "src/links/flight_recorder.h"
+#include "src/links/recording.h"
 
 namespace rondo {
 

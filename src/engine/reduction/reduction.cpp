@@ -6,7 +6,6 @@
 
 #include "src/base/config.h"
 #include "src/base/log.h"
-#include "src/engine/reduction/targets.h"
 
 namespace rondo {
 namespace {

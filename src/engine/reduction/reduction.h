@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "rondo/rondo.h"
+#include "src/base/result.h"
 #include "src/proto/mean.h"
 
 namespace rondo {
@@ -48,5 +50,18 @@ using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the name of the implementation that reduce_function() chose: "avx512_bf16", "avx512", "avx2", "plain".
 [[nodiscard]] const char *reduce_target();
+
+/// An implementation of these functions. A new one needs a file, and a line in targets_*.cpp.
+struct ReductionTarget {
+  const char *name;
+  bool (*runs_here)();                                     ///< returns whether this processor can run it
+  ReductionFunction (*find)(rondo_type_t type, rondo_op_t op);  ///< returns null for an unknown type or operation
+};
+
+/// Returns the implementations that were built, the fastest first. The last one is plain C++, which runs everywhere.
+[[nodiscard]] std::span<const ReductionTarget> reduce_targets();
+
+/// Returns the implementation called `wanted`. For an empty name, returns the fastest one that runs here.
+[[nodiscard]] Result<const ReductionTarget *> choose_reduce_target(std::string_view wanted);
 
 }  // namespace rondo

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This list is for processors without a vectorised implementation of reduction.h: it has plain C++ only.
+// This file is for processors without a vectorised implementation of reduction.h. It lists plain C++ only, and its
+// stream_copy() is memcpy().
 #include <array>
+#include <cstring>
 
-#include "src/engine/reduction/targets.h"
+#include "src/engine/reduction/copy.h"
+#include "src/engine/reduction/reduction.h"
 
 namespace rondo {
 
@@ -10,5 +13,7 @@ std::span<const ReductionTarget> reduce_targets() {
   static constexpr std::array targets{ReductionTarget{"plain", [] { return true; }, reduce_function_plain}};
   return targets;
 }
+
+void stream_copy(std::byte *to, const std::byte *from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 }  // namespace rondo

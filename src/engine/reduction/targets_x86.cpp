@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file lists the implementations of reduction.h on x86-64, the fastest first.
+// This file lists the implementations of reduction.h on x86-64, the fastest first. It also has this processor's
+// stream_copy().
 #include <cpuid.h>
+#include <emmintrin.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 
-#include "src/engine/reduction/targets.h"
+#include "src/engine/reduction/copy.h"
+#include "src/engine/reduction/reduction.h"
 
 namespace rondo {
 
@@ -39,6 +44,21 @@ std::span<const ReductionTarget> reduce_targets() {
       ReductionTarget{"avx2", has_avx2, reduce_function_avx2},
       ReductionTarget{"plain", [] { return true; }, reduce_function_plain}};
   return targets;
+}
+
+void stream_copy(std::byte *to, const std::byte *from, size_t bytes) {
+  constexpr size_t vector_bytes = 16;
+  const size_t head = std::min(bytes, bytes_to_line(to));
+  std::memcpy(to, from, head);
+  size_t at = head;
+  for (; at + cache_line_bytes <= bytes; at += cache_line_bytes) {
+    for (size_t part = 0; part < cache_line_bytes; part += vector_bytes) {
+      const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + at + part));
+      _mm_stream_si128(reinterpret_cast<__m128i *>(to + at + part), value);
+    }
+  }
+  _mm_sfence();  // a release store does not order streaming stores
+  std::memcpy(to + at, from + at, bytes - at);
 }
 
 }  // namespace rondo

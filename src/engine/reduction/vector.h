@@ -9,10 +9,9 @@
 #include <type_traits>
 
 #include <hwy/cache_control.h>
-#include "src/engine/reduction/reduction.h"
 #include "src/engine/reduction/copy.h"
+#include "src/engine/reduction/reduction.h"
 #include "src/engine/reduction/vector_types.h"
-#include "src/engine/reduction/stream_copy.h"
 #include "src/proto/reducer.h"
 
 HWY_BEFORE_NAMESPACE();
