@@ -330,8 +330,8 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   if (reduces && (operands.input_count > 1 || divides)) {
     // If this rank keeps the result, the kernel writes it to the output, and copies take it from there. A rank with
     // one peer has one output otherwise, the peer's slot.
-    const bool keeps = (slice.step->flags & step_dst) != 0;
-    from = keeps || segment_.shape().rank_count == 2 ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
+    const bool keeps = (slice.step->flags & step_dst) != 0 || segment_.shape().rank_count == 2;
+    from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));
   }
   for (uint32_t output = 0; output < operands.output_count; ++output)

@@ -246,11 +246,11 @@ RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_i
  * when the call has returned on all ranks. Addresses stay the same, so graphs that were captured before can be replayed
  * after rondo_comm_resume(). Do not replay them in between: their kernels would use memory that is not there.
  *
- * Until rondo_comm_resume(), calls that communicate or register return RONDO_ERROR_INVALID_USAGE. Queries, shrink, grow,
- * flush, revoke, abort and destroy work.
+ * Until rondo_comm_resume(), calls that communicate or register return RONDO_ERROR_INVALID_USAGE. Queries, shrink,
+ * grow, flush, revoke, abort and destroy work.
  *
  * rondo_comm_device_memory() says how much is given back. If the communicator is on host memory, that is nothing. The
- * same holds if devices share memory by CUDA IPC, or all ranks are threads on one device. The call succeeds there, too.
+ * same holds if ranks share memory by CUDA IPC, as ranks of one process usually do. The call succeeds there, too.
  * @param flags  RONDO_SUSPEND_MEMORY.
  * @return The statuses of a collective. After such a failure, `comm` has failed.
  * - RONDO_ERROR_INVALID_USAGE: `comm` is suspended already, or this thread has begun a group.

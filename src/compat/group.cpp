@@ -196,8 +196,8 @@ ncclResult_t run_all(const std::vector<Collective> &collectives) {
   return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
 }
 
-/// Runs each suspension on a thread of its own, as the communicators may be ranks of one group. Returns a failure if there
-/// is one.
+/// Runs each suspension on a thread of its own, as the communicators may be ranks of one group. Returns a failure if
+/// there is one.
 ncclResult_t run_all(const std::vector<Suspension> &suspensions) {
   std::vector<ncclResult_t> results(suspensions.size(), ncclSuccess);
   std::vector<std::thread> threads;

@@ -27,7 +27,8 @@ ncclResult_t resume(ncclComm *comm) {
 ncclResult_t tell_memory(ncclComm *comm, ncclCommMemStat_t stat, uint64_t *value) {
   constexpr const char *function = "ncclCommMemStats";
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
-  if (value == nullptr) return fail(ncclInvalidArgument, std::string(function) + ": the pointer for the result is NULL");
+  if (value == nullptr)
+    return fail(ncclInvalidArgument, std::string(function) + ": the pointer for the result is NULL");
   uint64_t suspendable = 0, persistent = 0;
   int suspended = 0;
   const rondo_comm_t handle = comm->handle;

@@ -192,7 +192,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards planner_, collectives_, messages_, turn_, finalized_, halted_, meeting_. Work that does not run in the caller's thread is
+  /// Guards what follows, except for the atomics. Work that does not run in the caller's thread is
   /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
   /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
   ShortLock submit_lock_;

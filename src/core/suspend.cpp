@@ -23,7 +23,8 @@ Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadli
   for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
     while (ranks.completed_operation(peer) < number) {
       if (ranks.failed()) return ranks.failure();
-      if (const auto ended = find_ended_rank(ranks, comm.rank(), comm.rank_count(), number, RankEnd::any)) return *ended;
+      const auto ended = find_ended_rank(ranks, comm.rank(), comm.rank_count(), number, RankEnd::any);
+      if (ended) return *ended;
       if (now_ns() >= deadline_ns)
         return Error{RONDO_ERROR_TIMEOUT, ranks.describe_rank(peer) + " did not complete rondo_comm_suspend in time",
                      static_cast<int32_t>(comm.rank()), static_cast<int32_t>(peer), number};

@@ -148,8 +148,8 @@ class Executor {
   /// Returns whether nothing runs on this rank's device, not even a replay. It is reliable only while no new calls
   /// arrive.
   [[nodiscard]] virtual bool is_idle() const { return true; }
-  /// Gives device memory back. All ranks are idle. Until resume() has succeeded on all ranks, no call may use the device,
-  /// nor share() and unshare().
+  /// Gives device memory back. All ranks are idle. Until resume() has succeeded on all ranks, no call may use the
+  /// device, nor share() and unshare().
   [[nodiscard]] virtual Result<void> suspend() { return {}; }
   /// Makes that memory again. Every rank calls it, and all ranks get the same outcome. The keys of all entries in the
   /// store begin with `key_prefix`.

@@ -84,7 +84,8 @@ class Device(unittest.TestCase):
             comm.suspend()
             less = comm.device_memory()
             comm.resume()
-            return usual.suspendable_bytes + usual.persistent_bytes, usual.suspended, less.suspended, comm.device_memory()
+            size = usual.suspendable_bytes + usual.persistent_bytes
+            return size, usual.suspended, less.suspended, comm.device_memory()
         for size, usual, less, again in ranks.as_threads(2, body, devices=[0, 0]):
             self.assertGreater(size, 1 << 20)
             self.assertEqual((usual, less, again.suspended), (False, True, False))
