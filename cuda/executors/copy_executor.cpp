@@ -144,7 +144,7 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   RONDO_TRY(progress_.open(context_));
   RONDO_TRY(check_memory_operations());
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  progress_.use_scratch(segment_.address() + segment_.shape().plans_offset() + shape.geometry.slot_bytes);
+  progress_.use_scratch(segment_.address() + shape.bytes() - CopyProgress::scratch_bytes);
   ends_.resize(size_t{shape.channel_count} * shape.rank_count);
   captured_ends_.resize(ends_.size());
   const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count, shape.message_channels,
@@ -197,7 +197,7 @@ DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t rec
   const DevicePointer connection =
       host_links_.reaches(sender == rank_ ? receiver : sender)
           ? host_links_.connection(channel, sender, receiver)
-          : segment_.address_of(receiver) + segment_.shape().connection_offset(channel, sender);
+          : segment_.address_of(receiver) + segment_.shape().connection_offset(channel, sender, receiver);
   return connection + geometry().slots_offset() + slot_index(counter) * geometry().slot_bytes;
 }
 
@@ -328,8 +328,9 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
   const bool reduces = static_cast<CopyPlan &>(*call.plan).reduce.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
-    // If this rank keeps the result, the kernel writes it to the output, and copies take it from there.
-    const bool keeps = (slice.step->flags & step_dst) != 0;
+    // If this rank keeps the result, the kernel writes it to the output, and copies take it from there. A rank with
+    // one peer has one output otherwise, the peer's slot.
+    const bool keeps = (slice.step->flags & step_dst) != 0 || segment_.shape().rank_count == 2;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));
   }

@@ -271,7 +271,7 @@ void KernelExecutor::run_round(RegionRound round) {
   const auto quiet = try_quiet();
   if (round != RegionRound::leave && !quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
-  if (round == RegionRound::follow) return regions_->look();
+  if (round == RegionRound::follow) return use_unless_suspended([this] { regions_->look(); });
   regions_->leave();
 }
 

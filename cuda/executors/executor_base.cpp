@@ -55,6 +55,35 @@ Result<void> ExecutorBase::open_messages() {
   return network_links_ != nullptr ? network_links_->open_messages() : Result<void>();
 }
 
+DeviceBytes ExecutorBase::device_bytes() const {
+  const uint64_t segment = segment_.allocated_bytes(), operands = operands_.suspendable_bytes();
+  const uint64_t suspendable = operands + (segment_.can_suspend() ? segment : 0);
+  return {suspendable, segment + operands_.all_bytes() - suspendable};
+}
+
+Result<void> ExecutorBase::suspend() {
+  const CaptureModeGuard capture_goes_on(*driver_);
+  const std::lock_guard lock(suspend_mutex_);
+  if (segment_.can_suspend()) RONDO_TRY(segment_.suspend(context_, stream_.get().object));
+  operands_.suspend();
+  suspended_ = true;
+  return {};
+}
+
+Result<void> ExecutorBase::resume(Store &store, const std::string &key_prefix, uint64_t deadline_ns) {
+  const CaptureModeGuard capture_goes_on(*driver_);
+  InfoExchange info_exchange(store, key_prefix, segment_.rank(), segment_.shape().rank_count, deadline_ns);
+  auto done = operands_.resume();
+  if (segment_.can_suspend()) {
+    const auto connected = segment_.resume(context_, stream_.get().object, info_exchange);
+    if (done.ok()) done = connected;
+  }
+  RONDO_TRY(info_exchange.outcome(connected_key, done));
+  const std::lock_guard lock(suspend_mutex_);  // not while ranks wait for each other: the follower serves others, too
+  suspended_ = false;
+  return {};
+}
+
 ExecutorCapabilities ExecutorBase::capabilities() const {
   const SegmentShape &shape = segment_.shape();
   const auto barrier_buffer = [&](uint32_t which) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -39,6 +40,9 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] StreamRef own_stream() const override { return {nullptr, stream_.get().object}; }
   [[nodiscard]] Result<void> check_device() const override;
   [[nodiscard]] Result<void> open_messages() override;
+  [[nodiscard]] DeviceBytes device_bytes() const override;
+  [[nodiscard]] Result<void> suspend() override;
+  [[nodiscard]] Result<void> resume(Store &store, const std::string &key_prefix, uint64_t deadline_ns) override;
 
  protected:
   [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
@@ -79,6 +83,13 @@ class ExecutorBase : public DeviceExecutor {
     if (driver_ != nullptr) ending_.emplace(*driver_);
   }
 
+  /// Calls use() unless the memory is suspended, and keeps it from being suspended meanwhile.
+  template <class Use>
+  void use_unless_suspended(const Use &use) {
+    const std::lock_guard lock(suspend_mutex_);
+    if (!suspended_) use();
+  }
+
   std::optional<CaptureModeGuard> ending_;  ///< first, so that it outlives all objects of the driver
   const CudaDriver *driver_ = nullptr;
   CudaDevice device_;
@@ -93,6 +104,8 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;
   [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture) const;
 
+  std::mutex suspend_mutex_;  ///< guards suspended_
+  bool suspended_ = false;
   Links *network_links_ = nullptr;  ///< null: all ranks are on one node
   OperandWorkspace operands_;
   Event launched_;  ///< recorded after every call that was not captured

@@ -79,6 +79,21 @@ Result<void> OperandWorkspace::reserve(const PrimaryContext &context, const Kern
   }
   memory_.push_back(std::move(memory).value());
   bytes_ = bytes;
+  const bool is_vmm = memory_.back()->is_vmm();
+  const uint64_t allocated = is_vmm ? memory_.back()->bytes() : bytes;
+  all_bytes_.fetch_add(allocated, std::memory_order_relaxed);  // relaxed: all_bytes() is a mere figure
+  if (is_vmm) vmm_bytes_.fetch_add(allocated, std::memory_order_relaxed);  // likewise
+  return {};
+}
+
+void OperandWorkspace::suspend() {
+  for (const auto &memory : memory_)
+    if (memory->is_vmm()) memory->release();
+}
+
+Result<void> OperandWorkspace::resume() {
+  for (const auto &memory : memory_)
+    if (memory->is_vmm()) RONDO_TRY(memory->restore());
   return {};
 }
 

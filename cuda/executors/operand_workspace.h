@@ -4,6 +4,7 @@
 // plan needs more. Its earlier memory stays until the communicator ends, as graphs and calls in flight may use it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -34,10 +35,19 @@ class OperandWorkspace {
   [[nodiscard]] Result<void> narrow(const CudaDriver &driver, const Plan &plan, const Buffers &called,
                                     uint32_t rank_count, CuStream stream) const;
 
+  /// Returns the size of all memory, in bytes. Any thread may call it.
+  [[nodiscard]] uint64_t all_bytes() const { return all_bytes_.load(std::memory_order_relaxed); }  // a mere figure
+  /// Returns the size of the memory that suspend() gives back, likewise.
+  [[nodiscard]] uint64_t suspendable_bytes() const { return vmm_bytes_.load(std::memory_order_relaxed); }  // likewise
+  /// Gives memory back that can be allocated again at the same addresses. Nothing may use it until resume().
+  void suspend();
+  [[nodiscard]] Result<void> resume();
+
  private:
   [[nodiscard]] std::byte *operands() const { return reinterpret_cast<std::byte *>(memory_.back()->address()); }
 
-  std::vector<std::shared_ptr<const SharedMemory>> memory_;  ///< the last one is in use
+  std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< the last one is in use
+  std::atomic<uint64_t> all_bytes_ = 0, vmm_bytes_ = 0;
   uint64_t bytes_ = 0;                                       ///< of the last one
   LoadedKernel widen_, narrow_, scale_;
 };

@@ -44,12 +44,15 @@ SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channel
 /// collectives. Their memory is halved `halvings` times.
 void add_copied_messages(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings) {
   constexpr uint32_t channel_count = 2;
-  constexpr uint64_t memory_bytes = 4 << 20;  // of all slots for messages of a rank, where slots may be smaller
+  // The size of all slots for messages of a rank. Two ranks have fewer slots, but no smaller ones: a copy takes as long
+  // to begin as to move many bytes.
+  const bool is_frugal_pair = is_frugal(request) && request.rank_count == 2;
+  const uint64_t memory_bytes = is_frugal_pair ? 2016 << 10 : 4 << 20;
   constexpr uint64_t bytes_max = 256 << 10, bytes_min = 4 << 10;
   if (choose_message_channels(request) == 0) return;
   shape.message_channels = channel_count;
   const Settings &asked = request.settings;
-  const uint32_t slot_count = asked.slot_count != 0 ? asked.slot_count : 4;
+  const uint32_t slot_count = asked.slot_count != 0 ? asked.slot_count : is_frugal_pair ? 2 : 4;
   const uint64_t share = (memory_bytes >> halvings) / channel_count / request.rank_count / slot_count;
   const uint64_t slot_bytes = std::clamp(share / bytes_min * bytes_min, bytes_min, bytes_max);
   shape.message_geometry = {slot_count, static_cast<uint32_t>(asked.slot_bytes != 0 ? asked.slot_bytes : slot_bytes),
@@ -62,8 +65,9 @@ SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   const uint32_t asked = request.settings.channels;
   shape.channel_count = asked != 0 ? asked : copy_channel_count;
   shape.geometry = choose_copy_slots(request, shape.channel_count, halvings);
+  shape.has_own_connections = shape.rank_count != 2;  // schedules of two ranks have no link from a rank to itself
   // Scratch: a sum on its way to several peers, and what CopyProgress needs.
-  shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
+  shape.plan_bytes = (shape.rank_count > 2 ? uint64_t{shape.geometry.slot_bytes} : 0) + CopyProgress::scratch_bytes;
   shape.cleared = false;  // flags are elsewhere
   add_copied_messages(shape, request, halvings);
   return shape;

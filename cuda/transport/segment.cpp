@@ -2,6 +2,7 @@
 #include "cuda/transport/segment.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -41,11 +42,13 @@ Result<OpenedMemory> take_vmm(const PrimaryContext &context, const SegmentInfo &
 
 uint64_t SegmentShape::connection_bytes() const { return aligned(geometry.bytes()); }
 uint64_t SegmentShape::message_connection_bytes() const { return aligned(message_geometry.bytes()); }
-uint64_t SegmentShape::connection_offset(uint32_t channel, uint32_t sender) const {
-  return (uint64_t{channel} * rank_count + sender) * connection_bytes();
+uint64_t SegmentShape::connection_offset(uint32_t channel, uint32_t sender, uint32_t receiver) const {
+  const uint32_t place = has_own_connections || sender < receiver ? sender : sender - 1;
+  return (uint64_t{channel} * sender_count() + place) * connection_bytes();
 }
 uint64_t SegmentShape::ends_offset(uint32_t channel, uint32_t peer) const {
-  return connection_offset(channel_count, 0) + (uint64_t{channel} * rank_count + peer) * sizeof(device::DeviceLinkEnds);
+  return uint64_t{channel_count} * sender_count() * connection_bytes() +
+         (uint64_t{channel} * rank_count + peer) * sizeof(device::DeviceLinkEnds);
 }
 uint64_t SegmentShape::progress_offset() const { return aligned(ends_offset(channel_count, 0)); }
 uint64_t SegmentShape::barrier_offset(uint32_t which) const {
@@ -68,6 +71,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
                                  InfoExchange &info_exchange) {
   Segment segment;
   segment.shape_ = shape;
+  segment.rank_ = info_exchange.rank();
   RONDO_TRY_ASSIGN(segment.own_, SharedMemory::allocate(context, shape.bytes(), handles));
   info_exchange.hold(segment.own_);
   if (shape.cleared) RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
@@ -91,10 +95,52 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   return segment;
 }
 
+Result<void> Segment::suspend(const PrimaryContext &context, CuStream stream) {
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  saved_.reset(new (std::nothrow) std::byte[shape_.bytes()]);
+  if (saved_ == nullptr)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 "no host memory of " + std::to_string(shape_.bytes()) + " bytes for what a device gives back"};
+  RONDO_TRY(cuda_check(driver, driver.memcpy_dtoh_async(saved_.get(), address(), shape_.bytes(), stream),
+                       "cuMemcpyDtoHAsync"));
+  RONDO_TRY(cuda_check(driver, driver.stream_synchronize(stream), "saving a segment"));
+  for (Opened &each : opened_) each.memory.close_vmm();
+  own_->release();
+  return {};
+}
+
+/// Restores this rank's own memory, and offers it to the peers.
+Result<FdTicket> Segment::restore(const PrimaryContext &context, CuStream stream, InfoExchange &info_exchange) {
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(own_->restore());
+  RONDO_TRY(cuda_check(driver, driver.memcpy_htod_async(address(), saved_.get(), shape_.bytes(), stream),
+                       "cuMemcpyHtoDAsync"));
+  RONDO_TRY(cuda_check(driver, driver.stream_synchronize(stream), "restoring a segment"));
+  saved_.reset();
+  RONDO_TRY_ASSIGN(auto descriptor, own_->descriptor());
+  return info_exchange.offer(std::move(descriptor));
+}
+
+Result<void> Segment::resume(const PrimaryContext &context, CuStream stream, InfoExchange &info_exchange) {
+  const auto own = restore(context, stream, info_exchange);
+  if (!own.ok()) return info_exchange.outcome(segment_key, own.error());
+  RONDO_TRY_ASSIGN(const auto tickets, info_exchange.infos(segment_key, own.value()));
+  for (Opened &each : opened_) {
+    RONDO_TRY_ASSIGN(auto descriptor, info_exchange.take(tickets[each.peer]));
+    const auto opened = reopen_vmm(context, std::move(descriptor), each.memory);
+    if (!opened.ok()) return about_rank(each.peer, "opening the memory", opened.error());
+  }
+  return {};
+}
+
 Result<void> Segment::check_links(const Plan &plan) const {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers)
-      if (peers_[peer] == 0 && !through_host_[peer])
+      if ((peers_[peer] == 0 && !through_host_[peer]) || (peer == rank_ && !shape_.has_own_connections))
         return Error{RONDO_ERROR_INTERNAL,
                      std::string(rondo_algorithm_string(plan.choice.algorithm)) + " has a link with rank " +
                          std::to_string(peer) +
@@ -124,8 +170,8 @@ Result<DevicePointer> Segment::open_peer(const PrimaryContext &context, const Se
     return open_neighbour(context, info, peer);
   auto opened = own_->is_vmm() ? take_vmm(context, info, info_exchange) : open_ipc(context, info.handle);
   if (!opened.ok()) return about_rank(peer, "opening the memory", opened.error());
-  opened_.push_back(std::move(opened).value());
-  return opened_.back().address;
+  opened_.push_back({peer, std::move(opened).value()});
+  return opened_.back().memory.address;
 }
 
 Result<void> Segment::open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
@@ -160,10 +206,11 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
     };
     return {in_host(rank, peer), in_host(peer, rank)};
   }
-  const auto offset = [&](uint32_t sender) {
-    return of_messages ? shape_.message_connection_offset(channel, sender) : shape_.connection_offset(channel, sender);
+  const auto offset = [&](uint32_t sender, uint32_t receiver) {
+    return of_messages ? shape_.message_connection_offset(channel, sender)
+                       : shape_.connection_offset(channel, sender, receiver);
   };
-  ConnectionView out = view(peers_[peer] + offset(rank)), in = view(address() + offset(peer));
+  ConnectionView out = view(peers_[peer] + offset(rank, peer)), in = view(address() + offset(peer, rank));
   // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
   if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
   return {out, in};
@@ -182,6 +229,7 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
         continue;
       }
       if (peers_[peer] == 0 && !through_host_[peer]) continue;
+      if (peer == rank && !shape_.has_own_connections) continue;
       it.orders = infos[peer].uuid == infos[rank].uuid ? 0 : 1;
       const auto [out, in] = views_of(infos, links, rank, peer, channel, false);
       it.simple_out = SimpleSender(out);

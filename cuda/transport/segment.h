@@ -3,7 +3,7 @@
 // all links, and for plans. The other ranks write into its connections, and read its data in the place of load_store
 // (cuda/transport/shared_memory.h).
 //
-// Layout    connections          channel_count * rank_count, by channel and sender; connection.h
+// Layout    connections          channel_count * sender_count(), by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
 //           progress             DeviceProgress
 //           barrier              2 lines
@@ -46,11 +46,15 @@ struct SegmentShape {
   uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< false: the content of fresh memory does not matter
+  bool has_own_connections = true;  ///< false: a rank has no connections with itself, except for messages
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
   [[nodiscard]] uint64_t message_connection_bytes() const;  ///< likewise
-  [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
+  /// Returns how many connections of a channel are in a segment.
+  [[nodiscard]] uint32_t sender_count() const { return has_own_connections ? rank_count : rank_count - 1; }
+  /// Returns the offset of a connection in the segment of its receiver.
+  [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender, uint32_t receiver) const;
   [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;
   [[nodiscard]] uint64_t progress_offset() const;
   [[nodiscard]] uint64_t barrier_offset(uint32_t which) const;
@@ -103,10 +107,29 @@ class Segment {
   /// Returns the address of the link ends for messages, by channel and peer.
   [[nodiscard]] uint64_t message_ends_address() const { return address() + shape_.message_ends_offset(); }
 
+  [[nodiscard]] uint32_t rank() const { return rank_; }
+  /// Returns the size of this rank's memory, as the driver has allocated it.
+  [[nodiscard]] uint64_t allocated_bytes() const { return own_->is_vmm() ? own_->bytes() : shape_.bytes(); }
+  /// Returns whether suspend() gives the memory back. CUDA IPC cannot allocate memory at given addresses again. All
+  /// ranks get the same answer.
+  [[nodiscard]] bool can_suspend() const { return own_->is_vmm(); }
+  /// Copies the content to the host, and gives the memory back. It works on `stream`. No rank may use the segment. The
+  /// memory is free when all ranks of this node that had opened it have called.
+  [[nodiscard]] Result<void> suspend(const PrimaryContext &context, CuStream stream);
+  /// Allocates the memory again, at the same addresses, writes the content, and opens the segments of the same peers.
+  /// Every rank calls it. It works on `stream`. The segment may be used when all ranks have succeeded.
+  [[nodiscard]] Result<void> resume(const PrimaryContext &context, CuStream stream, InfoExchange &info_exchange);
+
   /// Returns RONDO_ERROR_INTERNAL if the plan has a link with a rank of this node whose segment was not opened.
   [[nodiscard]] Result<void> check_links(const Plan &plan) const;
 
  private:
+  struct Opened {
+    uint32_t peer = 0;
+    OpenedMemory memory;
+  };
+
+  Result<FdTicket> restore(const PrimaryContext &context, CuStream stream, InfoExchange &info_exchange);
   Result<void> open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
                           const SegmentLinks &links, InfoExchange &info_exchange);
   Result<DevicePointer> open_peer(const PrimaryContext &context, const SegmentInfo &info, const SegmentInfo &own,
@@ -124,9 +147,11 @@ class Segment {
                                                                    bool of_messages) const;
 
   SegmentShape shape_;
-  std::shared_ptr<const SharedMemory> own_;
+  uint32_t rank_ = 0;
+  std::shared_ptr<SharedMemory> own_;
+  std::unique_ptr<std::byte[]> saved_;  ///< the content while the segment is suspended
   std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< segments of other threads of the process
-  std::vector<OpenedMemory> opened_;
+  std::vector<Opened> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< address of each rank's segment, as this rank sees it
   std::vector<bool> through_host_;             ///< by rank: its links are in the host's memory

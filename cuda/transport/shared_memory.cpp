@@ -35,6 +35,28 @@ Result<uint64_t> vmm_bytes(const PrimaryContext &context, uint64_t bytes) {
   return (bytes + granularity - 1) / granularity * granularity;
 }
 
+/// Allocates physical memory on the device of `context`, which must be current.
+Result<PhysicalMemory> create_physical(const PrimaryContext &context, uint64_t bytes) {
+  const auto &[driver, device, object] = context.get();
+  const MemoryProperties properties = properties_for(device);
+  MemoryHandle physical = 0;
+  const CuStatus created = driver->vmm_create(&physical, bytes, &properties, 0);
+  if (created != CuStatus::success)
+    return cuda_error(*driver, created, "cuMemCreate of " + std::to_string(bytes) + " bytes");
+  return PhysicalMemory({driver, object, physical});
+}
+
+/// Maps the memory at the reserved addresses, for the device of `context`, which must be current.
+Result<void> map_at_reserved(const PrimaryContext &context, MemoryHandle physical, VmmMapping &mapping) {
+  const auto &[driver, device, object] = context.get();
+  const DevicePointer address = mapping.reserved.get().address;
+  const size_t bytes = mapping.reserved.get().bytes;
+  RONDO_TRY(cuda_check(*driver, driver->vmm_map(address, bytes, 0, physical, 0), "cuMemMap"));
+  mapping.mapped = MappedAddresses({driver, object, address, bytes});
+  const MemoryAccess access{{LocationType::device, device}, AccessFlags::read_write};
+  return cuda_check(*driver, driver->vmm_set_access(address, bytes, &access, 1), "cuMemSetAccess");
+}
+
 /// Maps the memory for the device of `context`, which must be current.
 Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle physical, uint64_t bytes) {
   const auto &[driver, device, object] = context.get();
@@ -42,17 +64,24 @@ Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle phys
   DevicePointer address = 0;
   RONDO_TRY(cuda_check(*driver, driver->vmm_address_reserve(&address, bytes, 0, 0, 0), "cuMemAddressReserve"));
   made.reserved = ReservedAddresses({driver, object, address, bytes});
-  RONDO_TRY(cuda_check(*driver, driver->vmm_map(address, bytes, 0, physical, 0), "cuMemMap"));
-  made.mapped = MappedAddresses({driver, object, address, bytes});
-  const MemoryAccess access{{LocationType::device, device}, AccessFlags::read_write};
-  RONDO_TRY(cuda_check(*driver, driver->vmm_set_access(address, bytes, &access, 1), "cuMemSetAccess"));
+  RONDO_TRY(map_at_reserved(context, physical, made));
   return made;
+}
+
+/// Opens the physical memory of a descriptor. The context must be current. A mapping keeps the memory longer.
+Result<PhysicalMemory> import_physical(const PrimaryContext &context, const FileDescriptor &descriptor) {
+  const auto &[driver, device, object] = context.get();
+  MemoryHandle handle = 0;
+  void *const shareable = reinterpret_cast<void *>(static_cast<intptr_t>(descriptor.get()));
+  RONDO_TRY(cuda_check(*driver, driver->vmm_import(&handle, shareable, HandleType::posix_descriptor),
+                       "cuMemImportFromShareableHandle"));
+  return PhysicalMemory({driver, object, handle});
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const SharedMemory>> SharedMemory::allocate(const PrimaryContext &context, uint64_t bytes,
-                                                                   DeviceHandles kind) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::allocate(const PrimaryContext &context, uint64_t bytes,
+                                                             DeviceHandles kind) {
   const auto &[driver, device, object] = context.get();
   auto made = std::make_shared<SharedMemory>();
   RONDO_TRY_ASSIGN(made->context_, retain_primary_context(*driver, device));
@@ -60,18 +89,13 @@ Result<std::shared_ptr<const SharedMemory>> SharedMemory::allocate(const Primary
     const ContextGuard guard(*driver, object);
     RONDO_TRY(guard.status());
     RONDO_TRY_ASSIGN(const uint64_t all_bytes, vmm_bytes(context, bytes));
-    const MemoryProperties properties = properties_for(device);
-    MemoryHandle physical = 0;
-    const CuStatus created = driver->vmm_create(&physical, all_bytes, &properties, 0);
-    if (created != CuStatus::success)
-      return cuda_error(*driver, created, "cuMemCreate of " + std::to_string(all_bytes) + " bytes");
-    made->physical_ = PhysicalMemory({driver, object, physical});
-    RONDO_TRY_ASSIGN(made->mapping_, map_physical(context, physical, all_bytes));
+    RONDO_TRY_ASSIGN(made->physical_, create_physical(context, all_bytes));
+    RONDO_TRY_ASSIGN(made->mapping_, map_physical(context, made->physical_.get().object, all_bytes));
   } else {
     RONDO_TRY_ASSIGN(made->memory_, allocate_device_memory(context, bytes));
   }
   held().add(made->address(), made);
-  return std::shared_ptr<const SharedMemory>(std::move(made));
+  return made;
 }
 
 std::shared_ptr<const SharedMemory> SharedMemory::find(DevicePointer address) { return held().find(address); }
@@ -102,6 +126,19 @@ Result<FileDescriptor> SharedMemory::descriptor() const {
   return descriptor;
 }
 
+void SharedMemory::release() {
+  mapping_.mapped.reset();
+  physical_.reset();
+}
+
+Result<void> SharedMemory::restore() {
+  const auto &[driver, device, object] = context_.get();
+  const ContextGuard guard(*driver, object);
+  RONDO_TRY(guard.status());
+  RONDO_TRY_ASSIGN(physical_, create_physical(context_, bytes()));
+  return map_at_reserved(context_, physical_.get().object, mapping_);
+}
+
 Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle) {
   const auto &[driver, device, object] = context.get();
   const ContextGuard guard(*driver, object);
@@ -117,15 +154,19 @@ Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor desc
   const auto &[driver, device, object] = context.get();
   const ContextGuard guard(*driver, object);
   RONDO_TRY(guard.status());
-  MemoryHandle handle = 0;
-  void *const shareable = reinterpret_cast<void *>(static_cast<intptr_t>(descriptor.get()));
-  RONDO_TRY(cuda_check(*driver, driver->vmm_import(&handle, shareable, HandleType::posix_descriptor),
-                       "cuMemImportFromShareableHandle"));
-  const PhysicalMemory physical({driver, object, handle});  // the mapping keeps the memory
+  RONDO_TRY_ASSIGN(const PhysicalMemory physical, import_physical(context, descriptor));
   OpenedMemory opened;
-  RONDO_TRY_ASSIGN(opened.vmm, map_physical(context, handle, bytes));
+  RONDO_TRY_ASSIGN(opened.vmm, map_physical(context, physical.get().object, bytes));
   opened.address = opened.vmm.reserved.get().address;
   return opened;
+}
+
+Result<void> reopen_vmm(const PrimaryContext &context, FileDescriptor descriptor, OpenedMemory &opened) {
+  const auto &[driver, device, object] = context.get();
+  const ContextGuard guard(*driver, object);
+  RONDO_TRY(guard.status());
+  RONDO_TRY_ASSIGN(const PhysicalMemory physical, import_physical(context, descriptor));
+  return map_at_reserved(context, physical.get().object, opened.vmm);
 }
 
 }  // namespace rondo::cuda

@@ -28,17 +28,23 @@ struct VmmMapping {
 class SharedMemory {
  public:
   /// Allocates memory of `kind`, which is ipc or vmm.
-  [[nodiscard]] static Result<std::shared_ptr<const SharedMemory>> allocate(const PrimaryContext &context,
-                                                                            uint64_t bytes, DeviceHandles kind);
+  [[nodiscard]] static Result<std::shared_ptr<SharedMemory>> allocate(const PrimaryContext &context, uint64_t bytes,
+                                                                      DeviceHandles kind);
   /// Returns the memory of another thread of this process. Returns null if that thread's rank has failed meanwhile.
   [[nodiscard]] static std::shared_ptr<const SharedMemory> find(DevicePointer address);
 
   [[nodiscard]] DevicePointer address() const;
   /// Returns the size for vmm, rounded up to what the device allocates. For ipc it is 0.
   [[nodiscard]] uint64_t bytes() const { return mapping_.reserved.get().bytes; }
-  [[nodiscard]] bool is_vmm() const { return physical_.valid(); }
+  [[nodiscard]] bool is_vmm() const { return mapping_.reserved.valid(); }
   [[nodiscard]] Result<IpcMemoryHandle> ipc_handle() const;
   [[nodiscard]] Result<FileDescriptor> descriptor() const;
+
+  // These functions are for vmm. Nothing may use the memory meanwhile.
+  /// Gives the physical memory back, and keeps the addresses.
+  void release();
+  /// Allocates physical memory again, at the same addresses. Its content is undefined.
+  [[nodiscard]] Result<void> restore();
 
  private:
   PrimaryContext context_;  ///< destroyed after the memory
@@ -49,6 +55,8 @@ class SharedMemory {
 
 /// Memory of another rank.
 struct OpenedMemory {
+  /// Unmaps memory of vmm, and keeps the addresses.
+  void close_vmm() { vmm.mapped.reset(); }
   DevicePointer address = 0;
   IpcMemory ipc;
   VmmMapping vmm;
@@ -57,5 +65,7 @@ struct OpenedMemory {
 [[nodiscard]] Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle);
 /// Maps memory for which SharedMemory::bytes() of its owner returned `bytes`.
 [[nodiscard]] Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor descriptor, uint64_t bytes);
+/// Maps such memory again, at the addresses that OpenedMemory::close_vmm() has kept.
+[[nodiscard]] Result<void> reopen_vmm(const PrimaryContext &context, FileDescriptor descriptor, OpenedMemory &opened);
 
 }  // namespace rondo::cuda

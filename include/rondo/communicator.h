@@ -238,6 +238,43 @@ RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t
 RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config, rondo_comm_t *grown) RONDO_NOEXCEPT;
 
+/** Gives back the device memory of `comm` until rondo_comm_resume(), for example while another program uses the device.
+ * A collective: every rank calls it, in the same order among its other collectives. It is refused in a group. Make no
+ * other call on `comm` at the same time.
+ *
+ * The call waits for all operations of `comm`, and copies the content of the memory to the host. The memory is free
+ * when the call has returned on all ranks. Addresses stay the same, so graphs that were captured before can be replayed
+ * after rondo_comm_resume(). Do not replay them in between: their kernels would use memory that is not there.
+ *
+ * Until rondo_comm_resume(), calls that communicate or register return RONDO_ERROR_INVALID_USAGE. Queries, shrink,
+ * grow, flush, revoke, abort and destroy work.
+ *
+ * rondo_comm_device_memory() says how much is given back. If the communicator is on host memory, that is nothing. The
+ * same holds if ranks share memory by CUDA IPC, as ranks of one process usually do. The call succeeds there, too.
+ * @param flags  RONDO_SUSPEND_MEMORY.
+ * @return The statuses of a collective. After such a failure, `comm` has failed.
+ * - RONDO_ERROR_INVALID_USAGE: `comm` is suspended already, or this thread has begun a group.
+ * - RONDO_ERROR_INVALID_ARGUMENT: `flags` has another value. */
+RONDO_API rondo_status_t rondo_comm_suspend(rondo_comm_t comm, unsigned flags) RONDO_NOEXCEPT;
+
+/** Makes the memory of a suspended communicator again. Every rank calls it. It is refused in a group. When it returns,
+ * `comm` can be used as before rondo_comm_suspend(): registrations, operations and graphs stay valid.
+ * @return After a failure other than the last one, `comm` has failed on all ranks.
+ * - RONDO_ERROR_OUT_OF_RESOURCES: A device has too little free memory.
+ * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
+ * - RONDO_ERROR_TIMEOUT: A rank did not call within timeout_ms. The error names it.
+ * - RONDO_ERROR_INVALID_USAGE: `comm` is not suspended, or this thread has begun a group. */
+RONDO_API rondo_status_t rondo_comm_resume(rondo_comm_t comm) RONDO_NOEXCEPT;
+
+/** Writes how much memory of its device this rank has for `comm`, without code. On host memory, all is 0. Each pointer
+ * may be NULL. Any thread.
+ * @param suspendable_bytes  receives the bytes that rondo_comm_suspend() gives back. While the communicator is
+ *                           suspended, they are the bytes that rondo_comm_resume() allocates.
+ * @param persistent_bytes   receives the bytes that stay.
+ * @param suspended          receives 1 from rondo_comm_suspend() until rondo_comm_resume(), otherwise 0. */
+RONDO_API rondo_status_t rondo_comm_device_memory(rondo_comm_t comm, uint64_t *suspendable_bytes,
+                                                  uint64_t *persistent_bytes, int *suspended) RONDO_NOEXCEPT;
+
 /** Writes the number of this rank. Any thread. */
 RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;
 /** Writes the number of ranks. Any thread. */

@@ -173,6 +173,10 @@ enum {
 enum {
   RONDO_SHRINK_ABORT = 1 /**< Ends the operations of the parent first, on all ranks, as rondo_comm_revoke() does. */
 };
+/** The flags of rondo_comm_suspend(). */
+enum {
+  RONDO_SUSPEND_MEMORY = 1 /**< Gives device memory back. */
+};
 /** @} */
 
 #endif /* RONDO_TYPES_H */

@@ -282,6 +282,7 @@ rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t by
                                    rondo_registration_t *registration) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY(comm->check_not_suspended());
     if (registration == nullptr) return invalid_argument("handle is NULL");
     if (bytes == 0) return invalid_argument("bytes is 0; there is nothing to register");
     RONDO_TRY(check_buffer("pointer", pointer, bytes));
@@ -308,6 +309,7 @@ rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t by
 rondo_status_t rondo_comm_deregister(rondo_comm_t handle, rondo_registration_t registration) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY(comm->check_not_suspended());
     const auto found = process().registrations.find(registration);
     if (found == nullptr) return invalid_handle(HandleKind::registration, registration);
     RONDO_TRY(comm->remove_registration(found.get()));

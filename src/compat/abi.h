@@ -66,6 +66,16 @@ enum ncclScalarResidence_t : int {
 constexpr int ncclSplitNoColor = -1;  ///< The macro NCCL_SPLIT_NOCOLOR has this value.
 constexpr int ncclShrinkAbort = 1;    ///< The macro NCCL_SHRINK_ABORT has this value.
 
+constexpr int ncclSuspendMemory = 1;  ///< The macro NCCL_SUSPEND_MEM has this value.
+
+/// The figures of ncclCommMemStats().
+enum ncclCommMemStat_t : int {
+  ncclStatGpuMemSuspend = 0,    ///< bytes of device memory that ncclCommSuspend() gives back
+  ncclStatGpuMemSuspended = 1,  ///< 1 while the communicator is suspended, otherwise 0
+  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that stay
+  ncclStatGpuMemTotal = 3,      ///< the sum of both
+};
+
 /// The configuration of a communicator. Later releases append fields, and `size` says which fields the caller has. A
 /// field that was not set is INT32_MIN or null. The struct has the fields that Rondo reads, or that a caller of release
 /// 2.30 sets.
@@ -120,6 +130,9 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
 ncclResult_t ncclCommGrow(ncclComm_t comm, int rank_count, const ncclUniqueId *id, int rank, ncclComm_t *grown,
                           ncclConfig_t *config);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 ncclResult_t ncclCommCount(ncclComm_t comm, int *count);
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device);

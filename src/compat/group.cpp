@@ -2,6 +2,7 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Group {
   std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
   std::vector<Collective> collectives;
+  std::vector<Suspension> suspensions;
   std::vector<OpEnd> op_ends;
   std::vector<End> ends;
 
@@ -35,6 +37,7 @@ struct Group {
     refusal = ncclSuccess;
     initialisations.clear();
     collectives.clear();
+    suspensions.clear();
     op_ends.clear();
     ends.clear();
   }
@@ -75,6 +78,13 @@ rondo_status_t call(const Collective &it, rondo_comm_t comm) {
 ncclResult_t run(const Collective &collective) {
   const rondo_comm_t handle = collective.comm->handle;
   const rondo_status_t status = call(collective, handle);
+  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+}
+
+ncclResult_t run(const Suspension &it) {
+  const rondo_comm_t handle = it.comm->handle;
+  const rondo_status_t status =
+      it.resumes ? rondo_comm_resume(handle) : rondo_comm_suspend(handle, RONDO_SUSPEND_MEMORY);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
@@ -186,6 +196,19 @@ ncclResult_t run_all(const std::vector<Collective> &collectives) {
   return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
 }
 
+/// Runs each suspension on a thread of its own, as the communicators may be ranks of one group. Returns a failure if
+/// there is one.
+ncclResult_t run_all(const std::vector<Suspension> &suspensions) {
+  std::vector<ncclResult_t> results(suspensions.size(), ncclSuccess);
+  std::vector<std::thread> threads;
+  for (size_t each = 1; each < suspensions.size(); ++each)
+    threads.emplace_back([&, each] { results[each] = run(suspensions[each]); });
+  if (!suspensions.empty()) results[0] = run(suspensions[0]);
+  for (std::thread &thread : threads) thread.join();
+  const auto failed = std::find_if(results.begin(), results.end(), is_failure);
+  return failed == results.end() ? ncclSuccess : *failed;
+}
+
 /// Checks that a group has only blocking or only nonblocking communicators, because it waits for all or for none.
 ncclResult_t check_blocking(const Group &of) {
   bool blocking = false, nonblocking = false;
@@ -207,7 +230,8 @@ ncclResult_t run_kept(Group &of) {
   }
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
-  const ncclResult_t launched = run_all(of.collectives);
+  ncclResult_t launched = run_all(of.collectives);
+  if (launched == ncclSuccess) launched = run_all(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }
 
@@ -261,6 +285,13 @@ ncclResult_t run_or_keep(Initialisation initialisation) {
     return started;
   }
   return comm->blocking ? wait_until_made(comm) : ncclInProgress;
+}
+
+ncclResult_t run_or_keep(const Suspension &suspension) {
+  Group &own = group();
+  if (own.depth == 0) return run(suspension);
+  own.suspensions.push_back(suspension);
+  return ncclSuccess;
 }
 
 ncclResult_t end_or_keep(ncclComm *comm, bool abort) {

@@ -37,6 +37,12 @@ struct Initialisation {
   Settings settings;
 };
 
+/// One rank's call that suspends or resumes a communicator.
+struct Suspension {
+  ncclComm *comm;
+  bool resumes;
+};
+
 [[nodiscard]] bool in_group();
 
 void start_group();
@@ -54,6 +60,9 @@ ncclResult_t note(ncclResult_t result);
 ncclResult_t run_or_keep(const Collective &collective);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
+/// Suspends or resumes a communicator, which waits for the other ranks. In a group, the group's end does so, after the
+/// collectives, and for all communicators of the group at the same time.
+ncclResult_t run_or_keep(const Suspension &suspension);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
 /// Ends a created operation of `comm`. In a group, the group's end does so, after it has run the kept calls.
 ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm);

@@ -60,12 +60,17 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
 
 Result<WorkItem> Communicator::begin_split(const Signature &record) {
   Call call;
-  call.signature = split_signature;
+  const bool suspends = split_call_of(record)->suspends;
+  call.signature = suspends ? suspend_signature : split_signature;
   WorkItem work;
   const std::lock_guard lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
   RONDO_TRY(give_numbers({&call, 1}, {&work, 1}));
   work.record = &record;
+  if (suspends) {
+    halted_ = true;
+    suspended_.store(true, std::memory_order_relaxed);  // relaxed: see its declaration
+  }
   if (!capabilities_.runs_in_call) RONDO_TRY(executor_->enqueue({&work, 1}, executor_->own_stream()));
   return work;
 }
@@ -182,7 +187,7 @@ Result<void> Communicator::finalize() {
     if (!drain().ok()) return operations_.report_failure();
   }
   const std::lock_guard lock(submit_lock_);
-  finalized_ = true;
+  finalized_ = halted_ = true;
   ranks_.set_state(RankState::finalized);
   return {};
 }
@@ -200,6 +205,7 @@ void Communicator::close() {
   const bool ended = executor_->quiesce();
   executor_->end();
   if (!ended) executor_->live_on(executor_);
+  static_cast<void>(take_meeting());
   dump_.finish();
   ranks_.set_state(RankState::left);
 }

@@ -27,6 +27,8 @@
 
 namespace rondo {
 
+class Part;
+
 /// One end of a message, after the API has checked its arguments.
 struct Message {
   uint32_t peer = 0;
@@ -102,10 +104,25 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
   /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
-  /// the result. The caller must call end_split() later.
+  /// the result. The caller must call end_split() later. A suspend is a split after which calls are refused.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
+
+  // Use of a device, or of its memory, is suspended between begin_split() with the record of a suspend, and
+  // end_suspension() (src/core/suspend.h).
+  [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // as callers see it
+  /// Keeps what the ranks need to meet again. The communicator ends it when it is closed.
+  void keep_meeting(std::shared_ptr<Part> meeting);
+  /// Returns that, once.
+  [[nodiscard]] std::shared_ptr<Part> take_meeting();
+  void end_suspension();
+  /// Returns RONDO_ERROR_INVALID_USAGE if the communicator is suspended.
+  [[nodiscard]] Result<void> check_not_suspended() const;
+  [[nodiscard]] Executor &executor() { return *executor_; }
+  [[nodiscard]] const Executor &executor() const { return *executor_; }
+  /// Returns the failure to the caller of a function, as a collective does.
+  [[nodiscard]] Error report_failure() { return operations_.report_failure(); }
 
   /// Returns the sums over all operations that this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;
@@ -136,7 +153,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> drain();
   /// Checks that the communicator is usable, with submit_lock_ held.
   Result<void> check_usable_locked() {
-    if (!ranks_.failed() && !finalized_) return {};
+    if (!ranks_.failed() && !halted_) return {};
     return why_unusable();
   }
   Result<void> why_unusable();
@@ -175,7 +192,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards planner_, collectives_, messages_, turn_, finalized_. Work that does not run in the caller's thread is
+  /// Guards what follows, except for the atomics. Work that does not run in the caller's thread is
   /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
   /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
   ShortLock submit_lock_;
@@ -184,6 +201,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
+  bool halted_ = false;  ///< finalized or suspended
+  std::atomic<bool> suspended_ = false;  ///< relaxed: stored under the lock, and otherwise only read for messages
+  std::shared_ptr<Part> meeting_;        ///< while suspended: where the ranks meet to resume
   std::atomic<bool> closed_ = false;           ///< stored by close()
   std::atomic<bool> messages_opened_ = false;  ///< stored by try_to_open_messages()
 };

@@ -25,9 +25,10 @@ Result<void> Communicator::try_to_open_messages() {
   return Error{RONDO_ERROR_UNSUPPORTED, "rondo_send and rondo_recv: the links of this communicator carry no messages"};
 }
 
-/// Returns the error of a communicator that has failed or is finalized.
+/// Returns the error of a communicator that has failed, or is suspended or finalized.
 Result<void> Communicator::why_unusable() {
   if (ranks_.failed()) return operations_.report_failure();
+  RONDO_TRY(check_not_suspended());
   return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
 }
 
@@ -41,6 +42,7 @@ Result<void> Communicator::check_usable(StreamRef stream) {
 
 Result<void> Communicator::prepare(std::span<const Call> calls) {
   const std::lock_guard lock(submit_lock_);
+  RONDO_TRY(check_not_suspended());
   for (const Call &call : calls) RONDO_TRY(planner_.plan_for(call));
   return {};
 }

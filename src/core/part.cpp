@@ -10,6 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
+#include "src/bootstrap/store/local.h"
 #include "src/core/process.h"
 
 namespace rondo {
@@ -107,15 +108,42 @@ void Part::report_given_up(uint64_t patience_ns) {
 Part::Made Part::make(const Cancel *cancel) {
   const std::string name = group_name(id_);
   if (rank_count_ == 1) return make_alone(name + "/", settings_);
-  if (listener_.socket.valid()) {
-    RONDO_TRY_ASSIGN(auto server, start_store_server(std::move(listener_), id_.secret));
-    process().id_servers.add(name, std::move(server));
-  }
+  RONDO_TRY(serve());
   auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
                       rank_count_, settings_, now_ns() + settings_.init_timeout_ns, cancel);
   // Other ranks may still wait for this rank in the store. If this rank serves the store, its end has informed them.
   if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return made;
+}
+
+/// Starts the store's server, if this rank serves the store.
+Result<void> Part::serve() {
+  if (!listener_.socket.valid()) return {};
+  RONDO_TRY_ASSIGN(auto server, start_store_server(std::move(listener_), id_.secret));
+  process().id_servers.add(group_name(id_), std::move(server));
+  return {};
+}
+
+Result<void> Part::gather(uint64_t deadline_ns, const std::function<Result<void>(const Rendezvous &)> &use) {
+  const std::string name = group_name(id_);
+  if (rank_count_ == 1) {
+    Rendezvous alone;
+    alone.key_prefix = name + "/";
+    alone.store = std::move(make_local_stores(1).front());
+    return use(alone);
+  }
+  RONDO_TRY(serve());
+  const auto join = [&]() -> Result<void> {
+    if (serves()) process().id_servers.hosted_by(name, rank_);
+    RONDO_TRY_ASSIGN(const Rendezvous group, join_group({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
+                                                        rank_count_, deadline_ns));
+    const auto done = use(group);
+    group.store->leave(done);
+    return done;
+  };
+  const auto done = join();
+  if (serves()) process().id_servers.remove(name);
+  return done;
 }
 
 StoreHost Part::store_host() const {

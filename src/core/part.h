@@ -62,6 +62,10 @@ class Part {
   [[nodiscard]] bool serves() const { return server_ == parent_->rank(); }
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
+  /// Instead of making the part, meets its members in the store and calls use() with them there. All members call it
+  /// after meet(), at any time until `deadline_ns`. Fails as use() does, or if a member does not come.
+  [[nodiscard]] Result<void> gather(uint64_t deadline_ns,
+                                    const std::function<Result<void>(const Rendezvous &)> &use);
   /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
   /// Completes an error of the part: its fields get the parent's rank numbers, and its message begins with `call`.
@@ -70,6 +74,7 @@ class Part {
  private:
   [[nodiscard]] UniqueId id_of(uint32_t first, const PartOffer &offer) const;
   [[nodiscard]] StoreHost store_host() const;
+  [[nodiscard]] Result<void> serve();
   [[nodiscard]] std::function<void()> death_watch() const;
 
   const std::shared_ptr<Communicator> parent_;

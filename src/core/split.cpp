@@ -44,7 +44,6 @@ class Split : public std::enable_shared_from_this<Split> {
   [[nodiscard]] bool has_color() const { return call_.color != RONDO_NO_COLOR; }
   [[nodiscard]] Result<void> agree();
   void finish_behind();
-  [[nodiscard]] Result<SplitCall> call_of(uint32_t rank, uint64_t deadline_ns) const;
   [[nodiscard]] Result<void> wait_for_agreement(const Cancel &cancel);
 
   const std::shared_ptr<Communicator> parent_;
@@ -88,38 +87,12 @@ Result<void> Split::agree() {
   const uint64_t deadline_ns = now_ns() + parent_->settings().timeout_ns;
   std::vector<SplitCall> calls;
   for (uint32_t rank = 0; rank < parent_->rank_count(); ++rank) {
-    RONDO_TRY_ASSIGN(const SplitCall call, call_of(rank, deadline_ns));
+    RONDO_TRY_ASSIGN(const SplitCall call, recorded_call(*parent_, rank, work_.number, call_, deadline_ns));
     calls.push_back(call);
   }
   std::vector<uint32_t> members = members_of(calls, call_.color);
   const SplitCall &first = calls[members.front()];
   return part_.meet(std::move(members), {first.port, first.nonce}, work_.number);
-}
-
-/// Returns the call of a rank. All ranks of this host have recorded their calls by now. The record of a rank of another
-/// host may still be on its way.
-Result<SplitCall> Split::call_of(uint32_t rank, uint64_t deadline_ns) const {
-  if (rank == parent_->rank()) return call_;
-  const Ranks &ranks = parent_->ranks();
-  uint64_t ended_ns = 0;  // time at which the rank's end was seen, or 0
-  while (true) {          // ends at the deadline
-    if (const auto entered = ranks.entered(rank, work_.number)) {
-      if (const auto call = split_call_of(entered->signature)) return *call;
-      return Error{RONDO_ERROR_INTERNAL, ranks.describe_rank(rank) + " recorded another call than its split"};
-    }
-    const uint64_t now = now_ns();
-    const auto dead = ranks.find_dead();
-    const bool has_ended = ranks.state(rank) == RankState::left || std::ranges::find(dead, rank) != dead.end();
-    if (has_ended && ended_ns == 0) ended_ns = now;
-    if (ranks.failed()) return ranks.failure();
-    const bool lost = ended_ns != 0 && now - ended_ns >= record_lag_ns;
-    if (lost || now >= deadline_ns)
-      return Error{lost ? RONDO_ERROR_REMOTE : RONDO_ERROR_TIMEOUT,
-                   "the color of " + ranks.describe_rank(rank) + " in rondo_comm_split did not arrive" +
-                       (lost ? " before that rank left" : " in time; raise timeout_ms (RONDO_TIMEOUT)"),
-                   static_cast<int32_t>(parent_->rank()), static_cast<int32_t>(rank), work_.number};
-    sleep_for_ns(record_poll_ns);
-  }
 }
 
 bool Split::agree_behind() {
@@ -163,6 +136,32 @@ Made Split::run(const Cancel *cancel) {
 }
 
 }  // namespace
+
+Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number, const SplitCall &own,
+                                uint64_t deadline_ns) {
+  if (rank == parent.rank()) return own;
+  const Ranks &ranks = parent.ranks();
+  uint64_t ended_ns = 0;  // time at which the rank's end was seen, or 0
+  while (true) {          // ends at the deadline
+    if (const auto entered = ranks.entered(rank, number)) {
+      if (const auto call = split_call_of(entered->signature)) return *call;
+      return Error{RONDO_ERROR_INTERNAL, ranks.describe_rank(rank) + " recorded another call than its split"};
+    }
+    const uint64_t now = now_ns();
+    const auto dead = ranks.find_dead();
+    const bool has_ended = ranks.state(rank) == RankState::left || std::ranges::find(dead, rank) != dead.end();
+    if (has_ended && ended_ns == 0) ended_ns = now;
+    if (ranks.failed()) return ranks.failure();
+    const bool lost = ended_ns != 0 && now - ended_ns >= record_lag_ns;
+    if (lost || now >= deadline_ns)
+      return Error{lost ? RONDO_ERROR_REMOTE : RONDO_ERROR_TIMEOUT,
+                   (own.suspends ? "the call of rondo_comm_suspend by " : "the color for rondo_comm_split of ") +
+                       ranks.describe_rank(rank) + " did not arrive" +
+                       (lost ? " before that rank left" : " in time; raise timeout_ms (RONDO_TIMEOUT)"),
+                   static_cast<int32_t>(parent.rank()), static_cast<int32_t>(rank), number};
+    sleep_for_ns(record_poll_ns);
+  }
+}
 
 std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color) {
   std::vector<uint32_t> members;

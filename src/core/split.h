@@ -22,6 +22,11 @@ namespace rondo {
 /// pure function.
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
+/// Returns the call that another rank of `parent` has recorded as the operation `number`, a split or a suspend that all
+/// ranks have begun. `own` is the call of this rank. The record of a rank of another host may still be on its way.
+[[nodiscard]] Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number,
+                                              const SplitCall &own, uint64_t deadline_ns);
+
 /// Implements rondo_comm_split(). Takes the split's place among the operations of `parent`, and returns a function that
 /// makes the part. With RONDO_NO_COLOR that function makes nothing, and is never nonblocking.
 [[nodiscard]] Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,

@@ -93,6 +93,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) final;
   [[nodiscard]] Result<void> open_messages() override;
   [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) final;
+  [[nodiscard]] bool is_idle() const final { return drained(); }
   void look_for_failure() final;
   [[nodiscard]] bool quiesce() final;
   void end() final;

@@ -28,6 +28,7 @@ namespace rondo {
 
 class HostStream;
 class Operations;
+class Store;
 
 /// The stream of a call. If both are null, the work runs in the call on host memory, or on a device's default stream.
 struct StreamRef {
@@ -58,6 +59,12 @@ struct ExecutorCapabilities {
   // Two bytes for barriers. On a device they are a cache line apart.
   std::byte *barrier_send = nullptr;
   std::byte *barrier_recv = nullptr;
+};
+
+/// A rank's memory of its device, in bytes.
+struct DeviceBytes {
+  uint64_t suspendable = 0;  ///< given back by suspend(); the number stays the same meanwhile
+  uint64_t persistent = 0;   ///< all other memory, except for code
 };
 
 /// A plan that an executor has prepared: uploaded, and bound to connections. Like the plan, it lives until all
@@ -134,6 +141,20 @@ class Executor {
   /// Enqueues a batch of messages, whose turn is set. It may move the content out of the batch.
   [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch &, StreamRef) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
+  }
+
+  /// Returns the memory of this rank's device. Any thread.
+  [[nodiscard]] virtual DeviceBytes device_bytes() const { return {}; }
+  /// Returns whether nothing runs on this rank's device, not even a replay. It is reliable only while no new calls
+  /// arrive.
+  [[nodiscard]] virtual bool is_idle() const { return true; }
+  /// Gives device memory back. All ranks are idle. Until resume() has succeeded on all ranks, no call may use the
+  /// device, nor share() and unshare().
+  [[nodiscard]] virtual Result<void> suspend() { return {}; }
+  /// Makes that memory again. Every rank calls it, and all ranks get the same outcome. The keys of all entries in the
+  /// store begin with `key_prefix`.
+  [[nodiscard]] virtual Result<void> resume(Store &, const std::string & /*key_prefix*/, uint64_t /*deadline_ns*/) {
+    return {};
   }
 
   /// Raises a failure that the executor has found but not raised yet. Any thread.

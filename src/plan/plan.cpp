@@ -58,7 +58,9 @@ uint64_t vector_elements(const OperationKey &key) {
 std::string describe(const Signature &signature) {
   const auto collective = static_cast<rondo_collective_t>(signature.collective);
   if (is_finalize(signature)) return "rondo_comm_finalize";
-  if (const auto split = split_call_of(signature))
+  const auto split = split_call_of(signature);
+  if (split && split->suspends) return "rondo_comm_suspend";
+  if (split)
     return "rondo_comm_split with color " + std::to_string(split->color) + " and key " + std::to_string(split->key);
   const Collective &traits = traits_of(collective);
   std::string text = traits.name;

@@ -13,6 +13,7 @@ void check_groups();
 void check_life();
 void check_shrink();
 void check_grow();
+void check_suspend();
 void check_memory();
 void check_graphs();
 void check_messages();

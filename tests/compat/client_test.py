@@ -98,6 +98,10 @@ class Programs(unittest.TestCase):
         self.check("grow")
         self.check("grow", RONDO_DEVICE_EXECUTOR="copy")
 
+    def test_two_ranks_of_one_thread_suspend_and_resume_in_groups(self):
+        for executor in ("kernel", "copy"):
+            self.check("suspend", RONDO_DEVICE_EXECUTOR=executor, RONDO_DEVICE_HANDLES="vmm")
+
     def test_messages_and_exchanges_of_blocks_by_kernels(self):
         self.check("messages")
 

@@ -14,8 +14,7 @@ constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
 /// Every function without a body of its own, except those that return no result.
 constexpr const char *unsupported[] = {
     "ncclAllGatherConfig", "ncclAllReduceConfig", "ncclAlltoAllConfig", "ncclBroadcastConfig",
-    "ncclCommMemStats", "ncclCommQueryProperties", "ncclCommResume",
-    "ncclCommSuspend", "ncclDevCommCreate", "ncclDevCommDestroy",
+    "ncclCommQueryProperties", "ncclDevCommCreate", "ncclDevCommDestroy",
     "ncclGatherConfig", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
     "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
     "ncclGetPeerDeviceLeInfo", "ncclGetPeerDevicePointer", "ncclGinBarrierCreateRequirement",

@@ -156,6 +156,25 @@ TEST_CASE("budgets: a rank has at most 6 MiB among 2 ranks and 16 MiB among 8, a
   CHECK(plan_segment_memory(settings, budget, 2, true).value().connections > 64 << 20);
 }
 
+TEST_CASE("budgets: copies between two ranks have 4 slots of 1 MiB in 6 MiB, since a rank sends none to itself",
+          "[budget]") {
+  rondo::Settings settings;
+  const rondo::GroupInfo group;
+  PlacedRequest request{{{0, 2, settings, group}}};
+  request.executor = RONDO_DEVICE_EXECUTOR_COPY;
+  const SegmentShape two = choose_copy_segment(request).value();
+  CHECK(two.bytes() <= 6 << 20);
+  CHECK(two.geometry.slot_bytes == 1 << 20);
+  CHECK(two.geometry.slot_count == 4);
+  CHECK(two.message_geometry.slot_bytes >= 250 << 10);
+  CHECK(two.connection_offset(0, 1, 0) == 0);
+  CHECK(two.connection_offset(0, 0, 1) == 0);
+  request.rank_count = 8;
+  const SegmentShape eight = choose_copy_segment(request).value();
+  CHECK(eight.bytes() <= 16 << 20);
+  CHECK(eight.connection_offset(0, 7, 7) + eight.connection_bytes() <= eight.ends_offset(0, 0));
+}
+
 TEST_CASE("budgets: a limit of memory is kept by smaller slots, or refused with what is needed", "[budget]") {
   rondo::Settings settings;
   const BlockBudget budget = budget_of_132();

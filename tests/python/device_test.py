@@ -78,6 +78,19 @@ class Device(unittest.TestCase):
             return made
         self.assertEqual(ranks.as_threads(2, body, devices=[0, 0]), [[6.0] * COUNT] * 2)
 
+    def test_suspend_gives_device_memory_back(self):
+        def body(comm):
+            usual = comm.device_memory()
+            comm.suspend()
+            less = comm.device_memory()
+            comm.resume()
+            size = usual.suspendable_bytes + usual.persistent_bytes
+            return size, usual.suspended, less.suspended, comm.device_memory()
+        for size, usual, less, again in ranks.as_threads(2, body, devices=[0, 0]):
+            self.assertGreater(size, 1 << 20)
+            self.assertEqual((usual, less, again.suspended), (False, True, False))
+            self.assertEqual(again.suspendable_bytes + again.persistent_bytes, size)
+
     def test_a_part_with_options_is_on_the_same_device(self):
         make_current()
         with rondo.init(device=0) as comm, comm.split(color=0, timeout=30) as part:

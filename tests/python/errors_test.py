@@ -147,6 +147,18 @@ class Failures(unittest.TestCase):
         made = ranks.as_threads(3, body)
         self.assertEqual(made, [(0, 2, 2), None, (1, 2, 2)])
 
+    def test_a_suspended_communicator_refuses_calls_until_it_is_resumed(self):
+        def body(comm):
+            comm.suspend()
+            self.assertEqual(comm.device_memory(), (0, 0, True))
+            with self.assertRaisesRegex(rondo.InvalidUsage, "is suspended"):
+                comm.barrier()
+            comm.resume()
+            with self.assertRaisesRegex(rondo.InvalidUsage, "not suspended"):
+                comm.resume()
+            return comm.all_reduce(ints([1]))[0]
+        self.assertEqual(ranks.as_threads(2, body), [2, 2])
+
     def test_new_ranks_join_a_communicator(self):
         comms, results = rondo.init_all(2, timeout=60), [None] * 3
 

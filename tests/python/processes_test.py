@@ -45,6 +45,12 @@ class Processes(unittest.TestCase):
         for rank in (0, 2):
             self.assertEqual(ended[rank].output, f"rank {rank}: ('RemoteError', 1, 2, True, 'RemoteError')\n")
 
+    def test_a_rank_that_is_killed_while_suspended_is_named(self):
+        for victim, mode in ((0, "asleep_first"), (2, "asleep_last")):
+            ended = job.run_job(sys.executable, 3, ["-B", str(PROGRAM), mode])
+            for rank in {0, 1, 2} - {victim}:
+                self.assertEqual(ended[rank].output, f"rank {rank}: ({victim}, True, 'RemoteError')\n")
+
     def test_a_process_may_end_without_destroying_its_communicator(self):
         done = ranks.as_processes(self.command, 2, PROGRAM, "left")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

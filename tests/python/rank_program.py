@@ -60,6 +60,26 @@ def death(comm):
     return None
 
 
+def asleep(comm, victim):
+    """Kills a rank while the communicator is suspended."""
+    comm.suspend()
+    if comm.rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        comm.resume()
+    except rondo.Error as error:
+        return error.peer, f"rank {victim}" in str(error), type(comm.async_error()).__name__
+    return None
+
+
+def asleep_first(comm):
+    return asleep(comm, 0)
+
+
+def asleep_last(comm):
+    return asleep(comm, 2)
+
+
 def left(comm):
     """Ends the process without a word to the library."""
     comm.barrier()
@@ -68,7 +88,8 @@ def left(comm):
 
 def main():
     comm = rondo.init(timeout=60)
-    seen = {"sums": sums, "factors": factors, "death": death, "left": left}[sys.argv[1]](comm)
+    seen = {"sums": sums, "factors": factors, "death": death, "asleep_first": asleep_first, "asleep_last": asleep_last,
+            "left": left}[sys.argv[1]](comm)
     sys.stdout.write(f"rank {comm.rank}: {seen}\n")
     if sys.argv[1] == "sums":
         comm.finalize()

@@ -157,8 +157,8 @@ std::string message_line(const RecordedMessage &message, uint32_t rank, uint64_t
 }
 
 std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns, uint64_t arrived_ns) {
-  const bool is_split = split_call_of(operation.what.signature).has_value();
-  const Signature &signature = is_split ? split_signature : operation.what.signature;
+  const auto split = split_call_of(operation.what.signature);
+  const Signature &signature = split ? split->signature() : operation.what.signature;
   const PlanChoice &choice = operation.what.choice;
   const auto since_made = [&](uint64_t at_ns) { return number_or_null(at_ns != 0, time_between(made_ns, at_ns)); };
   return json_line({{"record", "operation"},

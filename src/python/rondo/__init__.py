@@ -19,15 +19,15 @@ from ._errors import (AbortedError, AuthenticationError, CommFailedError, Error,
 from ._groups import Group, group
 from ._interface import VERSION, Algorithm, Collective, DeviceExecutor, Kernel, Op, Protocol, Status, Type
 from ._ops import PremulSum
-from ._properties import Memory, OperationStatistics, Plan, Properties, Statistics
+from ._properties import DeviceMemory, Memory, OperationStatistics, Plan, Properties, Statistics
 from ._streams import Event, Stream, Work
 
 __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "AbortedError", "Algorithm", "AuthenticationError", "Buffer", "Collective", "CommFailedError", "Communicator",
-    "DeviceExecutor", "Error", "Event", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidUsage",
-    "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics", "OutOfResourcesError", "Plan",
-    "PremulSum", "Properties", "Protocol", "Registration", "RemoteError", "RevokedError", "Statistics", "Status",
-    "Stream", "SystemCallError", "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Work", "empty", "group",
-    "init", "init_all", "unique_id",
+    "DeviceExecutor", "DeviceMemory", "Error", "Event", "Group", "InternalError", "InvalidArgument", "InvalidHandle",
+    "InvalidUsage", "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics",
+    "OutOfResourcesError", "Plan", "PremulSum", "Properties", "Protocol", "Registration", "RemoteError",
+    "RevokedError", "Statistics", "Status", "Stream", "SystemCallError", "TimeoutError", "Type", "UniqueId",
+    "UnsupportedError", "Work", "empty", "group", "init", "init_all", "unique_id",
 ]

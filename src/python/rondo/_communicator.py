@@ -13,11 +13,11 @@ from ._buffers import SIZES, describe, type_of
 from ._calls import Calls, number_of
 from ._config import configuration, enumerator
 from ._errors import Error, InvalidArgument, check, failure
-from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, SHRINK_ABORT, UNIQUE_ID_BYTES, Algorithm,
-                         Collective, DeviceExecutor, Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t,
-                         rondo_plan_info_t, rondo_statistics_t, rondo_unique_id_t)
+from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, SHRINK_ABORT, SUSPEND_MEMORY, UNIQUE_ID_BYTES,
+                         Algorithm, Collective, DeviceExecutor, Kernel, Protocol, Status, rondo_comm_properties_t,
+                         rondo_config_t, rondo_plan_info_t, rondo_statistics_t, rondo_unique_id_t)
 from ._library import C
-from ._properties import Memory, OperationStatistics, Plan, Properties, Statistics
+from ._properties import DeviceMemory, Memory, OperationStatistics, Plan, Properties, Statistics
 
 POLL_S = 0.001
 NOT_READY = int(Status.NOT_READY)
@@ -245,6 +245,31 @@ class Communicator(Calls):
         reserved, used = c_uint64(), c_uint64()
         check(C.rondo_comm_memory(self._handle, byref(reserved), byref(used)), self._handle)
         return Memory(reserved.value, used.value)
+
+    def device_memory(self) -> DeviceMemory:
+        """Returns the memory of the communicator on this rank's device, and how much of it suspend() gives back."""
+        suspendable, persistent, suspended = c_uint64(), c_uint64(), c_int()
+        check(C.rondo_comm_device_memory(self._handle, byref(suspendable), byref(persistent), byref(suspended)),
+              self._handle)
+        return DeviceMemory(suspendable.value, persistent.value, bool(suspended.value))
+
+    def suspend(self) -> None:
+        """Gives back the device memory of the communicator until resume(). Every rank calls it.
+
+        In between, calls that communicate or register raise InvalidUsage. Do not replay graphs then.
+
+        >>> import rondo
+        >>> with rondo.init() as comm:
+        ...     comm.suspend()
+        ...     comm.device_memory().suspended
+        ...     comm.resume()
+        True
+        """
+        check(C.rondo_comm_suspend(self._handle, SUSPEND_MEMORY), self._handle)
+
+    def resume(self) -> None:
+        """Makes the memory again that suspend() has given back. Every rank calls it."""
+        check(C.rondo_comm_resume(self._handle), self._handle)
 
     def statistics(self) -> Statistics:
         """Returns the statistics of this rank's operations since the communicator was made.

@@ -32,6 +32,14 @@ class Memory(NamedTuple):
     used_bytes: int
 
 
+class DeviceMemory(NamedTuple):
+    """The memory of a communicator on this rank's device."""
+
+    suspendable_bytes: int
+    persistent_bytes: int
+    suspended: bool
+
+
 class Properties(NamedTuple):
     """The properties of a communicator."""
 

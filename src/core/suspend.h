@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator on a device can be suspended: its ranks give device memory back, and make it again later.
+//
+// Suspend  The ranks run a barrier, in whose record rank 0 publishes where it listens (src/plan/split_call.h). When all
+//          ranks have completed the barrier, none writes into another's memory any more. Each rank copies the content
+//          of its memory to the host, and gives the memory back. Its addresses stay reserved, here and on the peers.
+// Resume   The ranks meet in a store of rank 0. Each allocates its memory at the same addresses, writes the content,
+//          and opens the memory of its peers again. So plans and graphs of before stay valid.
+// Failure  If one of the two fails on a rank, the communicator fails.
+#pragma once
+
+#include <memory>
+
+#include "src/core/communicator.h"
+
+namespace rondo {
+
+/// Implements rondo_comm_suspend().
+[[nodiscard]] Result<void> suspend(const std::shared_ptr<Communicator> &comm);
+
+/// Implements rondo_comm_resume().
+[[nodiscard]] Result<void> resume(const std::shared_ptr<Communicator> &comm);
+
+}  // namespace rondo

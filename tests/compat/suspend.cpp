@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators whose device memory is given back for a while. Two devices share memory by descriptors.
+#include <string>
+
+#include "tests/compat/client.h"
+
+#if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE < 22907  // this header is older than the functions
+enum ncclCommMemStat_t : int {
+  ncclStatGpuMemSuspend = 0,
+  ncclStatGpuMemSuspended = 1,
+  ncclStatGpuMemPersist = 2,
+  ncclStatGpuMemTotal = 3
+};
+extern "C" {
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
+}
+#endif
+
+using namespace compat_test;
+
+namespace {
+
+constexpr int memory_flag = 1;  // NCCL_SUSPEND_MEM
+
+uint64_t figure(ncclComm_t comm, ncclCommMemStat_t stat) {
+  uint64_t value = UINT64_MAX;
+  NCCL(ncclCommMemStats(comm, stat, &value));
+  return value;
+}
+
+}  // namespace
+
+/// One thread suspends and resumes all ranks in groups, and sums in between.
+void compat_test::check_suspend() {
+  const int devices[] = {0, 1};
+  ncclComm_t comms[2] = {};
+  NCCL(ncclCommInitAll(comms, 2, devices));
+  const DevicePart parts[] = {{0, 2 * half_bytes}, {1, 2 * half_bytes}};
+  Case it;
+  it.count = 1000;
+  it.rank_count = 2;
+  for (int round = 0; round < 2; ++round) {
+    for (int rank = 0; rank < 2; ++rank) parts[rank].write(before(it, rank));
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank) NCCL(call(it, rank, parts[rank], comms[rank]));
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < 2; ++rank) check_after(it, rank, parts[rank]);
+    const uint64_t bytes = figure(comms[0], ncclStatGpuMemSuspend);
+    CHECK(bytes > 0 && figure(comms[0], ncclStatGpuMemSuspended) == 0);
+    CHECK(figure(comms[0], ncclStatGpuMemTotal) == bytes + figure(comms[0], ncclStatGpuMemPersist));
+    NCCL(ncclGroupStart());
+    for (const ncclComm_t comm : comms) NCCL(ncclCommSuspend(comm, memory_flag));
+    NCCL(ncclGroupEnd());
+    CHECK(figure(comms[1], ncclStatGpuMemSuspended) == 1);
+    CHECK_REFUSED(call(it, 0, parts[0], comms[0]), ncclInvalidUsage, "the communicator is suspended");
+    CHECK_REFUSED(ncclCommSuspend(comms[0], memory_flag), ncclInvalidUsage, "is suspended");
+    NCCL(ncclGroupStart());
+    for (const ncclComm_t comm : comms) NCCL(ncclCommResume(comm));
+    NCCL(ncclGroupEnd());
+    CHECK_REFUSED(ncclCommResume(comms[0]), ncclInvalidUsage, "not suspended");
+    CHECK(figure(comms[0], ncclStatGpuMemSuspend) == bytes);
+  }
+  CHECK_REFUSED(ncclCommSuspend(comms[0], 2), ncclInvalidArgument, "flags are 2");
+  CHECK_REFUSED(ncclCommMemStats(comms[0], ncclStatGpuMemTotal, nullptr), ncclInvalidArgument, "NULL");
+  uint64_t value = 0;
+  CHECK_REFUSED(ncclCommMemStats(comms[0], static_cast<ncclCommMemStat_t>(4), &value), ncclInvalidArgument, "figure 4");
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
+}
