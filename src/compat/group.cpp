@@ -28,6 +28,7 @@ struct Group {
   std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
   std::vector<Collective> collectives;
+  std::vector<OneSided> one_sided;
   std::vector<OpEnd> op_ends;
   std::vector<End> ends;
 
@@ -35,6 +36,7 @@ struct Group {
     refusal = ncclSuccess;
     initialisations.clear();
     collectives.clear();
+    one_sided.clear();
     op_ends.clear();
     ends.clear();
   }
@@ -75,6 +77,12 @@ rondo_status_t call(const Collective &it, rondo_comm_t comm) {
 ncclResult_t run(const Collective &collective) {
   const rondo_comm_t handle = collective.comm->handle;
   const rondo_status_t status = call(collective, handle);
+  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+}
+
+ncclResult_t run(const OneSided &operation) {
+  const rondo_comm_t handle = operation.comm->handle;
+  const rondo_status_t status = operation.call(handle);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
@@ -166,19 +174,22 @@ ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
   return is_failure(result) ? fail(result, sentence) : result;
 }
 
-ncclResult_t run_each(const std::vector<Collective> &collectives) {
-  for (const Collective &each : collectives)
+ncclResult_t run_each(const Group &of) {
+  for (const Collective &each : of.collectives)
+    if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
+  for (const OneSided &each : of.one_sided)
     if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
   return ncclSuccess;
 }
 
-/// Runs all collectives and messages. With messages, they form a group of Rondo, because messages may cross.
+/// Runs all operations. With messages or one-sided operations, they form a group of Rondo, because these may cross.
 /// Collectives alone need no group.
-ncclResult_t run_all(const std::vector<Collective> &collectives) {
+ncclResult_t run_all(const Group &of) {
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  if (std::none_of(collectives.begin(), collectives.end(), is_message)) return run_each(collectives);
+  if (of.one_sided.empty() && std::none_of(of.collectives.begin(), of.collectives.end(), is_message))
+    return run_each(of);
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  if (const ncclResult_t result = run_each(collectives); result != ncclSuccess) {
+  if (const ncclResult_t result = run_each(of); result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));
     return result;
   }
@@ -192,6 +203,7 @@ ncclResult_t check_blocking(const Group &of) {
   const auto count = [&](const ncclComm *comm) { (comm->blocking ? blocking : nonblocking) = true; };
   for (const Initialisation &each : of.initialisations) count(each.comm);
   for (const Collective &each : of.collectives) count(each.comm);
+  for (const OneSided &each : of.one_sided) count(each.comm);
   if (!blocking || !nonblocking) return ncclSuccess;
   return fail(ncclInvalidArgument,
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
@@ -207,7 +219,7 @@ ncclResult_t run_kept(Group &of) {
   }
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
-  const ncclResult_t launched = run_all(of.collectives);
+  const ncclResult_t launched = run_all(of);
   return launched != ncclSuccess ? launched : result;
 }
 
@@ -246,6 +258,13 @@ ncclResult_t run_or_keep(const Collective &collective) {
   Group &own = group();
   if (own.depth == 0) return run(collective);
   own.collectives.push_back(collective);
+  return ncclSuccess;
+}
+
+ncclResult_t run_or_keep(OneSided operation) {
+  Group &own = group();
+  if (own.depth == 0) return run(operation);
+  own.one_sided.push_back(std::move(operation));
   return ncclSuccess;
 }
 

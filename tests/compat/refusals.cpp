@@ -23,9 +23,8 @@ constexpr const char *unsupported[] = {
     "ncclLsaBarrierCreateRequirement", "ncclParamBind", "ncclParamDumpAll", "ncclParamGet",
     "ncclParamGetAllParameterKeys", "ncclParamGetI16", "ncclParamGetI32", "ncclParamGetI64", "ncclParamGetI8",
     "ncclParamGetParameter", "ncclParamGetStr", "ncclParamGetU16", "ncclParamGetU32", "ncclParamGetU64",
-    "ncclParamGetU8", "ncclPutSignal", "ncclReduceConfig",
-    "ncclReduceScatterConfig", "ncclScatterConfig", "ncclSetEncryption", "ncclSignal",
-    "ncclWaitSignal", "ncclWinGetUserPtr"};
+    "ncclParamGetU8", "ncclReduceConfig",
+    "ncclReduceScatterConfig", "ncclScatterConfig", "ncclSetEncryption"};
 
 constexpr ncclRedOp_t created_op = static_cast<ncclRedOp_t>(5);
 

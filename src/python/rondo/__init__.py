@@ -21,6 +21,7 @@ from ._interface import VERSION, Algorithm, Collective, DeviceExecutor, Kernel, 
 from ._ops import PremulSum
 from ._properties import Memory, OperationStatistics, Plan, Properties, Statistics
 from ._streams import Event, Stream, Work
+from ._windows import Window
 
 __version__ = ".".join(map(str, VERSION))
 __all__ = [
@@ -28,6 +29,6 @@ __all__ = [
     "DeviceExecutor", "Error", "Event", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidUsage",
     "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics", "OutOfResourcesError", "Plan",
     "PremulSum", "Properties", "Protocol", "Registration", "RemoteError", "RevokedError", "Statistics", "Status",
-    "Stream", "SystemCallError", "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Work", "empty", "group",
-    "init", "init_all", "unique_id",
+    "Stream", "SystemCallError", "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Window", "Work", "empty",
+    "group", "init", "init_all", "unique_id",
 ]
