@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import re
+import weakref
 from ctypes import byref, c_void_p
 from operator import index
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from ._buffers import SIZES, describe
+from ._buffers import SIZES, describe, type_of
 from ._calls import number_of
 from ._errors import Error, InvalidArgument, check
 from ._interface import SIGNAL_COUNT, WINDOW_SYMMETRIC, Type
 from ._library import C
+
+TYPESTR = re.compile(r"(u?int|float)\d+")
 
 
 def signal_of(signal: Any) -> int:
@@ -75,6 +79,35 @@ class Window:
         except Error:
             if kind is None:  # an exception that leaves the block is not replaced
                 raise
+
+
+class DeviceArray:
+    """An array in memory of a CUDA device that other processes can map. CuPy, PyTorch and Numba can use it."""
+
+    def __init__(self, count: int, dtype: Any, device: int) -> None:
+        type_, pointer = type_of(dtype), c_void_p()
+        name, size = type_.name.lower(), SIZES[type_]
+        if count < 1:
+            raise InvalidArgument(f"an array of {count} elements: rondo.empty_on_device() allocates at least one")
+        if not TYPESTR.fullmatch(name):
+            raise InvalidArgument(f"the CUDA array interface has no type {name}. Allocate uint8, and let rondo.Buffer "
+                                  "interpret the elements")
+        check(C.rondo_device_mem_alloc(byref(pointer), count * size, number_of(device, "device")))
+        # The process ends with the memory.
+        weakref.finalize(self, C.rondo_device_mem_free, pointer.value).atexit = False
+        self.__cuda_array_interface__ = {"typestr": f"{'|' if size == 1 else '<'}{name[0]}{size}", "shape": (count,),
+                                         "data": (pointer.value, False), "version": 3}
+
+    def __len__(self) -> int:
+        count: int = self.__cuda_array_interface__["shape"][0]
+        return count
+
+
+def empty_on_device(count: int, dtype: Any = "float32", device: int = 0) -> DeviceArray:
+    """Allocates an array of `count` elements on a CUDA device, for a window between processes.
+
+    Its content is unspecified. It is freed with its last reference, when no rank may use it any more."""
+    return DeviceArray(index(count), dtype, device)
 
 
 class Windows:
