@@ -2,7 +2,6 @@
 #include "cuda/executors/one_sided_streams.h"
 
 #include <errno.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -79,22 +78,12 @@ Result<std::unique_ptr<OneSidedStreams>> OneSidedStreams::make(const PrimaryCont
 
 OneSidedStreams::~OneSidedStreams() { end(); }
 
-/// Maps the signals once more for this rank, because its streams may use them longer than its links live.
+/// Maps the signals once more, because streams may use them longer than the links of this rank live.
 Result<void> OneSidedStreams::map_signals() {
   const SignalFile file = links_.signal_file();
-  void *const address = ::mmap(nullptr, file.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor,
-                               static_cast<off_t>(file.offset));
-  if (address == MAP_FAILED) return system_error("mmap of the signals", errno);
-  signals_ = Mapping({static_cast<std::byte *>(address), file.bytes});
-  keep_from_children(signals_);
-  const ContextGuard guard(*driver_, context_);
-  RONDO_TRY(guard.status());
-  RONDO_TRY(cuda_check(*driver_, driver_->mem_host_register(address, file.bytes,
-                                                            host_register_portable | host_register_device_map),
-                       "cuMemHostRegister of the signals"));
-  registration_ = HostRegistration({driver_, context_, address});
-  return cuda_check(*driver_, driver_->mem_host_get_device_pointer(&signals_address_, address, 0),
-                    "cuMemHostGetDevicePointer of the signals");
+  RONDO_TRY_ASSIGN(signals_, register_part(owner_, file.descriptor, file.offset, file.bytes, "the signals"));
+  RONDO_TRY_ASSIGN(signals_address_, device_address(owner_, *signals_, "the signals"));
+  return {};
 }
 
 MemoryPlace OneSidedStreams::describe(const void *pointer, size_t bytes) const {
@@ -227,7 +216,7 @@ bool OneSidedStreams::wait() {
 
 /// Ends the waits that have begun, with mutex_ held. A peer's stream may write a signal again, so this is repeated.
 void OneSidedStreams::release_waits() {
-  auto *const signals = reinterpret_cast<uint64_t *>(signals_.get().address);
+  auto *const signals = reinterpret_cast<uint64_t *>(signals_->mapping.get().address);
   for (const Pending &each : pending_) {
     const bool waits = each.operation.kind == OneSided::Kind::wait;
     if (waits && memory::load_acquire(word(each.slot)) == begun)  // pairs with the stream's write

@@ -19,6 +19,7 @@
 
 #include "cuda/driver/handles.h"
 #include "cuda/executors/stream_work.h"
+#include "cuda/transport/shared_file.h"
 #include "src/base/shared_thread.h"
 #include "src/engine/one_sided.h"
 #include "src/engine/operations.h"
@@ -82,8 +83,7 @@ class OneSidedStreams final : private ThreadSharer {
   const uint32_t rank_, rank_count_;
   unsigned wait_flags_ = 0;
   PrimaryContext owner_;      ///< gone after everything that needs the context
-  Mapping signals_;           ///< of this process
-  HostRegistration registration_;
+  std::shared_ptr<const RegisteredFile> signals_;  ///< of this process
   DevicePointer signals_address_ = 0;
   HostMemory words_;
   bool shares_thread_ = false;  ///< true from make() to end()

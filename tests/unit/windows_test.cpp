@@ -290,3 +290,25 @@ TEST_CASE("windows: a call that is refused in a group leaves no put behind") {
   });
   for (const auto status : statuses) CHECK(status == RONDO_ERROR_INVALID_ARGUMENT);
 }
+
+TEST_CASE("windows: after some registrations a shrink works, and so do windows of its ranks") {
+  Ranks ranks(3);
+  CHECK(all_ok(ranks.run([](int rank, rondo_comm_t comm) {
+    for (int each = 0; each < 6; ++each) {  // more than a rank keeps notes
+      const Held held(comm, 64);
+      if (held.status != RONDO_OK) return held.status;
+      static_cast<void>(rondo_barrier(comm, nullptr));
+    }
+    const int excluded = 2;
+    if (rank == excluded) return RONDO_OK;
+    rondo_comm_t rest = nullptr;
+    if (const auto made = rondo_comm_shrink(comm, &excluded, 1, 0, nullptr, &rest); made != RONDO_OK) return made;
+    Held held(rest, 8);
+    const uint64_t value = 9;
+    auto status = rondo_put_signal(&value, 8, 1 - rank, held.window, 0, 0, rest, nullptr);
+    if (status == RONDO_OK) status = rondo_wait_signal(1 - rank, 0, 1, rest, nullptr);
+    if (status == RONDO_OK) status = rondo_comm_finalize(rest);
+    static_cast<void>(rondo_comm_destroy(rest));
+    return held.memory[0] == std::byte{9} ? status : RONDO_ERROR_INTERNAL;
+  })));
+}
