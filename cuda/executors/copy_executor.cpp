@@ -84,11 +84,13 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] const BatchProgress *batch_progress() const override { return messages_.get(); }
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override {
-    return progress_.drained() && (messages_ == nullptr || messages_->is_idle());
+    return progress_.drained() && (messages_ == nullptr || messages_->is_idle()) &&
+           (one_sided() == nullptr || one_sided()->is_idle());
   }
   void stop() override {
     flags_.release();
     if (messages_ != nullptr) messages_->stop();
+    if (one_sided() != nullptr) one_sided()->stop();
   }
   [[nodiscard]] Result<void> check_device() const override;
 

@@ -63,7 +63,8 @@ class KernelExecutor final : public ExecutorBase {
   }
   [[nodiscard]] bool drained() const override {
     const DeviceReport now = report();
-    return now.ended_number >= last_turn_ && now.begun_calls == now.ended_calls && uploads_->late_ones_have_ended();
+    return now.ended_number >= last_turn_ && now.begun_calls == now.ended_calls && uploads_->late_ones_have_ended() &&
+           (one_sided() == nullptr || one_sided()->is_idle());
   }
   void stop() override;
   void share(const void *first, size_t bytes) override {
@@ -264,6 +265,7 @@ void KernelExecutor::stop() {
     if (loss_.look(kernel, now_ns())) what = device::abort_lost_peers(kernel);
   }
   memory::store_release(words().abort, what);  // pairs with A1 in cuda/kernels/run.h
+  if (one_sided() != nullptr) one_sided()->stop();
 }
 
 void KernelExecutor::run_round(RegionRound round) {

@@ -23,6 +23,7 @@ Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
 }
 
 Result<void> ExecutorBase::open(const PlacedRequest &request) {
+  links_ = request.links;
   RONDO_TRY_ASSIGN(driver_, cuda_driver(request.settings.cuda_library));
   RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.settings.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
@@ -84,6 +85,23 @@ Result<void> ExecutorBase::resume(Store &store, const std::string &key_prefix, u
   return {};
 }
 
+Result<void> ExecutorBase::open_one_sided() {
+  if (one_sided() != nullptr) return {};
+  if (links_ == nullptr || !links_->has_signals()) return Executor::open_one_sided();
+  const std::lock_guard lock(opening_);
+  if (one_sided_ != nullptr) return {};
+  RONDO_TRY(links_->open_messages());
+  RONDO_TRY_ASSIGN(one_sided_, OneSidedStreams::make(context_, describe(), *links_, *operations()));
+  opened_one_sided_.store(one_sided_.get(), std::memory_order_release);  // pairs with one_sided()
+  return {};
+}
+
+bool ExecutorBase::wait_for_one_sided() { return one_sided() == nullptr || one_sided()->wait(); }
+
+void ExecutorBase::end_one_sided() {
+  if (one_sided() != nullptr) one_sided()->end();
+}
+
 ExecutorCapabilities ExecutorBase::capabilities() const {
   const SegmentShape &shape = segment_.shape();
   const auto barrier_buffer = [&](uint32_t which) {
@@ -97,6 +115,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.exchange_channels = shape.load_store.channel_count;
   own.buffers = shape.buffers;
   own.places_stay = !segment_.ends_with_owner();
+  own.one_sided_by_stream = true;
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);
   return own;

@@ -12,6 +12,7 @@
 
 #include "src/engine/device_executor.h"
 #include "cuda/executors/cuda_executor.h"
+#include "cuda/executors/one_sided_streams.h"
 #include "cuda/executors/operand_workspace.h"
 #include "cuda/executors/stream_users.h"
 #include "cuda/driver/kernel_set.h"
@@ -43,8 +44,23 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] DeviceBytes device_bytes() const override;
   [[nodiscard]] Result<void> suspend() override;
   [[nodiscard]] Result<void> resume(Store &store, const std::string &key_prefix, uint64_t deadline_ns) override;
+  [[nodiscard]] Result<void> open_one_sided() override;
+  [[nodiscard]] Result<MemoryPlace> describe_memory(const void *pointer, size_t bytes) const override {
+    return one_sided_->describe(pointer, bytes);
+  }
+  [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer,
+                                                                       const MemoryPlace &place) override {
+    return one_sided_->open(peer, place);
+  }
+  [[nodiscard]] Result<void> enqueue_one_sided(OneSidedBatch &batch, StreamRef stream) override {
+    return one_sided_->enqueue(batch, static_cast<CuStream>(stream.device));
+  }
+  [[nodiscard]] bool wait_for_one_sided() override;
 
  protected:
+  void end_one_sided() override;
+  /// Returns the one-sided operations, or null before the first of them.
+  [[nodiscard]] OneSidedStreams *one_sided() const { return opened_one_sided_.load(std::memory_order_acquire); }
   [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
   /// Finds the driver and the device, and loads the kernels.
   [[nodiscard]] Result<void> open(const PlacedRequest &request);
@@ -107,7 +123,11 @@ class ExecutorBase : public DeviceExecutor {
   std::mutex suspend_mutex_;  ///< guards suspended_
   bool suspended_ = false;
   Links *network_links_ = nullptr;  ///< null: all ranks are on one node
+  Links *links_ = nullptr;  ///< links of the rank
   OperandWorkspace operands_;
+  std::mutex opening_;  ///< guards one_sided_
+  std::unique_ptr<OneSidedStreams> one_sided_;
+  std::atomic<OneSidedStreams *> opened_one_sided_ = nullptr;  ///< one_sided_; stored by open_one_sided()
   Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;
   // The monitor reads these while a thread enqueues.

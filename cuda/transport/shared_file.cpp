@@ -28,13 +28,28 @@ RegisteredFiles &registered() {
   return *all;
 }
 
-Result<std::shared_ptr<const RegisteredFile>> map_and_register(const PrimaryContext &context,
-                                                               const FileDescriptor &file, const std::string &what,
+/// Returns the parts of files that this process has registered, in the same way.
+RegisteredFiles &registered_parts() {
+  static auto *const all = new RegisteredFiles;
+  return *all;
+}
+
+Result<Mapping> map_part(int descriptor, uint64_t offset, uint64_t bytes, const char *what) {
+  void *const address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, static_cast<off_t>(offset));
+  if (address == MAP_FAILED) return system_error("mmap of " + std::string(what), errno);
+  Mapping mapping({static_cast<std::byte *>(address), bytes});
+  keep_from_children(mapping);
+  return mapping;
+}
+
+Result<std::shared_ptr<const RegisteredFile>> map_and_register(const PrimaryContext &context, int descriptor,
+                                                               uint64_t offset, const std::string &what,
                                                                uint64_t bytes) {
   auto made = std::make_shared<RegisteredFile>();
   const CudaDriver &driver = *context.get().driver;
   RONDO_TRY_ASSIGN(made->context, retain_primary_context(driver, context.get().device));
-  RONDO_TRY_ASSIGN(made->mapping, map_shared_file(file, what.c_str(), bytes));
+  RONDO_TRY_ASSIGN(made->mapping, map_part(descriptor, offset, bytes, what.c_str()));
   void *const address = made->mapping.get().address;
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
@@ -66,11 +81,7 @@ Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t by
 }
 
 Result<Mapping> map_shared_file(const FileDescriptor &file, const char *what, uint64_t bytes) {
-  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return system_error("mmap of " + std::string(what), errno);
-  Mapping mapping({static_cast<std::byte *>(address), bytes});
-  keep_from_children(mapping);
-  return mapping;
+  return map_part(file.get(), 0, bytes, what);
 }
 
 Result<std::shared_ptr<const RegisteredFile>> register_shared_file(const PrimaryContext &context,
@@ -82,7 +93,15 @@ Result<std::shared_ptr<const RegisteredFile>> register_shared_file(const Primary
     return Error{RONDO_ERROR_INTERNAL, what + " have " + std::to_string(status.st_size) + " bytes instead of " +
                                            std::to_string(bytes)};
   return registered().find_or_make({status.st_dev, status.st_ino},
-                                   [&] { return map_and_register(context, file, what, bytes); });
+                                   [&] { return map_and_register(context, file.get(), 0, what, bytes); });
+}
+
+Result<std::shared_ptr<const RegisteredFile>> register_part(const PrimaryContext &context, int descriptor,
+                                                            uint64_t offset, uint64_t bytes, const std::string &what) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return system_error("fstat of " + what, errno);
+  return registered_parts().find_or_make({status.st_dev, status.st_ino},
+                                         [&] { return map_and_register(context, descriptor, offset, what, bytes); });
 }
 
 Result<DevicePointer> device_address(const PrimaryContext &context, const RegisteredFile &file,

@@ -34,7 +34,11 @@ struct RegisteredFile {
                                                                                  const FileDescriptor &file,
                                                                                  const std::string &what,
                                                                                  uint64_t bytes);
-/// Returns where the device of `context` sees the file.
+/// Does the same for pages of a file that ranks share already. One file has at most one such part.
+[[nodiscard]] Result<std::shared_ptr<const RegisteredFile>> register_part(const PrimaryContext &context, int descriptor,
+                                                                          uint64_t offset, uint64_t bytes,
+                                                                          const std::string &what);
+/// Returns where the device of `context` sees the file, or its part.
 [[nodiscard]] Result<DevicePointer> device_address(const PrimaryContext &context, const RegisteredFile &file,
                                                    const std::string &what);
 

@@ -139,6 +139,22 @@ Result<void> SharedMemory::restore() {
   return map_at_reserved(context_, physical_.get().object, mapping_);
 }
 
+Result<void> SharedMemory::open_to_peers() const {
+  const auto &[driver, device, object] = context_.get();
+  const ContextGuard guard(*driver, object);
+  RONDO_TRY(guard.status());
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
+  for (const CudaDevice &peer : devices) {
+    int reaches = 0;
+    if (peer.ordinal == device) continue;
+    const bool asked = driver->device_can_access_peer(&reaches, peer.ordinal, device) == CuStatus::success;
+    if (!asked || reaches == 0) continue;
+    const MemoryAccess access{{LocationType::device, peer.ordinal}, AccessFlags::read_write};
+    RONDO_TRY(cuda_check(*driver, driver->vmm_set_access(address(), bytes(), &access, 1), "cuMemSetAccess"));
+  }
+  return {};
+}
+
 Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle) {
   const auto &[driver, device, object] = context.get();
   const ContextGuard guard(*driver, object);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * This header is the interface of Rondo, a library for collective communication. It includes rondo/communicator.h,
- * rondo/queries.h and rondo/types.h. It compiles as C11 and as C++11, and needs only the standard headers.
+ * rondo/queries.h, rondo/types.h and rondo/window.h. It compiles as C11 and as C++11, and needs only the standard
+ * headers.
  *
  * @mainpage Rondo: the C interface
  * A communicator is a group of `size` ranks. A rank is a process, or a thread of a process. Every rank calls the same
@@ -22,6 +23,7 @@
 #include "rondo/communicator.h"
 #include "rondo/queries.h"
 #include "rondo/types.h"
+#include "rondo/window.h"
 
 /** @addtogroup rondo_library
  * @{ */
@@ -234,8 +236,8 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  * call at once and keeps it, and the end of the group enqueues all kept calls. On each communicator, the collectives of
  * the group run first, in the order of their calls. Then all its messages run at once, so that their order cannot make
  * ranks wait for each other. Several communicators do not wait for each other, unless they share a stream. Groups nest:
- * only the outermost end enqueues. A group keeps collectives, rondo_send() and rondo_recv(). All other functions act
- * at once, also inside of a group.
+ * only the outermost end enqueues. A group keeps collectives, rondo_send(), rondo_recv() and the operations of
+ * rondo/window.h. All other functions act at once, also inside of a group.
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. If two ranks
  * both send before they receive, they wait for each other as soon as a message does not fit into the buffers between

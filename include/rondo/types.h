@@ -17,6 +17,7 @@
 /** @defgroup rondo_queries Properties, statistics and plans */
 /** @defgroup rondo_collectives Collectives */
 /** @defgroup rondo_messages Messages and groups */
+/** @defgroup rondo_windows Windows and signals */
 /** @defgroup rondo_memory Memory and registrations */
 /** @defgroup rondo_streams Streams and events */
 

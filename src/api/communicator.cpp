@@ -262,6 +262,8 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
     const auto comm = process().communicators.remove(handle);
     if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
     comm->close();
+    comm->wait_for_writers();
+    for (const auto &window : comm->windows().clear()) static_cast<void>(process().windows.remove(window->handle));
     process().created_ops.remove_all(*comm);
     for (const auto &registration : comm->registration_cache().clear())
       static_cast<void>(process().registrations.remove(registration->handle));

@@ -23,6 +23,8 @@ struct Part {
   std::shared_ptr<Communicator> comm;
   std::vector<Call> calls;
   std::vector<Message> messages;
+  std::vector<OneSided> sends;  ///< puts and signals
+  std::vector<OneSided> waits;  ///< waits for signals
   bool has_own_messages = false;  ///< true if messages of the rank to itself are among them
   std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null is the call itself
   std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the counts of calls
@@ -39,6 +41,8 @@ struct Part {
     comm.reset();
     calls.clear();
     messages.clear();
+    sends.clear();
+    waits.clear();
     has_own_messages = false;
     streams.clear();
     counts.clear();
@@ -179,10 +183,22 @@ Result<void> join(HostStream *before, HostStream *behind) {
   return event->hold(behind);
 }
 
+/// Submits the operations of a part. Puts and signals go first, and waits last, so that their order among the other
+/// calls of the group cannot make ranks wait for each other.
+Result<void> submit(const Part &part) {
+  if (!part.sends.empty()) {
+    RONDO_TRY(part.comm->prepare(part.calls));  // so that a refused call leaves no put behind
+    RONDO_TRY(part.comm->submit(part.sends, part.lead));
+  }
+  if (!part.calls.empty() || !part.messages.empty())
+    RONDO_TRY(part.comm->submit(part.calls, part.messages, part.lead));
+  return part.waits.empty() ? Result<void>() : part.comm->submit(part.waits, part.lead);
+}
+
 Result<void> run(const Part &part) {
   HostStream *const lead = part.lead.host;
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part.held[other].get(), lead));
-  RONDO_TRY(part.comm->submit(part.calls, part.messages, part.lead));
+  RONDO_TRY(submit(part));
   if (lead == nullptr) return {};  // everything ran in the call, so it is complete
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(lead, part.held[other].get()));
   return {};
@@ -337,6 +353,12 @@ void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator>
   Part &part = part_of(place, handle, std::move(comm), stream);
   part.has_own_messages |= message.peer == part.comm->rank();
   part.messages.push_back(message);
+}
+
+void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const OneSided &operation,
+          rondo_stream_t stream) {
+  Part &part = part_of(place, handle, std::move(comm), stream);
+  (operation.kind == OneSided::Kind::wait ? part.waits : part.sends).push_back(operation);
 }
 
 void refuse(const Error &error) {

@@ -38,6 +38,9 @@ Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm
 /// Keeps a message at its place. `comm` may be null if the place has a communicator.
 void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const Message &message,
           rondo_stream_t stream);
+/// Keeps a one-sided operation in the same way.
+void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const OneSided &operation,
+          rondo_stream_t stream);
 /// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
 void refuse(const Error &error);
 

@@ -9,11 +9,6 @@ using namespace rondo;
 
 namespace {
 
-Error refused_peer(int peer, uint32_t rank_count) {
-  return invalid_argument("peer is " + std::to_string(peer) + "; it must be a rank, 0 to " +
-                          std::to_string(rank_count - 1));
-}
-
 /// Checks one end of a message, and runs or keeps it. `name` is the buffer's name in errors.
 rondo_status_t call_message(const char *name, bool sends, const void *buffer, size_t count, rondo_type_t type, int peer,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
@@ -26,7 +21,7 @@ rondo_status_t call_message(const char *name, bool sends, const void *buffer, si
       }
       Communicator *const comm = place.comm != nullptr ? place.comm : found.get();
       RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-      if (peer < 0 || static_cast<uint32_t>(peer) >= comm->rank_count()) return refused_peer(peer, comm->rank_count());
+      RONDO_TRY(check_peer(peer, comm->rank_count()));
       if (!place.has_messages) RONDO_TRY(comm->open_messages());
       RONDO_TRY(check_buffer(name, buffer, bytes));
       RONDO_TRY(comm->check_buffer(name, buffer, bytes));

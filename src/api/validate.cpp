@@ -97,6 +97,11 @@ Result<void> check_op(rondo_op_t op) {
                           "; known are: " + known_names(rondo_op_string));
 }
 
+Error refused_peer(int peer, uint32_t rank_count) {
+  return invalid_argument("peer is " + std::to_string(peer) + "; it must be a rank, 0 to " +
+                          std::to_string(rank_count - 1));
+}
+
 Result<void> check_root(int root, uint32_t rank_count) {
   if (root >= 0 && static_cast<uint32_t>(root) < rank_count) return {};
   return invalid_argument("root is " + std::to_string(root) + "; it must be a rank, 0 to " +

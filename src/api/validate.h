@@ -15,6 +15,7 @@ namespace rondo {
 // The inline checks below return these errors if they refuse an argument.
 [[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
 [[nodiscard]] Error refused_overlap();
+[[nodiscard]] Error refused_peer(int peer, uint32_t rank_count);
 /// Returns the error that an operation was made for another type than that of the call.
 [[nodiscard]] Error refused_type(rondo_op_t op, rondo_type_t made, rondo_type_t called);
 
@@ -32,6 +33,11 @@ namespace rondo {
   const auto begin = reinterpret_cast<uintptr_t>(buffer);
   if (bytes == 0 || (buffer != nullptr && checked_add<uintptr_t>(begin, bytes))) return {};
   return refused_buffer(name, buffer, bytes);
+}
+/// Checks the peer of a message or of a one-sided operation.
+[[nodiscard]] inline Result<void> check_peer(int peer, uint32_t rank_count) {
+  if (peer >= 0 && static_cast<uint32_t>(peer) < rank_count) return {};
+  return refused_peer(peer, rank_count);
 }
 /// Checks that `inner` equals `in_place`, or does not overlap `outer`.
 [[nodiscard]] inline Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *inner,

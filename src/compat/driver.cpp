@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <string>
 
@@ -13,8 +12,6 @@ namespace rondo::compat {
 namespace {
 
 using Status = int;
-using Context = void *;
-using Address = uint64_t;
 
 constexpr Status success = 0, invalid_context = 201;
 
@@ -24,12 +21,6 @@ struct Driver {
   Status (*init)(unsigned) = nullptr;
   Status (*error_name)(Status, const char **) = nullptr;
   Status (*get_device)(int *) = nullptr;
-  Status (*device_get)(int *, int) = nullptr;
-  Status (*retain)(Context *, int) = nullptr;
-  Status (*push)(Context) = nullptr;
-  Status (*pop)(Context *) = nullptr;
-  Status (*allocate)(Address *, size_t) = nullptr;
-  Status (*free)(Address) = nullptr;
 };
 
 std::string named(const Driver &driver, Status status) {
@@ -58,12 +49,6 @@ Driver open_driver() {
   find(library, driver.init, "cuInit", driver.trouble);
   find(library, driver.error_name, "cuGetErrorName", driver.trouble);
   find(library, driver.get_device, "cuCtxGetDevice", driver.trouble);
-  find(library, driver.device_get, "cuDeviceGet", driver.trouble);
-  find(library, driver.retain, "cuDevicePrimaryCtxRetain", driver.trouble);
-  find(library, driver.push, "cuCtxPushCurrent_v2", driver.trouble);
-  find(library, driver.pop, "cuCtxPopCurrent_v2", driver.trouble);
-  find(library, driver.allocate, "cuMemAlloc_v2", driver.trouble);
-  find(library, driver.free, "cuMemFree_v2", driver.trouble);
   if (!driver.trouble.empty()) return driver;
   if (const Status status = driver.init(0); status != success)
     driver.trouble = "the CUDA driver cannot be used: cuInit: " + named(driver, status);
@@ -81,35 +66,6 @@ ncclResult_t check(Status status, const char *call) {
   return fail(ncclUnhandledCudaError, std::string(call) + ": " + named(driver(), status));
 }
 
-/// Makes the first device current for a thread that has no current context.
-class CurrentContext {
- public:
-  [[nodiscard]] ncclResult_t ensure() {
-    int device = 0;
-    const Status status = driver().get_device(&device);
-    if (status != invalid_context) return check(status, "cuCtxGetDevice");
-    // The context is not released, because memory that was allocated in it would be freed.
-    Context context = nullptr;
-    if (const auto found = check(driver().device_get(&device, 0), "cuDeviceGet"); found != ncclSuccess) return found;
-    if (const auto retained = check(driver().retain(&context, device), "cuDevicePrimaryCtxRetain");
-        retained != ncclSuccess)
-      return retained;
-    const ncclResult_t pushed = check(driver().push(context), "cuCtxPushCurrent");
-    pushed_ = pushed == ncclSuccess;
-    return pushed;
-  }
-  CurrentContext() = default;
-  CurrentContext(const CurrentContext &) = delete;
-  CurrentContext &operator=(const CurrentContext &) = delete;
-  ~CurrentContext() {
-    Context context = nullptr;
-    if (pushed_) static_cast<void>(driver().pop(&context));
-  }
-
- private:
-  bool pushed_ = false;
-};
-
 }  // namespace
 
 ncclResult_t current_device(int *device) {
@@ -120,26 +76,6 @@ ncclResult_t current_device(int *device) {
     return ncclSuccess;
   }
   return check(status, "cuCtxGetDevice");
-}
-
-ncclResult_t allocate(void **pointer, size_t bytes) {
-  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
-  CurrentContext context;
-  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
-  Address address = 0;
-  const Status status = driver().allocate(&address, bytes);
-  if (status != success)
-    return fail(ncclUnhandledCudaError,
-                "ncclMemAlloc: cuMemAlloc of " + std::to_string(bytes) + " bytes: " + named(driver(), status));
-  *pointer = reinterpret_cast<void *>(address);
-  return ncclSuccess;
-}
-
-ncclResult_t release(void *pointer) {
-  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
-  CurrentContext context;
-  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
-  return check(driver().free(reinterpret_cast<Address>(pointer)), "ncclMemFree: cuMemFree");
 }
 
 }  // namespace rondo::compat

@@ -11,10 +11,4 @@ namespace rondo::compat {
 /// Writes the device that is current on the calling thread. If none is, it is device 0, as in the CUDA runtime.
 ncclResult_t current_device(int *device);
 
-/// Allocates memory of the current device. Any thread.
-ncclResult_t allocate(void **pointer, size_t bytes);
-
-/// Frees memory of allocate(). Any thread.
-ncclResult_t release(void *pointer);
-
 }  // namespace rondo::compat

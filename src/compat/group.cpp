@@ -30,6 +30,7 @@ struct Group {
   std::vector<Initialisation> initialisations;
   std::vector<Collective> collectives;
   std::vector<Suspension> suspensions;
+  std::vector<OneSided> one_sided;
   std::vector<OpEnd> op_ends;
   std::vector<End> ends;
 
@@ -38,6 +39,7 @@ struct Group {
     initialisations.clear();
     collectives.clear();
     suspensions.clear();
+    one_sided.clear();
     op_ends.clear();
     ends.clear();
   }
@@ -85,6 +87,12 @@ ncclResult_t run(const Suspension &it) {
   const rondo_comm_t handle = it.comm->handle;
   const rondo_status_t status =
       it.resumes ? rondo_comm_resume(handle) : rondo_comm_suspend(handle, RONDO_SUSPEND_MEMORY);
+  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+}
+
+ncclResult_t run(const OneSided &operation) {
+  const rondo_comm_t handle = operation.comm->handle;
+  const rondo_status_t status = operation.call(handle);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
@@ -176,19 +184,22 @@ ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
   return is_failure(result) ? fail(result, sentence) : result;
 }
 
-ncclResult_t run_each(const std::vector<Collective> &collectives) {
-  for (const Collective &each : collectives)
+ncclResult_t run_each(const Group &of) {
+  for (const Collective &each : of.collectives)
+    if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
+  for (const OneSided &each : of.one_sided)
     if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
   return ncclSuccess;
 }
 
-/// Runs all collectives and messages. With messages, they form a group of Rondo, because messages may cross.
+/// Runs all operations. With messages or one-sided operations, they form a group of Rondo, because these may cross.
 /// Collectives alone need no group.
-ncclResult_t run_all(const std::vector<Collective> &collectives) {
+ncclResult_t run_all(const Group &of) {
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  if (std::none_of(collectives.begin(), collectives.end(), is_message)) return run_each(collectives);
+  if (of.one_sided.empty() && std::none_of(of.collectives.begin(), of.collectives.end(), is_message))
+    return run_each(of);
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  if (const ncclResult_t result = run_each(collectives); result != ncclSuccess) {
+  if (const ncclResult_t result = run_each(of); result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));
     return result;
   }
@@ -215,6 +226,7 @@ ncclResult_t check_blocking(const Group &of) {
   const auto count = [&](const ncclComm *comm) { (comm->blocking ? blocking : nonblocking) = true; };
   for (const Initialisation &each : of.initialisations) count(each.comm);
   for (const Collective &each : of.collectives) count(each.comm);
+  for (const OneSided &each : of.one_sided) count(each.comm);
   if (!blocking || !nonblocking) return ncclSuccess;
   return fail(ncclInvalidArgument,
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
@@ -230,7 +242,7 @@ ncclResult_t run_kept(Group &of) {
   }
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
-  ncclResult_t launched = run_all(of.collectives);
+  ncclResult_t launched = run_all(of);
   if (launched == ncclSuccess) launched = run_all(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }
@@ -270,6 +282,13 @@ ncclResult_t run_or_keep(const Collective &collective) {
   Group &own = group();
   if (own.depth == 0) return run(collective);
   own.collectives.push_back(collective);
+  return ncclSuccess;
+}
+
+ncclResult_t run_or_keep(OneSided operation) {
+  Group &own = group();
+  if (own.depth == 0) return run(operation);
+  own.one_sided.push_back(std::move(operation));
   return ncclSuccess;
 }
 

@@ -3,6 +3,7 @@
 // them. Outside of a group a call runs at once. All functions use the group of the calling thread.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "src/compat/communicator.h"
@@ -21,6 +22,12 @@ struct Collective {
   int root;  ///< root, or the peer of a message
   ncclComm *comm;
   cudaStream_t stream;
+};
+
+/// A put, a signal or a wait whose arguments were checked.
+struct OneSided {
+  ncclComm *comm;
+  std::function<rondo_status_t(rondo_comm_t)> call;
 };
 
 /// One rank's initialisation of a communicator.
@@ -58,6 +65,7 @@ void drop_group();
 ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
+ncclResult_t run_or_keep(OneSided operation);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator, which waits for the other ranks. In a group, the group's end does so, after the

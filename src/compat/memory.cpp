@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file allocates memory of devices, and has the calls that prepare memory for collectives. Registrations and
-// windows are only hints. If Rondo cannot use one, it returns success and a null handle, as NCCL does.
+// This file allocates memory of devices, and has the calls that prepare memory for collectives. Registrations are only
+// hints. If Rondo cannot use one, it returns success and a null handle, as NCCL does.
 #include <string>
 
 #include "src/compat/communicator.h"
@@ -36,11 +36,14 @@ ncclResult_t end_hint(const char *function, ncclComm *comm, const void *handle) 
 NCCL_EXPORT ncclResult_t ncclMemAlloc(void **pointer, size_t bytes) {
   if (pointer == nullptr) return refuse("ncclMemAlloc", "the pointer for the result is NULL");
   *pointer = nullptr;
-  return bytes == 0 ? ncclSuccess : allocate(pointer, bytes);
+  if (bytes == 0) return ncclSuccess;
+  int device = 0;
+  if (const ncclResult_t known = current_device(&device); known != ncclSuccess) return known;
+  return pass_on(rondo_device_mem_alloc(pointer, bytes, device), nullptr);
 }
 NCCL_ALIAS(MemAlloc)
 
-NCCL_EXPORT ncclResult_t ncclMemFree(void *pointer) { return pointer == nullptr ? ncclSuccess : release(pointer); }
+NCCL_EXPORT ncclResult_t ncclMemFree(void *pointer) { return pass_on(rondo_device_mem_free(pointer), nullptr); }
 NCCL_ALIAS(MemFree)
 
 NCCL_EXPORT ncclResult_t ncclCommRegister(ncclComm_t comm, void *buffer, size_t bytes, void **handle) {
@@ -52,14 +55,3 @@ NCCL_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle) {
   return end_hint("ncclCommDeregister", comm, handle);
 }
 NCCL_ALIAS(CommDeregister)
-
-NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window,
-                                                int /*flags*/) {
-  return take_hint("ncclCommWindowRegister", comm, buffer, bytes, window);
-}
-NCCL_ALIAS(CommWindowRegister)
-
-NCCL_EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
-  return end_hint("ncclCommWindowDeregister", comm, window);
-}
-NCCL_ALIAS(CommWindowDeregister)

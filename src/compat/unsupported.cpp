@@ -17,7 +17,6 @@ ncclResult_t refuse(const char *function, const char *reason) {
 }
 
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
-constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
 constexpr char parameters[] =
     "Rondo has none of NCCL's parameters; share/doc/rondo/docs/nccl.md lists the variables that count";
 constexpr char encryption[] = "Rondo does not encrypt what collectives move";
@@ -44,13 +43,9 @@ NCCL_UNSUPPORTED_CALL(GatherConfig, configured)
 NCCL_UNSUPPORTED_CALL(ReduceConfig, configured)
 NCCL_UNSUPPORTED_CALL(ReduceScatterConfig, configured)
 NCCL_UNSUPPORTED_CALL(ScatterConfig, configured)
-NCCL_UNSUPPORTED_CALL(PutSignal, windows)
-NCCL_UNSUPPORTED_CALL(Signal, windows)
-NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
 
 NCCL_UNSUPPORTED(CommQueryProperties, properties)
 NCCL_UNSUPPORTED(SetEncryption, encryption)
-NCCL_UNSUPPORTED(WinGetUserPtr, windows)
 
 NCCL_UNSUPPORTED(ParamBind, parameters)
 NCCL_UNSUPPORTED(ParamDumpAll, parameters)

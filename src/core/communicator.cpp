@@ -216,7 +216,7 @@ Result<void> Communicator::drain() {
     const std::lock_guard lock(submit_lock_);
     last = turn_;
   }
-  if (operations_.wait_for_predecessor(last + 1)) return {};
+  if (operations_.wait_for_predecessor(last + 1) && executor_->wait_for_one_sided()) return {};
   return ranks_.failure();
 }
 

@@ -21,6 +21,7 @@
 #include "src/core/planner.h"
 #include "src/core/registration_cache.h"
 #include "src/core/regroup_log.h"
+#include "src/core/window.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/links/transport.h"
@@ -67,6 +68,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
   [[nodiscard]] RegroupLog &regroup_log() { return regroup_log_; }
+  [[nodiscard]] WindowTable &windows() { return windows_; }
   [[nodiscard]] GrowIds &grow_ids() { return grow_ids_; }
   [[nodiscard]] const Planner &planner() const { return planner_; }
 
@@ -96,6 +98,22 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
   /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
+  /// Prepares for windows and one-sided operations. If this communicator has none, the result is
+  /// RONDO_ERROR_UNSUPPORTED with the reason. All ranks get the same answer. Any thread may call it.
+  [[nodiscard]] Result<void> open_one_sided();
+  /// Describes a buffer of this rank for open_memory() of the other ranks.
+  [[nodiscard]] Result<MemoryPlace> describe_memory(const void *pointer, size_t bytes) const {
+    return executor_->describe_memory(pointer, bytes);
+  }
+  [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) {
+    return executor_->open_memory(peer, place);
+  }
+  /// Submits one-sided operations as one operation of this rank, and counts their signals.
+  Result<void> submit(std::span<const OneSided> operations, StreamRef stream);
+  /// Waits, after a failure, until no thread of this process writes to a window of this rank.
+  void wait_for_writers() const {
+    if (ranks_.failed()) executor_->wait_for_writers();
+  }
   /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
   /// Discards what check_usable() has noted about the stream. It is called if no submit() follows.
@@ -188,6 +206,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   RegistrationCache registrations_;
   RegroupLog regroup_log_;
   GrowIds grow_ids_;
+  WindowTable windows_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
@@ -199,6 +218,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Planner planner_;
   OperationSequence collectives_;
   std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
+  /// Two counts for each peer and number of a signal: signals that this rank has waited for, then those it has sent.
+  std::vector<uint64_t> signals_;
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
   bool halted_ = false;  ///< finalized or suspended

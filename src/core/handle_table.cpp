@@ -12,6 +12,7 @@ const char *kind_name(HandleKind kind) {
     case HandleKind::stream: return "stream";
     case HandleKind::event: return "event";
     case HandleKind::registration: return "registration";
+    case HandleKind::window: return "window";
   }
   return nullptr;
 }
@@ -37,10 +38,12 @@ Error invalid_handle(HandleKind expected, const void *handle) {
   const std::string name = kind_name(expected);
   if (handle == nullptr) return {RONDO_ERROR_INVALID_HANDLE, "the " + name + " is NULL"};
   const auto fields = decode_handle(handle);
+  const std::string maker = expected == HandleKind::communicator ? "comm_init"
+                            : expected == HandleKind::window     ? "window_register"
+                                                                 : name + "_create";
   if (!fields)
-    return {RONDO_ERROR_INVALID_HANDLE, "the " + name + " is not a handle that Rondo has made; pass one of rondo_" +
-                                            (expected == HandleKind::communicator ? "comm_init" : name + "_create") +
-                                            "()"};
+    return {RONDO_ERROR_INVALID_HANDLE,
+            "the " + name + " is not a handle that Rondo has made; pass one of rondo_" + maker + "()"};
   if (fields->kind != expected)
     return {RONDO_ERROR_INVALID_HANDLE,
             std::string("the ") + kind_name(fields->kind) + "'s handle was passed where a " + name + "'s is needed"};

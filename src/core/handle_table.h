@@ -30,7 +30,7 @@
 
 namespace rondo {
 
-enum class HandleKind : uint8_t { communicator = 1, stream = 2, event = 3, registration = 4 };
+enum class HandleKind : uint8_t { communicator = 1, stream = 2, event = 3, registration = 4, window = 5 };
 
 struct HandleFields {
   HandleKind kind;

@@ -26,12 +26,14 @@ namespace rondo {
 
 class Communicator;
 class Registration;
+class PeerWindow;
 
 struct Process {
   HandleTable<Communicator> communicators{HandleKind::communicator};
   HandleTable<HostStream> streams{HandleKind::stream};
   HandleTable<HostEvent> events{HandleKind::event};
   HandleTable<Registration> registrations{HandleKind::registration};
+  HandleTable<PeerWindow> windows{HandleKind::window};
   CreatedOps created_ops;
   RegionTable regions;
   SegmentTable segments;

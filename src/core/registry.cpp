@@ -5,6 +5,7 @@
 #include <array>
 
 #include "cuda/executors/cuda_executor.h"
+#include "cuda/transport/device_allocations.h"
 #include "cuda/driver/pointer_probe.h"
 #include "cuda/transport/rdma_memory.h"
 #include "src/bootstrap/address.h"
@@ -211,6 +212,12 @@ std::shared_ptr<Executor> make_host_executor(const Settings &settings, const Gro
     parts.is_device_memory = [probe](const void *pointer) { return probe.is_device_memory(pointer); };
   return std::make_shared<HostExecutor>(std::move(parts));
 }
+
+Result<void *> allocate_device_memory(const Config &config, int32_t device, size_t bytes) {
+  return cuda::allocate_for_peers(config.cuda_library, device, bytes);
+}
+
+Result<void> free_device_memory(void *pointer) { return cuda::free_for_peers(pointer); }
 
 Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links) {
   if (args.settings.device == RONDO_DEVICE_HOST)

@@ -40,6 +40,10 @@ struct ConnectArgs : InitContext {
 /// RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<void> check_device(const Settings &settings);
 
+/// Allocates memory of a CUDA device that peers can map, and frees it.
+[[nodiscard]] Result<void *> allocate_device_memory(const Config &config, int32_t device, size_t bytes);
+[[nodiscard]] Result<void> free_device_memory(void *pointer);
+
 /// Makes the rank's executor, on the CUDA device that the settings name, or on host memory. `links` must outlive it.
 [[nodiscard]] Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class numbers the shrinks and grows of a communicator on this rank. Any thread.
+// This class numbers the shrinks and grows of a communicator on this rank, and its notes. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace rondo {
 class RegroupLog {
  public:
   struct Entry {
-    uint64_t number = 0;      ///< number of the call, from 1
+    uint64_t number = 0;      ///< number of the note of the call, from 1
     uint32_t occurrence = 0;  ///< count of the calls that are counted together, from 1
   };
 
@@ -29,6 +29,11 @@ class RegroupLog {
   void catch_up(const Regrouping &wanted, uint32_t occurrence) {
     const std::lock_guard lock(mutex_);
     occurrences_[wanted.counted()] = occurrence;
+  }
+  /// Returns a number for a note of another kind, such as of a window.
+  [[nodiscard]] uint64_t next_number() {
+    const std::lock_guard lock(mutex_);
+    return ++number_;
   }
   [[nodiscard]] uint64_t next_revision() {
     const std::lock_guard lock(mutex_);

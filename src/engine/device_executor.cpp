@@ -218,6 +218,7 @@ bool DeviceExecutor::quiesce() {
 }
 
 void DeviceExecutor::end() {
+  end_one_sided();
   std::unique_ptr<DeviceMonitor> ending;
   {
     const std::lock_guard lock(monitor_mutex_);

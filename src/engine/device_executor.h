@@ -145,6 +145,10 @@ class DeviceExecutor : public Executor {
   /// Begins a quiet moment: as long as the result owns its lock, no work of this process is in flight on devices. If
   /// some work is in flight now, the result does not own the lock. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
+  /// Stops all use of Operations by one-sided operations. Streams may still have such operations.
+  virtual void end_one_sided() {}
+  /// Returns what start() was given, until end().
+  [[nodiscard]] Operations *operations() const { return operations_; }
   // These functions describe the communicator's ranks. They may be called after start().
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
   [[nodiscard]] std::string describe_rank(uint32_t rank) const;

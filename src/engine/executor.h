@@ -19,6 +19,7 @@
 
 #include "src/base/result.h"
 #include "src/engine/blocks.h"
+#include "src/engine/one_sided.h"
 #include "src/engine/transfers.h"
 #include "src/plan/plan.h"
 #include "src/plan/premul.h"
@@ -55,6 +56,7 @@ struct ExecutorCapabilities {
   bool exchanges_blocks = false;    ///< true if prepare() takes plans that exchange blocks
   bool exchanges_by_ll = false;     ///< true if small blocks in such plans go by ll
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
+  bool one_sided_by_stream = false;  ///< true if one-sided operations have no turns, and streams order them
   bool checks_buffers = true;       ///< false if check_buffer() accepts everything
   // Two bytes for barriers. On a device they are a cache line apart.
   std::byte *barrier_send = nullptr;
@@ -156,6 +158,25 @@ class Executor {
   [[nodiscard]] virtual Result<void> resume(Store &, const std::string & /*key_prefix*/, uint64_t /*deadline_ns*/) {
     return {};
   }
+
+  // Windows: memory of every rank that the other ranks write to.
+  /// Prepares for windows and one-sided operations. It must be called before the functions below. Any thread.
+  [[nodiscard]] virtual Result<void> open_one_sided() {
+    return Error{RONDO_ERROR_UNSUPPORTED, describe() + " has no windows in this version"};
+  }
+  /// Describes a buffer of this rank for the peers. RONDO_ERROR_INVALID_ARGUMENT: the program has mapped other memory
+  /// at its address.
+  [[nodiscard]] virtual Result<MemoryPlace> describe_memory(const void *, size_t) const { return MemoryPlace{}; }
+  /// Opens a peer's buffer, as Links::open_memory() does.
+  [[nodiscard]] virtual Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t, const MemoryPlace &) {
+    return Error{RONDO_ERROR_UNSUPPORTED, describe() + " has no windows in this version"};
+  }
+  /// Enqueues one-sided operations, whose turn is set unless one_sided_by_stream. It may empty the batch.
+  [[nodiscard]] virtual Result<void> enqueue_one_sided(OneSidedBatch &, StreamRef) { return open_one_sided(); }
+  /// Waits until the one-sided operations that have no turns are done. Returns false if the communicator has failed.
+  [[nodiscard]] virtual bool wait_for_one_sided() { return true; }
+  /// Waits until no thread of this process writes to a window of this rank, after a failure.
+  virtual void wait_for_writers() const {}
 
   /// Raises a failure that the executor has found but not raised yet. Any thread.
   virtual void look_for_failure() = 0;

@@ -49,7 +49,8 @@ HostExecutor::HostExecutor(Parts parts)
       ends_(size_t{links_.channel_count()} * parts_.rank_count),
       scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)),
       blocks_({std::span(ends_).first(parts_.rank_count), &links_.peers(), &scratch_, parts_.rank,
-               parts_.wait.sleeps}) {
+               parts_.wait.sleeps}),
+      one_sided_(links_, parts_.wait) {
   std::vector<uint32_t> kinds;
   for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)
     kinds.push_back(peer == parts_.rank ? 0 : links_.readable_kinds(peer));
@@ -153,16 +154,13 @@ Result<void> HostExecutor::open_messages() {
   return {};
 }
 
-Result<void> HostExecutor::enqueue_messages(MessageBatch &batch, StreamRef stream) {
-  HostMessages *const messages = messages_.load(std::memory_order_acquire);  // pairs with open_messages()
-  const auto execute = [this, messages](MessageBatch &of, bool in_call) {
-    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers.all(), *operations_, in_call); });
-  };
-  if (stream.host == nullptr) return execute(batch, true) ? Result<void>() : operations_->report_failure();
+template <class Batch, class Body>
+Result<void> HostExecutor::enqueue_batch(Batch &batch, StreamRef stream, const char *what, const Body &body) {
+  if (stream.host == nullptr) return body(batch, true) ? Result<void>() : operations_->report_failure();
   const auto enqueued = [&]() -> Result<void> {
     try {
-      const auto kept = std::make_shared<MessageBatch>(std::move(batch));
-      return stream.host->enqueue(task_of(*operations_, [kept, execute] { return execute(*kept, false); }),
+      const auto kept = std::make_shared<Batch>(std::move(batch));
+      return stream.host->enqueue(task_of(*operations_, [kept, body] { return body(*kept, false); }),
                                   now_ns() + operations_->timeout_ns());
     } catch (const std::bad_alloc &) {
       return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
@@ -170,10 +168,50 @@ Result<void> HostExecutor::enqueue_messages(MessageBatch &batch, StreamRef strea
   }();
   if (enqueued.ok()) return {};
   Error error = enqueued.error();
-  error.message = "messages could not be enqueued: " + error.message;
+  error.message = what + (" could not be enqueued: " + error.message);
   operations_->raise(std::move(error), 0);
   operations_->give_up_turns();
   return operations_->report_failure();
+}
+
+Result<void> HostExecutor::enqueue_messages(MessageBatch &batch, StreamRef stream) {
+  HostMessages *const messages = messages_.load(std::memory_order_acquire);  // pairs with open_messages()
+  return enqueue_batch(batch, stream, "messages", [this, messages](MessageBatch &of, bool in_call) {
+    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers.all(), *operations_, in_call); });
+  });
+}
+
+Result<void> HostExecutor::open_one_sided() {
+  if (links_.has_signals()) return links_.open_messages();
+  return Error{RONDO_ERROR_UNSUPPORTED, "the ranks of this communicator share no memory, so they have no windows"};
+}
+
+Result<MemoryPlace> HostExecutor::describe_memory(const void *pointer, size_t bytes) const {
+  const auto *const first = static_cast<const std::byte *>(pointer);
+  MemoryPlace place;
+  place.address = reinterpret_cast<uintptr_t>(pointer);
+  place.bytes = bytes;
+  const MemoryHandle handle = operations_->registration_cache().find(first, bytes);
+  if (handle.replaced) {
+    Error error = replaced_memory("rondo_window_register", parts_.rank);
+    error.status = RONDO_ERROR_INVALID_ARGUMENT;
+    return error;
+  }
+  if (handle.kind != PayloadKind::mapped || first < handle.first || bytes > handle.bytes ||
+      static_cast<uint64_t>(first - handle.first) > handle.bytes - bytes)
+    return place;
+  place.kind = PayloadKind::mapped;
+  place.inode = handle.inode;
+  place.region_offset = handle.region_offset + static_cast<uint64_t>(first - handle.first);
+  place.region_bytes = handle.region_bytes;
+  place.descriptor = handle.descriptor;
+  return place;
+}
+
+Result<void> HostExecutor::enqueue_one_sided(OneSidedBatch &batch, StreamRef stream) {
+  return enqueue_batch(batch, stream, "one-sided operations", [this](OneSidedBatch &of, bool) {
+    return take_turn(of.turn, 0, [&] { return one_sided_.run(of.operations, *operations_); });
+  });
 }
 
 template <class Body>

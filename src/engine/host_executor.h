@@ -14,6 +14,7 @@
 #include "src/engine/executor.h"
 #include "src/engine/host_links.h"
 #include "src/engine/host_messages.h"
+#include "src/engine/host_one_sided.h"
 #include "src/engine/load_store.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
@@ -44,6 +45,14 @@ class HostExecutor final : public Executor {
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) override;
   [[nodiscard]] Result<void> open_messages() override;
   [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) override;
+  [[nodiscard]] Result<void> open_one_sided() override;
+  [[nodiscard]] Result<MemoryPlace> describe_memory(const void *pointer, size_t bytes) const override;
+  [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer,
+                                                                       const MemoryPlace &place) override {
+    return links_.open_memory(peer, place);
+  }
+  [[nodiscard]] Result<void> enqueue_one_sided(OneSidedBatch &batch, StreamRef stream) override;
+  void wait_for_writers() const override { links_.wait_for_readers(); }
 
   void look_for_failure() override {}  // the thread that runs an operation raises its failures
   [[nodiscard]] bool quiesce() override;
@@ -63,6 +72,9 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>
   [[nodiscard]] bool run(uint64_t number, const Body &body);
+  /// Runs `body` in the call, or as a task of the stream. `body` takes the batch. `what` names the batch's operations.
+  template <class Batch, class Body>
+  [[nodiscard]] Result<void> enqueue_batch(Batch &batch, StreamRef stream, const char *what, const Body &body);
   [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);
   template <class Operands>
   [[nodiscard]] bool run_with(const WorkItem &work, const HostStream *stream);
@@ -78,6 +90,7 @@ class HostExecutor final : public Executor {
   std::mutex opening_;                      ///< guards opened_
   std::unique_ptr<HostMessages> opened_;
   std::atomic<HostMessages *> messages_ = nullptr;  ///< opened_; stored in open_messages()
+  HostOneSided one_sided_;
   Operations *operations_ = nullptr;
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
   std::atomic<bool> running_ = false;  ///< true while an operation uses the caller's buffers; pairs with quiesce()

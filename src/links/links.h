@@ -18,6 +18,7 @@
 #include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
 #include "src/links/rdma_memory.h"
+#include "src/links/remote_memory.h"
 
 namespace rondo {
 
@@ -48,6 +49,16 @@ class Links {
   virtual Result<void> open_messages() { return {}; }
   [[nodiscard]] virtual ConnectionView outgoing_messages(uint32_t) const { return {}; }
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
+  /// Returns whether this rank can write to buffers of all other ranks, and whether signals exist.
+  [[nodiscard]] virtual bool has_signals() const { return false; }
+  /// Returns the counters of the signal_count signals between two ranks, after open_messages(). `from` writes them.
+  [[nodiscard]] virtual uint64_t *signals(uint32_t /*from*/, uint32_t /*to*/) const { return nullptr; }
+  /// Returns where the signals are, for devices that map them.
+  [[nodiscard]] virtual SignalFile signal_file() const { return {}; }
+  /// Opens a buffer of a rank for writing. RONDO_ERROR_UNSUPPORTED, with the reason: this rank cannot write to it.
+  [[nodiscard]] virtual Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t, const MemoryPlace &) const {
+    return Error{RONDO_ERROR_UNSUPPORTED, "the ranks share no memory"};
+  }
   /// Returns where a device writes the payloads for outgoing(): an address in network_memory().device. Null: it writes
   /// them to the slots of outgoing().
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }

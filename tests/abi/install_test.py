@@ -54,7 +54,7 @@ class Installed(unittest.TestCase):
         self.assertEqual({path for path in self.root.rglob("*") if not path.is_dir()},
                          {self.tree / name for name in files}, "something outside of the prefix")
         wanted = {"include/rondo/communicator.h", "include/rondo/queries.h", "include/rondo/rondo.h",
-                  "include/rondo/rondo.hpp", "include/rondo/types.h",
+                  "include/rondo/rondo.hpp", "include/rondo/types.h", "include/rondo/window.h",
                   "share/rondo/constants.json",
                   "bin/rondo", "share/man/man1/rondo.1",
                   "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",

@@ -17,6 +17,7 @@ void check_suspend();
 void check_memory();
 void check_graphs();
 void check_messages();
+void check_windows();
 void check_ops();
 void check_unsupported();
 void check_version();

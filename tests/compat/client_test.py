@@ -105,6 +105,10 @@ class Programs(unittest.TestCase):
     def test_messages_and_exchanges_of_blocks_by_kernels(self):
         self.check("messages")
 
+    def test_windows(self):
+        for executor in ("kernel", "copy"):
+            self.check("windows", RONDO_DEVICE_EXECUTOR=executor)
+
     def test_messages_and_exchanges_of_blocks_by_copies(self):
         self.check("messages", RONDO_DEVICE_EXECUTOR="copy")
 

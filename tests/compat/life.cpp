@@ -332,8 +332,10 @@ void compat_test::check_memory() {
   CHECK(handle == nullptr);
   NCCL(ncclCommDeregister(ranks.comm(0), handle));
   ncclWindow_t window = reinterpret_cast<ncclWindow_t>(&pointer);
+  NCCL(ncclGroupStart());
   NCCL(ncclCommWindowRegister(ranks.comm(0), pointer, 4096, &window, 0));
-  CHECK(window == nullptr);
+  NCCL(ncclGroupEnd());
+  CHECK(window == nullptr);  // a group has no windows
   NCCL(ncclCommWindowDeregister(ranks.comm(0), window));
   CHECK_REFUSED(ncclCommRegister(ranks.comm(0), pointer, 0, &handle), ncclInvalidArgument, "size is 0");
   CHECK_REFUSED(ncclCommDeregister(ranks.comm(0), &handle), ncclInvalidArgument, "none that Rondo gave");

@@ -22,9 +22,8 @@ constexpr const char *unsupported[] = {
     "ncclLsaBarrierCreateRequirement", "ncclParamBind", "ncclParamDumpAll", "ncclParamGet",
     "ncclParamGetAllParameterKeys", "ncclParamGetI16", "ncclParamGetI32", "ncclParamGetI64", "ncclParamGetI8",
     "ncclParamGetParameter", "ncclParamGetStr", "ncclParamGetU16", "ncclParamGetU32", "ncclParamGetU64",
-    "ncclParamGetU8", "ncclPutSignal", "ncclReduceConfig",
-    "ncclReduceScatterConfig", "ncclScatterConfig", "ncclSetEncryption", "ncclSignal",
-    "ncclWaitSignal", "ncclWinGetUserPtr"};
+    "ncclParamGetU8", "ncclReduceConfig",
+    "ncclReduceScatterConfig", "ncclScatterConfig", "ncclSetEncryption"};
 
 constexpr ncclRedOp_t created_op = static_cast<ncclRedOp_t>(5);
 
@@ -123,11 +122,11 @@ void compat_test::check_unsupported() {
     CHECK_REFUSED(function(), ncclInvalidUsage, words.c_str());
   }
   void *const at = ranks.part(0).at(0);
-  auto *const signal = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclSignal"));
+  auto *const gather = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGatherConfig"));
   NCCL(ncclGroupStart());
-  CHECK_REFUSED(signal(), ncclInvalidUsage, "ncclSignal");
+  CHECK_REFUSED(gather(), ncclInvalidUsage, "ncclGatherConfig");
   NCCL(ncclAllReduce(at, at, 1, ncclInt8, ncclSum, ranks.comm(0), ranks.part(0).stream()));
-  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclSignal: Rondo has no windows yet");
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclGatherConfig: Rondo takes no configuration");
   auto *const simulate = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGroupSimulateEnd"));
   NCCL(ncclGroupStart());
   CHECK_REFUSED(simulate(), ncclInvalidUsage, "cannot estimate");

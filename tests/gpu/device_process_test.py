@@ -39,6 +39,18 @@ class DeviceProcesses(unittest.TestCase):
         for handles in ("ipc", "vmm"):
             self.check("messages", "copy", {"RONDO_DEVICE_EXECUTOR": "copy", "RONDO_DEVICE_HANDLES": handles})
 
+    def test_processes_put_into_windows(self):
+        for executor in ("kernel", "copy"):
+            self.check("windows", executor, {"RONDO_DEVICE_EXECUTOR": executor})
+
+    def test_a_rank_that_is_killed_among_puts_is_named(self):
+        ranks = run_job(PROGRAM, 3, ["windows_kill"], {"RONDO_DEVICE_EXECUTOR": "copy"})
+        self.assertEqual(ranks[1].process.returncode, -9)
+        for number in (0, 2):
+            told = ranks[number].last()
+            self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
+            self.assertRegex(told.message, r"^rank 1 \(host \S+, process \d+\) has ended")
+
     def test_processes_exchange_blocks(self):
         for executor in ("kernel", "copy"):
             self.check("blocks", executor, {"RONDO_DEVICE_EXECUTOR": executor})

@@ -76,6 +76,44 @@ int message_once(const DeviceProcess &self, int round, size_t short_by) {
   return RONDO_OK;
 }
 
+/// A window over memory that other processes map. It ends with the process.
+struct ProcessWindow {
+  rondo_status_t open(const DeviceProcess &self) {
+    if (window != nullptr) return RONDO_OK;
+    bytes = self.count * sizeof(int32_t);
+    if (const auto made = rondo_device_mem_alloc(&memory, bytes, self.device); made != RONDO_OK) return made;
+    return rondo_window_register(self.comm, memory, bytes, RONDO_WINDOW_SYMMETRIC, &window);
+  }
+  void *memory = nullptr;
+  size_t bytes = 0;
+  rondo_window_t window = nullptr;
+};
+
+/// Puts the buffer into the window of the next rank, and waits for the values of the rank before.
+int put_once(const DeviceProcess &self, int round, ProcessWindow &of) {
+  using rondo::cuda::CuStatus;
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  if (const auto opened = of.open(self); opened != RONDO_OK) return opened;
+  const auto value = [&](int rank, size_t i) { return static_cast<int32_t>(i % 1000) + 1000 * rank + 7 * round; };
+  std::vector<int32_t> values(self.count);
+  for (size_t i = 0; i < self.count; ++i) values[i] = value(self.rank, i);
+  auto *const stream = self.stream.get().object;
+  const rondo::cuda::DevicePointer at = self.buffer.get().object;
+  if (self.cu->memcpy_htod_async(at, values.data(), of.bytes, stream) != CuStatus::success) return driver_failed;
+  const int next = (self.rank + 1) % self.size, previous = (self.rank + self.size - 1) % self.size;
+  const auto put = rondo_put_signal(reinterpret_cast<void *>(at), of.bytes, next, of.window, 0, 0, self.comm, stream);
+  if (put != RONDO_OK) return put;
+  if (const auto wait = rondo_wait_signal(previous, 0, 1, self.comm, stream); wait != RONDO_OK) return wait;
+  const auto from = reinterpret_cast<rondo::cuda::DevicePointer>(of.memory);
+  if (self.cu->memcpy_dtod_async(at, from, of.bytes, stream) != CuStatus::success) return driver_failed;
+  if (const int outcome = copy_back(self, values.data(), of.bytes); outcome != RONDO_OK) return outcome;
+  for (size_t i = 0; i < self.count; ++i)
+    if (values[i] != value(previous, i)) return wrong_value;
+  // The rank before may write again.
+  if (const auto read = rondo_signal(previous, 1, self.comm, stream); read != RONDO_OK) return read;
+  return rondo_wait_signal(next, 1, 1, self.comm, stream);
+}
+
 constexpr size_t block_stride = 9'001;  ///< elements between the blocks of two ranks
 
 /// Exchanges blocks of uneven sizes with all ranks, then equal blocks in place. `short_by`: elements that rank 0 leaves
@@ -139,6 +177,7 @@ int main(int argument_count, char **arguments) {
   DeviceProcess self;
   self.device = static_cast<int>(number_of_environment("RANK", 0) % number_of_environment("DEVICE_RANK_DEVICES", 1));
   rondo::cuda::GraphExec graph;
+  ProcessWindow window;
   if (const auto ready = set_up(self, count); !ready.ok()) {
     std::fprintf(stderr, "%s\n", ready.error().message.c_str());
     return 2;
@@ -152,6 +191,7 @@ int main(int argument_count, char **arguments) {
       std::this_thread::sleep_for(std::chrono::seconds(12));
     const bool by_graph = replayed && round % 2 == death_round % 2;
     outcome = scenario == "moves"                ? move_once(self, round)
+              : scenario.starts_with("windows")  ? put_once(self, round, window)
               : scenario.starts_with("blocks")   ? exchange_blocks(self, round, scenario == "blocks_differ" ? 1 : 0)
               : scenario.starts_with("messages") ? message_once(self, round, scenario == "messages_differ" ? 1 : 0)
                                                  : sum_once(self, round, count, by_graph ? &graph : nullptr);

@@ -14,7 +14,7 @@ from pathlib import Path
 import source_tree as tree
 
 HEADERS = [str(path) for path in tree.public_headers()]
-GUARDS = {"RONDO_RONDO_H", "RONDO_COMMUNICATOR_H", "RONDO_QUERIES_H", "RONDO_TYPES_H"}
+GUARDS = {"RONDO_RONDO_H", "RONDO_COMMUNICATOR_H", "RONDO_QUERIES_H", "RONDO_TYPES_H", "RONDO_WINDOW_H"}
 # A comment of this kind describes a file or a group, and not the declaration that follows it.
 STRUCTURE = re.compile(r"@(file|defgroup|addtogroup|\{|\})")
 
@@ -144,7 +144,7 @@ class Reference(unittest.TestCase):
         for name in HEADERS:
             text = tree.read(name)
             comments = [it for it in re.finditer(r"/\*\*.*?\*/", text, re.S) if not STRUCTURE.search(it[0])]
-            self.assertGreater(len(comments), 20)
+            self.assertGreater(len(comments), 10)
             for comment in comments:
                 without = text[:comment.start()] + blank(comment[0]) + text[comment.end():]
                 self.assertNotEqual(undocumented(without), [], comment[0])

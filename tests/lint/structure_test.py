@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links and report to ranks what they do, whatever transport these are of.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
-                   "src/links/message_boards.h"},
+                   "src/links/message_boards.h", "src/links/remote_memory.h"},
     # The interfaces of a transport, and what the ranks know of each other beforehand.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
@@ -41,6 +41,7 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
+             "src/engine/one_sided.h", "src/engine/operations.h", "src/engine/signal_watch.h",
              "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
              "src/topo/device.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
@@ -104,7 +105,7 @@ for name in ("watch", "operations", "device_executor", "device_monitor"):
                     for suffix in (".h", ".cpp")}
 PUBLIC_HEADER = "rondo/rondo.h"
 # The public header brings these, and nobody else needs to name them.
-PARTS = {"rondo/types.h", "rondo/communicator.h", "rondo/queries.h"}
+PARTS = {"rondo/types.h", "rondo/communicator.h", "rondo/queries.h", "rondo/window.h"}
 
 
 def inside(path, place):

@@ -91,6 +91,31 @@ class Device(unittest.TestCase):
             self.assertEqual((usual, less, again.suspended), (False, True, False))
             self.assertEqual(again.suspendable_bytes + again.persistent_bytes, size)
 
+    def test_puts_into_a_window_of_the_device(self):
+        windows = threading.Barrier(2)  # the first window may wait for kernels, too
+
+        def body(comm):
+            make_current()
+            stream, peer = Stream(), 1 - comm.rank
+            memory = rondo.empty_on_device(COUNT)
+            window = comm.register_window(memory)
+            windows.wait(ranks.LIMIT_S)
+            x, out = Array([comm.rank + 1.0] * COUNT, stream), Array([0.0] * COUNT, stream)
+            window.put(x, peer, stream=stream)
+            comm.wait_signal(peer, stream=stream)
+            address = memory.__cuda_array_interface__["data"][0]
+            self.assertEqual((window.address(comm.rank), len(memory)), (address, COUNT))
+            cuda("cuMemcpyDtoDAsync_v2", out.address, ctypes.c_uint64(address), ctypes.c_size_t(4 * COUNT),
+                 stream.handle)
+            made = out.values(stream)
+            comm.flush()
+            windows.wait(ranks.LIMIT_S)
+            return made
+        self.assertEqual(ranks.as_threads(2, body, devices=[0, 0]), [[2.0] * COUNT, [1.0] * COUNT])
+        for count, dtype in ((0, "float32"), (8, "bfloat16")):
+            with self.assertRaises(rondo.InvalidArgument):
+                rondo.empty_on_device(count, dtype)
+
     def test_a_part_with_options_is_on_the_same_device(self):
         make_current()
         with rondo.init(device=0) as comm, comm.split(color=0, timeout=30) as part:

@@ -31,7 +31,8 @@ def lines():
                  and issubclass(each, _interface.IntEnum) and each is not _interface.IntEnum):
         for member in enum:
             yield f"{c_name(enum, member.name)} == {int(member)}"
-    for name in ("DEVICE_HOST", "UNIQUE_ID_BYTES", "REGISTER_MOVE_PAGES", "STATISTICS_COLLECTIVES"):
+    for name in ("DEVICE_HOST", "UNIQUE_ID_BYTES", "REGISTER_MOVE_PAGES", "SIGNAL_COUNT",
+                 "STATISTICS_COLLECTIVES", "WINDOW_SYMMETRIC"):
         yield f"RONDO_{name} == {getattr(_interface, name)}"
     for struct in _interface.STRUCTS:
         yield f"sizeof({struct.__name__}) == {ctypes.sizeof(struct)}"

@@ -11,6 +11,7 @@
 #include "src/base/unique_handle.h"
 #include "src/memory/region.h"
 #include "src/proto/peer_access.h"
+#include "transports/shm/remote_memory.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {
@@ -67,6 +68,10 @@ class ShmPeers final : public PeerAccess {
 
   /// Tests which kinds of exported buffers of `peer` this rank can read. Returns these kinds as bits of PayloadKind.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
+  /// Describes the process of a rank for open_remote_memory().
+  [[nodiscard]] MemoryOwner owner_of(uint32_t peer, uint32_t kinds) const {
+    return {peers_[peer].process, peers_[peer].same_process, file_.device, kinds};
+  }
   /// Returns the ranks whose processes have ended, or run another program since exec(). It takes a few system calls for
   /// each process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;

@@ -102,8 +102,13 @@ size_t SegmentShape::pair_boards_bytes() const {
   return round_up<size_t>(size_t{rank_count} * peer_count() * sizeof(PairBoard), 4096);
 }
 
-size_t SegmentShape::message_bytes() const {
+size_t SegmentShape::signals_offset() const {
   return pair_boards_bytes() + size_t{rank_count} * rank_count * round_up<size_t>(messages().bytes(), 4096);
+}
+
+size_t SegmentShape::message_bytes() const {
+  return signals_offset() +
+         round_up<size_t>(size_t{rank_count} * rank_count * signal_count * sizeof(uint64_t), 4096);
 }
 
 Result<Mapping> map_shared(int descriptor, size_t bytes, size_t offset) {
@@ -197,6 +202,11 @@ ConnectionView Segment::message_connection(uint32_t from, uint32_t to) const {
   const size_t index = size_t{from} * shape_.rank_count + to;
   std::byte *const first = messages_.load(std::memory_order_acquire) + shape_.pair_boards_bytes();
   return {first + index * round_up<size_t>(shape_.messages().bytes(), 4096), shape_.messages()};
+}
+
+uint64_t *Segment::signals(uint32_t from, uint32_t to) const {
+  std::byte *const first = messages_.load(std::memory_order_acquire) + shape_.signals_offset();  // see open_messages()
+  return reinterpret_cast<uint64_t *>(first) + (size_t{from} * shape_.rank_count + to) * signal_count;
 }
 
 Result<void> Segment::open_messages() {

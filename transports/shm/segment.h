@@ -5,7 +5,8 @@
 //
 // Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | MessageBoard[rank_count] | exchange |
 //          connections[channel][from][to]
-//          The first message maps more: PairBoard[rank_count][peer] | messages[from][to]
+//          The first message or signal maps more: PairBoard[rank_count][peer] | messages[from][to] |
+//          signals[from][to][signal]
 // A page takes memory only once it is touched, so connections that no algorithm uses cost nothing.
 #pragma once
 
@@ -16,6 +17,7 @@
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
+#include "src/links/remote_memory.h"
 #include "src/memory/segment_table.h"
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
@@ -74,9 +76,10 @@ struct SegmentShape {
   /// Returns how many bytes are mapped from the beginning.
   [[nodiscard]] size_t bytes() const;
   [[nodiscard]] uint32_t peer_count() const { return group_rank_count != 0 ? group_rank_count : rank_count; }
-  // Both include the pair boards; message_bytes() also includes the messages. The file has bytes() + message_bytes()
-  // bytes.
+  // The offsets count from the end of bytes(). Everything that the first message maps has message_bytes() bytes, so the
+  // file has bytes() + message_bytes() bytes.
   [[nodiscard]] size_t pair_boards_bytes() const;
+  [[nodiscard]] size_t signals_offset() const;
   [[nodiscard]] size_t message_bytes() const;
 };
 
@@ -110,6 +113,8 @@ class Segment {
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
   /// Returns the connection on which `from` sends to `to`. If both are equal, it is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
+  /// Returns the signal_count counters of the signals from `from` to `to`.
+  [[nodiscard]] uint64_t *signals(uint32_t from, uint32_t to) const;
   /// Returns the connection for messages from `from` to `to`.
   [[nodiscard]] ConnectionView message_connection(uint32_t from, uint32_t to) const;
 

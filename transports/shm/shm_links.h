@@ -36,6 +36,16 @@ class ShmLinks final : public Links {
   Result<void> open_messages() override { return segment_->open_messages(); }
   ConnectionView outgoing_messages(uint32_t peer) const override { return segment_->message_connection(rank_, peer); }
   ConnectionView incoming_messages(uint32_t peer) const override { return segment_->message_connection(peer, rank_); }
+  bool has_signals() const override { return true; }
+  uint64_t *signals(uint32_t from, uint32_t to) const override { return segment_->signals(from, to); }
+  SignalFile signal_file() const override {
+    const SegmentShape &shape = segment_->shape();
+    return {segment_->descriptor(), shape.bytes() + shape.signals_offset(),
+            shape.message_bytes() - shape.signals_offset()};
+  }
+  Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) const override {
+    return open_remote_memory(peers_.owner_of(peer, readable_kinds_[peer]), place);
+  }
   ExchangeView exchange() const override { return segment_->exchange(); }
   uint32_t readable_kinds(uint32_t peer) const override { return readable_kinds_[peer]; }
   PeerAccess &peers() override { return peers_; }

@@ -21,13 +21,14 @@ from ._interface import VERSION, Algorithm, Collective, DeviceExecutor, Kernel, 
 from ._ops import PremulSum
 from ._properties import DeviceMemory, Memory, OperationStatistics, Plan, Properties, Statistics
 from ._streams import Event, Stream, Work
+from ._windows import DeviceArray, Window, empty_on_device
 
 __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "AbortedError", "Algorithm", "AuthenticationError", "Buffer", "Collective", "CommFailedError", "Communicator",
-    "DeviceExecutor", "DeviceMemory", "Error", "Event", "Group", "InternalError", "InvalidArgument", "InvalidHandle",
-    "InvalidUsage", "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics",
+    "DeviceArray", "DeviceExecutor", "DeviceMemory", "Error", "Event", "Group", "InternalError", "InvalidArgument",
+    "InvalidHandle", "InvalidUsage", "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics",
     "OutOfResourcesError", "Plan", "PremulSum", "Properties", "Protocol", "Registration", "RemoteError",
     "RevokedError", "Statistics", "Status", "Stream", "SystemCallError", "TimeoutError", "Type", "UniqueId",
-    "UnsupportedError", "Work", "empty", "group", "init", "init_all", "unique_id",
+    "UnsupportedError", "Window", "Work", "empty", "empty_on_device", "group", "init", "init_all", "unique_id",
 ]

@@ -18,6 +18,7 @@ from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, SHRINK_ABOR
                          rondo_config_t, rondo_plan_info_t, rondo_statistics_t, rondo_unique_id_t)
 from ._library import C
 from ._properties import DeviceMemory, Memory, OperationStatistics, Plan, Properties, Statistics
+from ._windows import Window, Windows
 
 POLL_S = 0.001
 NOT_READY = int(Status.NOT_READY)
@@ -75,7 +76,7 @@ class Registration:
                 raise
 
 
-class Communicator(Calls):
+class Communicator(Calls, Windows):
     """One rank of a communicator.
 
     A `with` block finalizes and destroys it. If an exception leaves the block, it is aborted and destroyed, so that
@@ -106,6 +107,7 @@ class Communicator(Calls):
     def _reset(self) -> None:
         self._handle: Optional[int] = None
         self._registrations: Dict[int, Registration] = {}
+        self._windows: Dict[int, Window] = {}
         self._finalized = False
         self._place = None
 
@@ -319,6 +321,7 @@ class Communicator(Calls):
         if handle is not None:
             check(C.rondo_comm_destroy(handle))
             self._registrations.clear()
+            self._windows.clear()
 
     def __enter__(self) -> "Communicator":
         return self

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/one_sided_streams.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "cuda/transport/device_allocations.h"
+#include "cuda/transport/flags.h"
+#include "cuda/transport/shared_memory.h"
+#include "src/base/clock.h"
+#include "src/proto/memory.h"
+
+namespace rondo::cuda {
+namespace {
+
+constexpr std::chrono::microseconds busy_interval{200}, idle_interval{100'000};
+constexpr uint64_t poll_ns = 100'000;
+
+/// Returns the thread that watches the waits of all ranks of the process.
+SharedThread &watching_thread() {
+  static auto *const thread = new SharedThread(busy_interval, idle_interval);  // communicators may outlive statics
+  return *thread;
+}
+
+/// Memory of a peer's device, at an address of this process.
+class PeerMemory final : public RemoteMemory {
+ public:
+  PeerMemory(DevicePointer address, OpenedMemory opened) : address_(address), opened_(std::move(opened)) {}
+  std::byte *address() const override { return reinterpret_cast<std::byte *>(address_); }
+  int write(uint64_t, const std::byte *, uint64_t) const override { return ENOTSUP; }  // streams write to it
+
+ private:
+  const DevicePointer address_;
+  const OpenedMemory opened_;  ///< empty if the memory is of this process
+};
+
+/// Returns a duplicate of another process's descriptor. That of device memory cannot be opened by its name in /proc.
+Result<FileDescriptor> take_descriptor_of(int process, int descriptor) {
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  FileDescriptor taken(handle.valid() ? static_cast<int>(::syscall(SYS_pidfd_getfd, handle.get(), descriptor, 0)) : -1);
+  if (taken.valid()) return taken;
+  Error error = system_error("pidfd_getfd of process " + std::to_string(process), errno);
+  if (error.status == RONDO_ERROR_SYSTEM) error.status = RONDO_ERROR_UNSUPPORTED;
+  return error;
+}
+
+}  // namespace
+
+OneSidedStreams::OneSidedStreams(const PrimaryContext &context, const Links &links, Operations &operations)
+    : driver_(context.get().driver),
+      context_(context.get().context),
+      device_(context.get().device),
+      links_(links),
+      operations_(operations),
+      rank_(operations.rank()),
+      rank_count_(operations.rank_count()) {}
+
+Result<std::unique_ptr<OneSidedStreams>> OneSidedStreams::make(const PrimaryContext &context, const std::string &name,
+                                                               const Links &links, Operations &operations) {
+  std::unique_ptr<OneSidedStreams> made(new OneSidedStreams(context, links, operations));
+  RONDO_TRY_ASSIGN(made->wait_flags_, wait_flags_of(*made->driver_, made->device_, name));
+  RONDO_TRY_ASSIGN(made->owner_, retain_primary_context(*made->driver_, made->device_));
+  RONDO_TRY_ASSIGN(made->words_, allocate_host_memory(context, slot_count * sizeof(uint64_t)));
+  std::fill_n(&made->word(0), slot_count, uint64_t{ended});
+  for (uint32_t slot = 0; slot < slot_count; ++slot) made->free_slots_.push_back(slot);
+  RONDO_TRY(made->map_signals());
+  watching_thread().add(*made);
+  made->shares_thread_ = true;
+  return made;
+}
+
+OneSidedStreams::~OneSidedStreams() { end(); }
+
+/// Maps the signals once more, because streams may use them longer than the links of this rank live.
+Result<void> OneSidedStreams::map_signals() {
+  const SignalFile file = links_.signal_file();
+  RONDO_TRY_ASSIGN(signals_, register_part(owner_, file.descriptor, file.offset, file.bytes, "the signals"));
+  RONDO_TRY_ASSIGN(signals_address_, device_address(owner_, *signals_, "the signals"));
+  return {};
+}
+
+MemoryPlace OneSidedStreams::describe(const void *pointer, size_t bytes) const {
+  MemoryPlace place;
+  place.address = reinterpret_cast<uintptr_t>(pointer);
+  place.bytes = bytes;
+  place.process = static_cast<int32_t>(::getpid());
+  place.device = device_;
+  if (const auto range = find_mappable(pointer, bytes)) {
+    place.kind = PayloadKind::mapped;
+    place.descriptor = range->descriptor;
+    place.region_offset = range->offset;
+    place.region_bytes = range->memory_bytes;
+  }
+  return place;
+}
+
+Result<std::shared_ptr<const RemoteMemory>> OneSidedStreams::open(uint32_t peer, const MemoryPlace &place) const {
+  using Opened = std::shared_ptr<const RemoteMemory>;
+  const uint32_t kinds = links_.readable_kinds(peer);
+  if (peer == rank_ || (kinds & kind_bit(PayloadKind::address)) != 0)
+    return Opened(std::make_shared<PeerMemory>(place.address, OpenedMemory()));
+  if (place.kind != PayloadKind::mapped)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "the buffer is memory of a device that other processes cannot map; take memory of "
+                 "rondo_device_mem_alloc() (ncclMemAlloc) for the window"};
+  if ((kinds & kind_bit(PayloadKind::mapped)) == 0)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "this process cannot open descriptors of that rank's process (RONDO_MAPPING, or another container)"};
+  RONDO_TRY_ASSIGN(FileDescriptor descriptor, take_descriptor_of(place.process, place.descriptor));
+  auto opened = open_vmm(owner_, std::move(descriptor), place.region_bytes);
+  if (!opened.ok()) {
+    Error error = opened.error();
+    if (error.status != RONDO_ERROR_OUT_OF_RESOURCES) error.status = RONDO_ERROR_UNSUPPORTED;
+    return error;
+  }
+  const DevicePointer address = opened.value().address + place.region_offset;
+  return Opened(std::make_shared<PeerMemory>(address, std::move(opened).value()));
+}
+
+/// Returns the slot of a new operation. If all are in use, waits until an operation has ended, at most the timeout.
+Result<uint32_t> OneSidedStreams::take_slot() {
+  const uint64_t deadline_ns = now_ns() + operations_.timeout_ns();
+  while (true) {  // ends at the deadline
+    {
+      const std::lock_guard lock(mutex_);
+      if (free_slots_.empty()) remove_ended();
+      if (!free_slots_.empty()) {
+        const uint32_t slot = free_slots_.back();
+        free_slots_.pop_back();
+        return slot;
+      }
+    }
+    if (operations_.ranks().failed()) return operations_.ranks().failure();
+    if (now_ns() >= deadline_ns)
+      return Error{RONDO_ERROR_TIMEOUT, std::to_string(slot_count) +
+                                            " one-sided operations are enqueued, and none has ended in time; "
+                                            "check what holds up the stream, or raise timeout_ms (RONDO_TIMEOUT)"};
+    sleep_for_ns(poll_ns);
+  }
+}
+
+Result<void> OneSidedStreams::enqueue(const OneSidedBatch &batch, CuStream stream) {
+  const ContextGuard guard(*driver_, context_);
+  RONDO_TRY(guard.status());
+  const StreamWork work{driver_, stream, wait_flags_};
+  for (const OneSided &operation : batch.operations) {
+    auto done = enqueue_one(operation, work);
+    if (done.ok()) continue;
+    // The operation has its place in the count of signals, so the other ranks must not wait for it.
+    Error error = done.error();
+    error.message = "a one-sided operation could not be enqueued: " + error.message;
+    operations_.raise(std::move(error), 0);
+    return operations_.report_failure();
+  }
+  watching_thread().wake();
+  return {};
+}
+
+Result<void> OneSidedStreams::enqueue_one(const OneSided &operation, const StreamWork &work) {
+  RONDO_TRY_ASSIGN(const uint32_t slot, take_slot());
+  memory::store_release(word(slot), uint64_t{enqueued});  // pairs with load_acquire in remove_ended()
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.push_back({operation, slot, nullptr});
+  }
+  const auto place = reinterpret_cast<DevicePointer>(&word(slot));
+  const bool waits = operation.kind == OneSided::Kind::wait;
+  const size_t index = waits ? signal_index(operation.peer, rank_, operation.signal)
+                             : signal_index(rank_, operation.peer, operation.signal);
+  const DevicePointer signal = signals_address_ + index * sizeof(uint64_t);
+  const auto run = [&]() -> Result<void> {
+    RONDO_TRY(work.write(place, begun));
+    if (waits) return work.wait(signal, operation.total);
+    if (operation.bytes != 0) {
+      const auto to = reinterpret_cast<DevicePointer>(operation.to->address()) + operation.offset;
+      RONDO_TRY(work.copy(to, reinterpret_cast<DevicePointer>(operation.from), operation.bytes, "cuMemcpyAsync"));
+    }
+    return work.write(signal, operation.total);
+  };
+  auto done = run();
+  if (done.ok()) done = work.write(place, ended);
+  if (!done.ok()) memory::store_release(word(slot), uint64_t{ended});  // the device has failed
+  return done;
+}
+
+/// Removes the operations that have ended, with mutex_ held.
+void OneSidedStreams::remove_ended() {
+  std::erase_if(pending_, [&](const Pending &each) {
+    const bool gone = memory::load_acquire(word(each.slot)) == ended;  // pairs with the stream's write
+    if (gone) free_slots_.push_back(each.slot);
+    return gone;
+  });
+}
+
+bool OneSidedStreams::is_idle() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(pending_, [&](const Pending &each) {
+    return memory::load_acquire(word(each.slot)) == ended;  // pairs with the stream's write
+  });
+}
+
+bool OneSidedStreams::wait() {
+  while (!operations_.ranks().failed()) {  // the watching thread raises a failure at each wait's deadline
+    if (is_idle()) return true;
+    sleep_for_ns(poll_ns);
+  }
+  return false;
+}
+
+/// Ends the waits that have begun, with mutex_ held. A peer's stream may write a signal again, so this is repeated.
+void OneSidedStreams::release_waits() {
+  auto *const signals = reinterpret_cast<uint64_t *>(signals_->mapping.get().address);
+  for (const Pending &each : pending_) {
+    const bool waits = each.operation.kind == OneSided::Kind::wait;
+    if (waits && memory::load_acquire(word(each.slot)) == begun)  // pairs with the stream's write
+      memory::store_release(signals[signal_index(each.operation.peer, rank_, each.operation.signal)], flags_released);
+  }
+}
+
+void OneSidedStreams::stop() {
+  const std::lock_guard lock(mutex_);
+  remove_ended();
+  release_waits();
+}
+
+bool OneSidedStreams::take_turn() {
+  const std::lock_guard lock(mutex_);
+  remove_ended();
+  for (Pending &each : pending_) {
+    if (each.operation.kind != OneSided::Kind::wait || memory::load_acquire(word(each.slot)) != begun) continue;
+    if (each.watch == nullptr) each.watch = std::make_unique<SignalWatch>(operations_, each.operation, links_);
+    static_cast<void>(each.watch->look(now_ns()));
+  }
+  if (operations_.ranks().failed()) release_waits();
+  return !pending_.empty();
+}
+
+void OneSidedStreams::end() {
+  if (std::exchange(shares_thread_, false)) watching_thread().remove(*this);
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// This class runs the one-sided operations of a rank on its device, by copies and by memory operations of the caller's
+// stream. It launches no kernel.
+//
+// Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream adds to a
+//           signal by writing the new total after its copy, and waits until the total is reached.
+// Streams   Each operation has a word of pinned memory. The stream writes `begun` there before it and `ended` after
+//           it. So a thread of the process knows which waits are under way.
+// Failure   That thread watches each wait that has begun (SignalWatch). After a failure it ends all waits of this rank,
+//           by a value that no total reaches.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/driver/handles.h"
+#include "cuda/executors/stream_work.h"
+#include "cuda/transport/shared_file.h"
+#include "src/base/shared_thread.h"
+#include "src/engine/one_sided.h"
+#include "src/engine/operations.h"
+#include "src/engine/signal_watch.h"
+#include "src/links/links.h"
+
+namespace rondo::cuda {
+
+class OneSidedStreams final : private ThreadSharer {
+ public:
+  /// Maps the signals. `links` and `operations` must live until end(). RONDO_ERROR_UNSUPPORTED: `name`, the device, has
+  /// no stream memory operations.
+  [[nodiscard]] static Result<std::unique_ptr<OneSidedStreams>> make(const PrimaryContext &context,
+                                                                     const std::string &name, const Links &links,
+                                                                     Operations &operations);
+  OneSidedStreams(const OneSidedStreams &) = delete;
+  OneSidedStreams &operator=(const OneSidedStreams &) = delete;
+  ~OneSidedStreams() override;
+
+  /// Describes memory of this rank's device for open().
+  [[nodiscard]] MemoryPlace describe(const void *pointer, size_t bytes) const;
+  /// Opens a buffer of a peer. RONDO_ERROR_UNSUPPORTED, with the reason: this device cannot write to it.
+  [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open(uint32_t peer, const MemoryPlace &place) const;
+  [[nodiscard]] Result<void> enqueue(const OneSidedBatch &batch, CuStream stream);
+
+  /// Returns whether all operations have ended. Any thread.
+  [[nodiscard]] bool is_idle() const;
+  /// Waits until is_idle(). Returns false if the communicator has failed.
+  [[nodiscard]] bool wait();
+  /// Ends all waits of this rank that have begun. Any thread.
+  void stop();
+  /// Ends the use of links and operations.
+  void end();
+
+ private:
+  enum State : uint64_t { enqueued = 0, begun = 1, ended = 2 };
+  struct Pending {
+    OneSided operation;
+    uint32_t slot = 0;
+    std::unique_ptr<SignalWatch> watch;  ///< of a wait that has begun
+  };
+  static constexpr uint32_t slot_count = 512;
+
+  OneSidedStreams(const PrimaryContext &context, const Links &links, Operations &operations);
+  [[nodiscard]] bool take_turn() override;
+  [[nodiscard]] Result<void> map_signals();
+  [[nodiscard]] Result<void> enqueue_one(const OneSided &operation, const StreamWork &work);
+  [[nodiscard]] Result<uint32_t> take_slot();
+  [[nodiscard]] uint64_t &word(uint32_t slot) const { return static_cast<uint64_t *>(words_.get().object)[slot]; }
+  [[nodiscard]] size_t signal_index(uint32_t from, uint32_t to, uint32_t signal) const {
+    return (size_t{from} * rank_count_ + to) * signal_count + signal;
+  }
+  void remove_ended();
+  void release_waits();
+
+  const CudaDriver *const driver_;
+  const CuContext context_;
+  const int32_t device_;
+  const Links &links_;
+  Operations &operations_;
+  const uint32_t rank_, rank_count_;
+  unsigned wait_flags_ = 0;
+  PrimaryContext owner_;      ///< gone after everything that needs the context
+  std::shared_ptr<const RegisteredFile> signals_;  ///< of this process
+  DevicePointer signals_address_ = 0;
+  HostMemory words_;
+  bool shares_thread_ = false;  ///< true from make() to end()
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::list<Pending> pending_;
+  std::vector<uint32_t> free_slots_;
+};
+
+}  // namespace rondo::cuda

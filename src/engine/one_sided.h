@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A one-sided operation writes to a window of a peer, signals a peer, or waits for signals of a peer. Signals of one
+// number between two ranks are counted from the begin of the communicator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/links/remote_memory.h"
+
+namespace rondo {
+
+struct OneSided {
+  enum class Kind : uint8_t { put, signal, wait };
+  Kind kind = Kind::signal;
+  uint32_t peer = 0;
+  uint32_t signal = 0;            ///< number of the signal, below signal_count
+  uint64_t count = 1;             ///< number of signals that the operation sends or waits for
+  uint64_t total = 0;             ///< the signals of that number up to this operation, counted by the communicator
+  const std::byte *from = nullptr;  ///< source of a put
+  uint64_t bytes = 0;
+  uint64_t offset = 0;            ///< in the buffer of the peer
+  std::shared_ptr<const RemoteMemory> to = nullptr;
+};
+
+/// One-sided operations that are one operation of their rank. They run in their order.
+struct OneSidedBatch {
+  uint64_t turn = 0;  ///< 0 if only the stream orders the operations
+  std::vector<OneSided> operations;
+};
+
+}  // namespace rondo

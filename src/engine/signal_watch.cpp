@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/signal_watch.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/engine/watch.h"
+#include "src/proto/memory.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t death_check_interval_ns = 50'000'000;
+constexpr uint64_t refusal_look_interval_ns = 5'000'000;
+constexpr int refusal_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
+
+}  // namespace
+
+uint64_t SignalWatch::seen_count() const {
+  return memory::load_acquire(links_.signals(operation_.peer, owner_.rank())[operation_.signal]);  // pairs with a put
+}
+
+/// Says how many of the signals of this wait have arrived, out of the signals that it wants.
+std::string SignalWatch::counts(uint64_t seen) const {
+  const uint64_t before = operation_.total - operation_.count;
+  return "rank " + std::to_string(owner_.rank()) + " waits for " + std::to_string(operation_.count) +
+         " signals of number " + std::to_string(operation_.signal) + " from rank " + std::to_string(operation_.peer) +
+         ", and " + std::to_string(seen > before ? seen - before : 0) + " have arrived (" + std::to_string(seen) +
+         " of " + std::to_string(operation_.total) + " since the communicator was made)";
+}
+
+bool SignalWatch::look(uint64_t now_ns) {
+  if (start_ns_ == 0) start_ns_ = now_ns;
+  if (ranks_.failed()) return true;
+  if (now_ns >= next_death_check_ns_) {
+    next_death_check_ns_ = now_ns + death_check_interval_ns;
+    if (raise_end()) return true;
+  }
+  if (now_ns - start_ns_ < owner_.timeout_ns()) return false;
+  const uint64_t seen = seen_count();
+  if (seen >= operation_.total) return false;
+  raise(RONDO_ERROR_TIMEOUT, operation_.peer,
+        counts(seen) + "; call rondo_put_signal or rondo_signal on that rank as often as this rank waits, or raise "
+                       "timeout_ms (RONDO_TIMEOUT)");
+  return true;
+}
+
+/// Fails the communicator if the peer has ended and owes signals. Whether it has ended is read before its signals, so
+/// all signals that it had sent count.
+bool SignalWatch::raise_end() {
+  if (operation_.peer == owner_.rank()) return false;
+  const RankState state = ranks_.state(operation_.peer);
+  const bool has_left = state == RankState::left || state == RankState::finalized;
+  if (!has_left) {
+    const std::vector<uint32_t> dead = ranks_.find_dead();
+    if (std::ranges::find(dead, operation_.peer) == dead.end()) return false;
+  }
+  const bool waits = operation_.kind == OneSided::Kind::wait;
+  const uint64_t seen = waits ? seen_count() : 0;
+  if (waits && seen >= operation_.total) return false;
+  uint32_t ended = operation_.peer;
+  std::string how = state == RankState::left        ? " has destroyed its communicator"
+                    : state == RankState::finalized ? " has finalized its communicator"
+                                                    : ranks_.how_dead(ended);
+  // A rank may leave because another rank died. That death is then the reason.
+  const auto any = [](uint32_t) { return true; };
+  if (const auto dead = has_left ? find_dead_rank(ranks_, owner_.rank(), any) : std::nullopt) {
+    ended = *dead;
+    how = ranks_.how_dead(ended);
+  }
+  raise(RONDO_ERROR_REMOTE, ended,
+        ranks_.describe_rank(ended) + how + "; " +
+            (waits ? counts(seen)
+                   : "rank " + std::to_string(owner_.rank()) + " puts " + std::to_string(operation_.bytes) +
+                         " bytes into the window of rank " + std::to_string(operation_.peer)));
+  return true;
+}
+
+void SignalWatch::explain_refusal(int error_number) {
+  for (int look = 0; look < refusal_looks_max; ++look) {  // the memory of a dying rank disappears before it is dead
+    if (ranks_.failed() || raise_end()) return;
+    sleep_for_ns(refusal_look_interval_ns);
+  }
+  raise(RONDO_ERROR_SYSTEM, operation_.peer,
+        system_error("rank " + std::to_string(owner_.rank()) + " cannot write to the window of rank " +
+                         std::to_string(operation_.peer),
+                     error_number)
+                .message +
+            "; keep the memory of a window until rondo_window_deregister");
+}
+
+void SignalWatch::raise(rondo_status_t status, uint32_t peer, const std::string &message) {
+  Error error{status, message + what_now};
+  error.rank = static_cast<int32_t>(owner_.rank());
+  error.peer = static_cast<int32_t>(peer);
+  ranks_.raise(error);
+}
+
+}  // namespace rondo

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test program uses windows: it puts data, signals and waits, as the documentation of NCCL does it.
+#include <thread>
+
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+constexpr size_t count = 1500;  // int32
+constexpr int symmetric = 1;    // NCCL_WIN_COLL_SYMMETRIC
+
+/// Runs a rank of two: it puts its values into the window of the other rank, and waits for the other's values.
+void run_rank(Ranks &ranks, int rank) {
+  const int peer = 1 - rank;
+  const OnDevice current(0);
+  ncclComm_t comm = ranks.comm(rank);
+  const DevicePart &part = ranks.part(rank);
+  void *memory = nullptr, *found = nullptr;
+  NCCL(ncclMemAlloc(&memory, 2 * count * 4));
+  ncclWindow_t window = nullptr;
+  NCCL(ncclCommWindowRegister(comm, memory, 2 * count * 4, &window, symmetric));
+  CHECK(window != nullptr);
+  NCCL(ncclWinGetUserPtr(comm, window, &found));
+  CHECK(found == memory);
+  std::vector<unsigned char> bytes(count * 4), got(2 * count * 4);
+  for (size_t i = 0; i < count; ++i) put(ncclInt32, rank * 1000 + static_cast<int>(i % 7), &bytes[4 * i]);
+  CU(to_device(reinterpret_cast<Address>(part.at(0)), bytes.data(), bytes.size(), part.stream()));
+  ncclWaitSignalDesc_t waits[] = {{1, peer, 0, 0}, {1, peer, 1, 3}};
+  // The waits may come first in a group. Each half of the window has its own signal.
+  NCCL(ncclGroupStart());
+  NCCL(ncclWaitSignal(2, waits, comm, part.stream()));
+  NCCL(ncclPutSignal(part.at(0), count, ncclInt32, peer, window, 0, 0, 0, 0, comm, part.stream()));
+  NCCL(ncclSignal(peer, 1, 3, 0, comm, part.stream()));
+  NCCL(ncclGroupEnd());
+  NCCL(ncclPutSignal(part.at(0), count * 4, ncclUint8, peer, window, count * 4, 1, 3, 0, comm, part.stream()));
+  NCCL(ncclSignal(peer, 0, 1, 0, comm, part.stream()));
+  waits[0].ctx = 1;
+  NCCL(ncclWaitSignal(2, waits, comm, part.stream()));
+  CU(to_host(got.data(), reinterpret_cast<Address>(memory), got.size(), part.stream()));
+  CU(synchronize(part.stream()));
+  for (size_t i = 0; i < 2 * count; ++i) {
+    unsigned char wanted[4];
+    put(ncclInt32, peer * 1000 + static_cast<int>(i % count % 7), wanted);
+    CHECK(std::equal(wanted, wanted + 4, &got[4 * i]));
+  }
+  CHECK_REFUSED(ncclPutSignal(part.at(0), 8, ncclInt32, peer, window, 2 * count * 4 - 8, 0, 0, 0, comm, part.stream()),
+                ncclInvalidArgument, "exceed the window");
+  CHECK_REFUSED(ncclPutSignal(part.at(0), 8, ncclInt32, peer, nullptr, 0, 0, 0, 0, comm, part.stream()),
+                ncclInvalidArgument, "the window is NULL");
+  CHECK_REFUSED(ncclSignal(peer, 4, 0, 0, comm, part.stream()), ncclInvalidArgument, "the signal is 4 of context 0");
+  CHECK_REFUSED(ncclSignal(peer, 0, 0, 1, comm, part.stream()), ncclInvalidArgument, "flags are 1");
+  CHECK_REFUSED(ncclSignal(2, 0, 0, 0, comm, part.stream()), ncclInvalidArgument, "the peer is 2");
+  NCCL(ncclCommWindowDeregister(comm, window));
+  NCCL(ncclMemFree(memory));
+}
+
+}  // namespace
+
+void compat_test::check_windows() {
+  Ranks ranks(2);
+  std::thread other([&] { run_rank(ranks, 1); });
+  run_rank(ranks, 0);
+  other.join();
+  ranks.check_usable();
+}

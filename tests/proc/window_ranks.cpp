@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// window_ranks uses windows between processes.
+//     window_ranks programs [SEED]   random programs of puts, signals and waits, compared with a model
+//     window_ranks death             a rank is killed; its signals count, then the others get an error
+//     window_ranks apart             if a rank cannot reach a peer's memory, no rank gets the window
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "tests/window_program.h"
+
+using namespace rondo_test;
+
+namespace {
+
+/// This memory is shared by the processes.
+struct Board {
+  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is there
+  std::atomic<uint32_t> gone = 0;   ///< 1: the victim's process has ended
+  rondo_unique_id_t id;
+};
+
+Board *make_board() {
+  void *const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return new (memory) Board;
+}
+
+rondo_comm_t connect(Board &board, int rank, int size) {
+  if (rank == 0) {
+    if (rondo_get_unique_id(&board.id, nullptr) != RONDO_OK) return nullptr;
+    board.ready = 1;
+  }
+  while (board.ready == 0) ::usleep(1'000);
+  rondo_comm_t comm = nullptr;
+  return rondo_comm_init(&comm, &board.id, rank, size, nullptr) == RONDO_OK ? comm : nullptr;
+}
+
+/// Runs `body` in a process for each rank; returns their process ids.
+std::vector<pid_t> start(int rank_count, const std::function<int(int)> &body) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) std::_Exit(body(rank));
+    children.push_back(child);
+  }
+  return children;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child ? status : -1;
+}
+
+std::string error_of(rondo_comm_t comm) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  return rondo_comm_last_error(comm, &error) == RONDO_OK ? error.message : "?";
+}
+
+/// True: the call failed as it must, and the message has `part`.
+bool told(rondo_comm_t comm, rondo_status_t status, rondo_status_t wanted, const char *part) {
+  const std::string message = error_of(comm);
+  if (status == wanted && message.find(part) != std::string::npos) return true;
+  std::printf("wrong: %s: %s\n", rondo_status_string(status), message.c_str());
+  std::fflush(stdout);
+  return false;
+}
+
+/// Runs a program on one rank. Windows of odd ranks are memory that peers map, all others are reached by cross-memory
+/// attach.
+rondo_status_t run_rank(uint64_t seed, uint32_t rank, uint32_t rank_count, rondo_comm_t comm) {
+  WindowProgram program(seed, rank_count);
+  const size_t bytes = program.window_bytes();
+  const auto is_mapped = [&](uint32_t of) { return (of + seed) % 2 == 1; };
+  void *own = nullptr;
+  std::vector<std::byte> plain(bytes + 64), source(bytes);
+  if (is_mapped(rank) && rondo_mem_alloc(&own, bytes) != RONDO_OK) return RONDO_ERROR_INTERNAL;
+  auto *const memory = own != nullptr ? static_cast<std::byte *>(own) : plain.data() + seed % 64;
+  rondo_window_t window = nullptr;
+  if (const auto made = rondo_window_register(comm, memory, bytes, 0, &window); made != RONDO_OK) return made;
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    void *address = nullptr;
+    if (const auto got = rondo_window_pointer(window, static_cast<int>(peer), &address); got != RONDO_OK) return got;
+    if ((address != nullptr) != (is_mapped(peer) || peer == rank)) return RONDO_ERROR_INTERNAL;
+  }
+  auto status = program.run(rank, comm, nullptr, window, memory, source.data(), {});
+  if (status == RONDO_OK) status = rondo_window_deregister(comm, window);
+  if (status == RONDO_OK) status = rondo_comm_finalize(comm);
+  if (own != nullptr) static_cast<void>(rondo_mem_free(own));
+  return status;
+}
+
+bool run_program(uint64_t seed) {
+  const auto rank_count = static_cast<uint32_t>(2 + seed % 3);
+  Board *const board = make_board();
+  const auto children = start(static_cast<int>(rank_count), [&](int rank) {
+    const rondo_comm_t comm = connect(*board, rank, static_cast<int>(rank_count));
+    if (comm == nullptr) return 2;
+    const rondo_status_t status = run_rank(seed, static_cast<uint32_t>(rank), rank_count, comm);
+    if (status != RONDO_OK)
+      std::fprintf(stderr, "seed %llu, rank %d: %s: %s\n", static_cast<unsigned long long>(seed), rank,
+                   rondo_status_string(status), error_of(comm).c_str());
+    static_cast<void>(rondo_comm_destroy(comm));
+    return status == RONDO_OK ? 0 : 1;
+  });
+  bool right = true;
+  for (const pid_t child : children) right &= wait_for(child) == 0;
+  ::munmap(board, sizeof(Board));
+  return right;
+}
+
+int run_programs(uint64_t first, uint64_t last) {
+  for (uint64_t seed = first; seed <= last; ++seed)
+    if (!run_program(seed)) return std::printf("seed %llu failed\n", static_cast<unsigned long long>(seed)), 1;
+  std::printf("%llu programs\n", static_cast<unsigned long long>(last - first + 1));
+  return 0;
+}
+
+/// Runs rank 0 while rank 1 dies, which has put one value and sent one more signal.
+int survive(const Board &board, rondo_comm_t comm, const int64_t *own) {
+  while (board.gone == 0) ::usleep(1'000);
+  for (int each = 0; each < 2; ++each)
+    if (rondo_wait_signal(1, 0, 1, comm, nullptr) != RONDO_OK) {
+      std::printf("a signal is lost: %s\n", error_of(comm).c_str());
+      std::fflush(stdout);
+      return 1;
+    }
+  if (own[0] != 77) return 1;
+  return told(comm, rondo_wait_signal(1, 0, 1, comm, nullptr), RONDO_ERROR_REMOTE, "rank 1 (host") ? 0 : 1;
+}
+
+int run_death() {
+  Board *const board = make_board();
+  const auto children = start(2, [&](int rank) {
+    const rondo_comm_t comm = connect(*board, rank, 2);
+    if (comm == nullptr) return 2;
+    void *own = nullptr;
+    if (rondo_mem_alloc(&own, 64) != RONDO_OK) return 2;
+    rondo_window_t window = nullptr;
+    if (rondo_window_register(comm, own, 64, 0, &window) != RONDO_OK) return 2;
+    if (rank != 1) return survive(*board, comm, static_cast<int64_t *>(own));
+    const int64_t value = 77;
+    if (rondo_put_signal(&value, 8, 0, window, 0, 0, comm, nullptr) != RONDO_OK) return 1;
+    if (rondo_signal(0, 0, comm, nullptr) != RONDO_OK) return 1;
+    ::kill(::getpid(), SIGKILL);
+    return 1;
+  });
+  const int victim = wait_for(children[1]);
+  board->gone = 1;
+  const bool survived = wait_for(children[0]) == 0;
+  const bool killed = WIFSIGNALED(victim) && WTERMSIG(victim) == SIGKILL;
+  if (!killed) std::printf("rank 1 was not killed\n");
+  return killed && survived ? 0 : 1;
+}
+
+/// A rank dies while another one registers a window; and a rank puts into the memory of a dead one, which is reached by
+/// cross-memory attach.
+int run_death_while_used() {
+  Board *const board = make_board();
+  const auto children = start(3, [&](int rank) {
+    const rondo_comm_t comm = connect(*board, rank, 3);
+    if (comm == nullptr) return 2;
+    std::vector<char> memory(64);
+    rondo_window_t window = nullptr;
+    if (rondo_window_register(comm, memory.data(), 64, 0, &window) != RONDO_OK) return 2;
+    if (rank == 1) ::kill(::getpid(), SIGKILL);
+    while (board->gone == 0) ::usleep(1'000);
+    if (rank == 0)
+      return told(comm, rondo_put_signal(memory.data(), 8, 1, window, 0, 0, comm, nullptr), RONDO_ERROR_REMOTE,
+                  "rank 1 (host")
+                 ? 0
+                 : 1;
+    rondo_window_t other = nullptr;
+    return told(comm, rondo_window_register(comm, memory.data(), 64, 0, &other), RONDO_ERROR_REMOTE, "rank 1 (host")
+               ? 0
+               : 1;
+  });
+  static_cast<void>(wait_for(children[1]));
+  board->gone = 1;
+  return ((wait_for(children[0]) == 0) & (wait_for(children[2]) == 0)) ? 0 : 1;
+}
+
+int run_apart() {
+  ::setenv("RONDO_CROSS_MEMORY", "off", 1);
+  Board *const board = make_board();
+  const auto children = start(2, [&](int rank) {
+    const rondo_comm_t comm = connect(*board, rank, 2);
+    if (comm == nullptr) return 2;
+    std::vector<char> memory(64);
+    void *mapped = nullptr;
+    rondo_window_t window = nullptr;
+    // Rank 0's buffer can be mapped, and rank 1's cannot, so both ranks fail.
+    if (rondo_mem_alloc(&mapped, 64) != RONDO_OK) return 2;
+    const auto status = rondo_window_register(comm, rank == 0 ? mapped : memory.data(), 64, 0, &window);
+    const char *const part = rank == 0 ? "rank 0 cannot reach the buffer of rank 1" : "rank 0 (host";
+    if (!told(comm, status, RONDO_ERROR_UNSUPPORTED, part)) return 1;
+    if (rondo_window_register(comm, mapped, 64, 0, &window) != RONDO_OK) return 1;
+    return rondo_barrier(comm, nullptr) == RONDO_OK ? 0 : 1;
+  });
+  return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  if (what == "programs") return seed != 0 ? run_programs(seed, seed) : run_programs(2'001, 2'030);
+  if (what == "death") return run_death() != 0 ? 1 : run_death_while_used();
+  if (what == "apart") return run_apart();
+  std::fprintf(stderr, "usage: window_ranks programs [SEED] | death | apart\n");
+  return 2;
+}
