@@ -47,6 +47,7 @@ template <class Rests>
 struct HostBlock : SingleThread {
   Rests *rests = nullptr;
   void relax() const { rests->rest(); }
+  void pause() const { relax(); }
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct LaneLinks {
   std::byte *scratch = nullptr;
   uint32_t scratch_bytes = 0;
   uint32_t poll_count = 1;
+  bool glances = false;  ///< in a long wait: relaxed loads first, because each acquire empties the L1 cache
   uint64_t counters[2] = {};  ///< slots to which this slice is posted, as each thread has claimed them
 
   [[nodiscard]] RONDO_HD DeviceLinkEnds &at(LinkIndex link) const { return *ends[link]; }
@@ -134,8 +135,12 @@ struct GroupSimple {
       waits[which] = (step.flags & step_recv) != 0 && step.recv_link[which] != no_link;
       if (waits[which]) from[which] = links.at(step.recv_link[which]).simple_in;
     }
-    const auto has_credit = [&](uint32_t which) { return to[which] == nullptr || to[which]->can_send(false); };
-    const auto is_full = [&](uint32_t which) { return !waits[which] || from[which].can_receive(false); };
+    const auto has_credit = [&](uint32_t which) {
+      return to[which] == nullptr || ((!links.glances || to[which]->may_send()) && to[which]->can_send(false));
+    };
+    const auto is_full = [&](uint32_t which) {
+      return !waits[which] || ((!links.glances || from[which].may_receive()) && from[which].can_receive(false));
+    };
     bool can_send = false;
     const bool ready = poll(links.poll_count, [&] {
       can_send = can_send || (has_credit(0) && has_credit(1));

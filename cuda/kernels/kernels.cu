@@ -34,6 +34,8 @@ struct WarpsGroup {
     return any_vote != 0;
   }
   __device__ void relax() const {}
+  /// Pauses between two looks of a long wait, because each look takes bandwidth of a link or of the multiprocessor.
+  __device__ void pause() const { asm volatile("nanosleep.u32 200;" : : : "memory"); }
 };
 
 /// float16 with the device's own conversions, one instruction each. Like Float16Format they round to nearest even, keep

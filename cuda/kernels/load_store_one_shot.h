@@ -340,6 +340,10 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   HeaderLooks headers{group.size() - 1 - group.rank()};
   const bool done = repeat_until_ready(group, operation, [&] {
     return failed ? Look::stop : finish_post<Reduction>(group, operation, post, channel, index, headers);
+  }, [&](uint32_t peer) {  // every rank writes its header before its units
+    const uint64_t seen = memory::load_relaxed(operation.place(peer).header(number, channel));  // see W2
+    if (ll::flag_in(seen) != post.flag) return Look::waits;
+    return ll::data_of(seen) == operation.base.buffers.signature ? Look::ready : Look::stop;
   });
   const uint64_t verdict = done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0);
   if (group.rank() == 0) report(operation.base, 1, verdict, 1, [&] { return ends_in(shared); });

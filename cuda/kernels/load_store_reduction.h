@@ -88,12 +88,14 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
       for (uint32_t turn = 0; turn < turns; ++turn)
         if (has(turn)) to[turn] = Access::load(from + at(turn));
     };
+    note_batch();
     Piece results[turns]{};  // at first the operands of the last rank
     typename Reduction::template Partial<Piece> partial[turns]{};
     load(of.operand(last), results);
     RONDO_KEEP_LOOP
     for (uint32_t rank = 0; rank < last; rank += at_once) {
       Piece operands[at_once][turns]{};
+      if (rank != 0) note_batch();
       RONDO_UNROLL
       for (uint32_t each = 0; each < at_once; ++each)
         if (rank + each < last) load(of.operand(rank + each), operands[each]);
@@ -139,6 +141,7 @@ template <class Reduction, uint32_t turns, Group G, class Operands>
   };
   Vector firsts[turns], seconds[turns], results[turns];
   const auto load = [&](uint32_t at) {
+    note_batch();
     const std::byte *const first = of.operand(0), *const second = of.operand(1);
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn) firsts[turn] = memory::load_vector(first + place(at, turn));
@@ -178,6 +181,7 @@ RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
   for (uint32_t first = group.rank(); first < end; first += turns * group.size()) {
     const auto has = [&](uint32_t turn) { return turn == 0 || first + turn * group.size() < end; };
     const auto at = [&](uint32_t turn) { return (first + turn * group.size()) * size_t{vector_bytes}; };
+    note_batch();
     Vector firsts[turns]{}, results[turns]{};
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn)
@@ -245,6 +249,7 @@ RONDO_HD void copy_pieces(G group, const Operands &of, uint32_t offset, uint32_t
   for (uint32_t first = group.rank(); first < end; first += turns * group.size()) {
     const auto has = [&](uint32_t turn) { return turn == 0 || first + turn * group.size() < end; };
     const auto at = [&](uint32_t turn) { return offset + (first + turn * group.size()) * size_t{sizeof(Piece)}; };
+    note_batch();
     Piece pieces[turns]{};
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn)

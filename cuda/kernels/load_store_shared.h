@@ -88,11 +88,12 @@ template <memory::Site arrival, Group G>
     }
     if (group.rank() == 0 && seen == Gate::waits) {
       tell_waiting(operation.base, told);
-      if (gives_up && must_stop(operation.base, told)) seen = close_gate(word, target);
-      if (!gives_up && peers_are_lost(operation.base)) seen = Gate::closed;
+      const DeviceOperation &base = operation.base;
+      const auto stops = [&] { return gives_up ? seems_stopped(base, told) : peers_are_lost(base); };
+      const auto has_come = [&] { return look_at_gate(memory::load_relaxed(word), target) != Gate::waits; };  // see B2
+      if (!watch(group, base, stops, has_come)) seen = gives_up ? close_gate(word, target) : Gate::closed;
     }
     if (group.any(seen == Gate::closed || seen == Gate::failed)) return false;
-    group.relax();
   }
 }
 

@@ -90,6 +90,17 @@ struct PlaceRoute {
   }
 }
 
+/// Some threads of a group, which copy without a barrier.
+struct PartOfGroup {
+  uint32_t thread;
+  uint32_t thread_count;
+
+  [[nodiscard]] RONDO_HD uint32_t rank() const { return thread; }
+  [[nodiscard]] RONDO_HD uint32_t size() const { return thread_count; }
+  RONDO_HD void sync() const {}                                       // never called
+  [[nodiscard]] RONDO_HD bool any(bool vote) const { return vote; }  // never called
+};
+
 /// The work of one channel with the places.
 template <class Reduction, Group G>
 struct Places {
@@ -163,6 +174,12 @@ struct Places {
           load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
+  /// Judges a peer's `contributed` for chunk `index`. Another operation has stop.
+  [[nodiscard]] RONDO_HD Look judge(uint64_t contributed, uint32_t index) const {
+    if (!load_store_has_come(contributed, route.chunks + index + 1)) return Look::waits;
+    return load_store_signature_in(contributed) == operation.base.buffers.signature ? Look::ready : Look::stop;
+  }
+
   /// Does R: waits until all have contributed, and then stores in `buffers` where this rank's part of the chunk is.
   /// Returns false to stop.
   [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
@@ -187,10 +204,11 @@ struct Places {
     return repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
         const uint64_t seen = memory::load_acquire(operation.place(of).contributed(channel));  // R1, see C2
-        if (!load_store_has_come(seen, route.chunks + index + 1)) return Look::waits;
-        const bool same = load_store_signature_in(seen) == operation.base.buffers.signature;
-        return same ? Look::ready : tell_foreign(operation, of);
+        const Look look = judge(seen, index);
+        return look == Look::stop ? tell_foreign(operation, of) : look;
       });
+    }, [&](uint32_t of) {
+      return judge(memory::load_relaxed(operation.place(of).contributed(channel)), index);  // see R1
     });
   }
 
@@ -201,24 +219,46 @@ struct Places {
           operation.place(operation.rank).reduced(channel), load_store_counter(route.chunks + index + 1, 0));
   }
 
+  [[nodiscard]] RONDO_HD Look has_reduced(uint64_t reduced, uint32_t index) const {
+    return load_store_has_come(reduced, route.chunks + index + 1) ? Look::ready : Look::waits;
+  }
+
   /// Does G: gathers the other ranks' results of the chunk. Ranks that need no results wait for them, too, because the
   /// reuse of areas depends on that. Returns false to stop.
   [[nodiscard]] RONDO_HD bool gather(uint32_t index) const {
     uint32_t peer = group.rank();
     const bool come = repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
-        const uint64_t seen = memory::load_acquire(operation.place(of).reduced(channel));  // G1, see R2
-        return load_store_has_come(seen, route.chunks + index + 1) ? Look::ready : Look::waits;
+        return has_reduced(memory::load_acquire(operation.place(of).reduced(channel)), index);  // G1, see R2
       });
+    }, [&](uint32_t of) {
+      return has_reduced(memory::load_relaxed(operation.place(of).reduced(channel)), index);  // see G1
     });
-    if (!come || !route.gathers) return come;
+    if (come && route.gathers) copy_results(index);
+    return come;
+  }
+
+  /// Copies the other ranks' results of the chunk to recv. Each owner has its own threads, so the loads from all owners
+  /// are in flight together. If one owner came after another, each would cost a round trip over the link.
+  RONDO_HD void copy_results(uint32_t index) const {
+    const uint32_t peers = operation.rank_count() - 1, share_of_group = group.size() / peers;
+    const uint32_t warps = share_of_group / 32 * 32;  // a part of a warp would load parts of lines
+    const uint32_t each = warps != 0 ? warps : share_of_group;
+    const PartOfGroup copiers = each == 0 ? PartOfGroup{group.rank(), group.size()}
+                                          : PartOfGroup{group.rank() % each, each};
+    const uint32_t first = each == 0 ? 0 : group.rank() / each, end = each == 0 ? peers : first + 1;
     RONDO_KEEP_LOOP
-    for (uint32_t offset = 1; offset < operation.rank_count(); ++offset) {
-      const uint32_t owner = (operation.rank + offset) % operation.rank_count();
+    for (uint32_t peer = first; peer < end && peer < peers; ++peer) {
+      const uint32_t owner = (operation.rank + 1 + peer) % operation.rank_count();
       const Range of = part(index, owner);
-      copy(of.count, result_of(owner, index), recv_at(of.begin, owner), nullptr);
+      const std::byte *const from = result_of(owner, index);
+      std::byte *const to = recv_at(of.begin, owner);
+      const auto operand = [&](uint32_t) { return from; };
+      const auto output = [&](uint32_t) { return to; };
+      const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, 1, 0};
+      copy_part(copiers, operands, GroupArgs::address(from) ^ GroupArgs::address(to),
+                static_cast<uint32_t>(of.count) * element_bytes);
     }
-    return true;
   }
 };
 

@@ -103,9 +103,11 @@ template <Group G>
 }
 
 /// Repeats attempt() until it is ready in all threads. After that all threads see what any of them acquired. Returns
-/// false to stop.
-template <Group G, class Attempt>
-[[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {
+/// false to stop. If an attempt was in vain, thread 0 alone waits until glance(peer) is ready for every peer, or stop
+/// for one. A glance is a look by a relaxed load.
+template <Group G, class Attempt, class Glance>
+[[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt,
+                                               const Glance &glance) {
   bool told = false;
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
@@ -114,8 +116,20 @@ template <Group G, class Attempt>
       waiting.keep();
       return true;
     }
-    if (group.any(look == Look::stop || (group.rank() == 0 && must_stop(operation.base, told)))) return false;
-    group.relax();
+    bool stops = look == Look::stop;
+    if (group.rank() == 0 && !stops) {
+      stops = !watch(group, operation.base, [&] { return seems_stopped(operation.base, told); }, [&] {
+        bool all = true;
+        RONDO_KEEP_LOOP
+        for (uint32_t peer = 0; peer < operation.rank_count(); ++peer) {
+          const Look seen = peer == operation.rank ? Look::ready : glance(peer);
+          if (seen == Look::stop) return true;  // the next attempt finds it, too
+          all = all && seen == Look::ready;
+        }
+        return all;
+      });
+    }
+    if (group.any(stops)) return false;
   }
 }
 

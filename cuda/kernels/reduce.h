@@ -66,6 +66,13 @@ struct GroupArgs {
 
 using memory::Vector;
 
+/// Notes that a thread begins a batch: loads that are in flight together. Emulated blocks count batches.
+#if defined(RONDO_COUNT_ACCESSES)
+void note_batch();
+#else
+RONDO_HD inline void note_batch() {}
+#endif
+
 /// Asserts, on the host, that `at` is aligned. A device would fault.
 RONDO_HD inline void check_aligned([[maybe_unused]] const std::byte *at, [[maybe_unused]] size_t alignment) {
 #if !defined(__CUDA_ARCH__)
@@ -117,6 +124,7 @@ template <class T, Group G>
 RONDO_HD void copy_units(G group, const GroupArgs &args, uint32_t begin, uint32_t end) {
   RONDO_KEEP_LOOP
   for (uint32_t index = begin + group.rank(); index < end; index += group.size()) {
+    note_batch();
     const T value = load_aligned<T, sizeof(T)>(args.inputs[0] + index * sizeof(T));
     RONDO_UNROLL
     for (uint32_t output = 0; output < outputs_max; ++output)
@@ -152,6 +160,7 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
     uint32_t at = begin;
     RONDO_KEEP_LOOP
     for (; at < end; at += turns * stride) {
+      note_batch();
       RONDO_UNROLL
       for (uint32_t turn = 0; turn < turns; ++turn) load(operands[turn], at + turn * stride);
       RONDO_UNROLL
@@ -164,10 +173,12 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
     }
     return next + (at - begin) / vector_bytes;
   }
+  note_batch();
   RONDO_UNROLL
   for (uint32_t turn = 0; turn < turns; ++turn) load(operands[turn], place(next, turn));
   RONDO_KEEP_LOOP
   for (bool more = true; more; next += step) {
+    note_batch();
     more = next + step + last_turn < split.vectors;
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn) {

@@ -43,12 +43,36 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
 [[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation, bool &told) {
   tell_waiting(operation, told);
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
-  return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
+  if (memory::load_relaxed(*operation.abort) == 0) return false;  // an acquire would empty the L1 cache
+  return memory::load_acquire(*operation.abort) != 0;             // A1, pairs with the host's release store
 }
 
-/// Says whether ranks for which this kernel waits were lost with their kernels. It is called like must_stop().
+/// Says, by relaxed loads, whether thread 0 must stop. It is called like must_stop().
+[[nodiscard]] RONDO_HD inline bool seems_stopped(const DeviceOperation &operation, bool &told) {
+  tell_waiting(operation, told);
+  return memory::load_relaxed(operation.progress->verdict) != 0 || memory::load_relaxed(*operation.abort) != 0;  // A1
+}
+
+/// Says, by a relaxed load, whether ranks for which this kernel waits were lost with their kernels.
 [[nodiscard]] RONDO_HD inline bool peers_are_lost(const DeviceOperation &operation) {
-  return kernel_of_lost_peers(memory::load_acquire(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
+  return kernel_of_lost_peers(memory::load_relaxed(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
+}
+
+/// Waits for long, by one thread of a group, until has_come() or stops(). Meanwhile the other threads are at a barrier.
+/// Both functions may only load relaxed, and the thread pauses after each poll. So the wait takes little bandwidth of a
+/// link, and leaves the L1 cache to other kernels, which each acquire would empty. Returns false to stop. After true,
+/// the caller polls again by acquires.
+template <Group G, class Stops, class HasCome>
+[[nodiscard]] RONDO_HD bool watch(G group, const DeviceOperation &operation, const Stops &stops,
+                                  const HasCome &has_come) {
+  constexpr uint32_t polls = 8;  // for each read of words in host memory
+  RONDO_KEEP_LOOP
+  for (uint32_t poll = 0; poll % polls != 0 || !stops(); ++poll) {  // bounded by the deadline, when the host aborts
+    if (has_come()) return true;
+    group.pause();
+  }
+  (void)memory::load_acquire(*operation.abort);  // A1, pairs with the host's release store
+  return false;
 }
 
 /// Records that the kernel has run operation `number` to its end, and returns the word for the host. `ends` has the
@@ -108,6 +132,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
   bool told = false;
+  bool waits = false;  // for long
   if (group.rank() == 0) begin_operation(operation, operation.progress->ended_kernels);
   // After a failed kernel, no kernel may touch the links. Groups that have to wait also read the abort word.
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
@@ -119,7 +144,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       if ((running >> index & 1) == 0) continue;
       const uint32_t lane = first + index * stride;
       LaneLinks links{channel.links, channel.lanes + lane, scratch + lane * scratch_count * operation.scratch_bytes,
-                      operation.scratch_bytes, operation.poll_count};
+                      operation.scratch_bytes, waits ? 1 : operation.poll_count, waits};
       memory::Attempt attempt;
       const Progress progress =
           advance<G, Protocol>(group, states[index], channel.lanes[lane], operation.buffers, reducer, links);
@@ -129,9 +154,10 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       if (progress == Progress::failed)
         verdict = pack_verdict(Outcome::fault, states[index].fault, links.at(states[index].fault_link).peer);
     }
+    waits = !moved;
     if (moved || verdict != 0) continue;
     const memory::Attempt waiting;
-    group.relax();
+    group.pause();
     if (group.any(group.rank() == 0 && must_stop(operation, told)))
       verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   }

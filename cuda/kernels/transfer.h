@@ -138,7 +138,7 @@ class TransferBlock {
     const DeviceOperation &base = operation_.base;
     begin();
     uint64_t verdict = 0;
-    uint32_t idle_rounds = 0, quiet = 0;
+    uint32_t quiet = 0;
     bool told = false;
     // After a failed kernel, no kernel may touch the links. The vote also shows all threads what begin() has written.
     if (group_.any(group_.rank() == 0 && memory::load_relaxed(base.progress->verdict) != 0))  // A1
@@ -146,13 +146,14 @@ class TransferBlock {
     while (open_ != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
       if (group_.any(poll_heads())) {
         verdict = visit_ready();
-        idle_rounds = quiet = 0;
+        idle_rounds_ = quiet = 0;
         group_.sync();  // so that polls see what thread 0 has written to the heads
         continue;
       }
       const memory::Attempt waiting;
-      group_.relax();
-      if (++idle_rounds % rounds_per_check != 0) continue;
+      if (idle_rounds_ < rounds_before_pause) group_.relax();
+      else group_.pause();
+      if (++idle_rounds_ % rounds_per_check != 0) continue;
       if (group_.rank() == 0 && quiet + 1 != transfers_all_done) tell_quiet(++quiet);
       if (group_.any(group_.rank() == 0 && must_stop(base, told)))
         verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
@@ -165,6 +166,8 @@ class TransferBlock {
  private:
   /// Rounds without success between two reads of the abort word, which is in host memory.
   static constexpr uint32_t rounds_per_check = 16;
+  /// Rounds without success before a long wait, with pauses and relaxed loads.
+  static constexpr uint32_t rounds_before_pause = 64;
 
   [[nodiscard]] RONDO_HD uint32_t queue_of(uint32_t index) const { return block_ + index * operation_.block_count; }
 
@@ -196,8 +199,11 @@ class TransferBlock {
     for (uint32_t index = group_.rank(); index < count_; index += group_.size()) {
       TransferHead &head = heads_[index];
       if (head.at == no_transfer) continue;
-      const bool ready = sends(head, list_[head.at]) ? head.ends->simple_out.can_send(false)
-                                                     : head.ends->simple_in.can_receive(false);
+      SimpleSender &out = head.ends->simple_out;
+      const SimpleReceiver &in = head.ends->simple_in;
+      const bool sending = sends(head, list_[head.at]);
+      bool ready = idle_rounds_ < rounds_before_pause || (sending ? out.may_send() : in.may_receive());
+      if (ready) ready = sending ? out.can_send(false) : in.can_receive(false);
       head.ready = ready ? 1 : 0;
       some = some || ready;
     }
@@ -277,6 +283,7 @@ class TransferBlock {
   const uint32_t block_;
   const uint32_t count_;  ///< queues of the block
   uint32_t open_;         ///< number of them that are not empty
+  uint32_t idle_rounds_ = 0;
 };
 
 /// Runs a block. `shared` is its shared memory, transfer_shared_bytes().

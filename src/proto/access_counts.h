@@ -5,7 +5,8 @@
 //
 // Accesses through src/proto/memory.h and the operands of reducers are counted. Three kinds are not counted:
 // - constants of a plan and ends of links, which lie in the rank's own device memory and stay in caches
-// - loads that find a flag not set yet, and all other work of waiting, because their number depends on time
+// - loads that find a flag not set yet, and all other work of waiting, because their number depends on time. Only
+//   idle_loads and idle_acquires have them.
 // - shared memory
 #pragma once
 
@@ -38,6 +39,10 @@ struct AccessCounts {
   /// The chain covers all ranks of a process and all operations since counting began.
   uint64_t chain_to_result = 0;  ///< up to the last load that a result was made of
   uint64_t chain = 0;            ///< includes waits that no result depends on
+  /// The most batches of data that one thread has loaded from other devices, each of them after the one before.
+  uint64_t remote_turns = 0;
+  uint64_t idle_loads = 0;     ///< of flags and words of the host, by polls that found nothing
+  uint64_t idle_acquires = 0;  ///< the acquires among idle_loads
 };
 
 }  // namespace rondo

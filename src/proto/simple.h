@@ -41,6 +41,11 @@ class SimpleSender {
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with S6 in SimpleReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
+  /// Says, by a relaxed load, whether can_send() may succeed. A rank that waits for long asks this first.
+  [[nodiscard]] RONDO_HD bool may_send() const {
+    const uint64_t slot_count = connection_.geometry.slot_count;
+    return posted_ - consumed_ < slot_count || posted_ - memory::load_relaxed(connection_.simple_head()) < slot_count;
+  }
   [[nodiscard]] RONDO_HD std::byte *payload() const {
     return slots_ + connection_.slot(posted_) * connection_.geometry.slot_bytes;
   }
@@ -99,6 +104,10 @@ class SimpleReceiver {
   /// Returns true if the next slot is full; header() and payload() may then be read.
   [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
     return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // S4, pairs with S3 in SimpleSender::post
+  }
+  /// Says, by a relaxed load, whether can_receive() succeeds. A rank that waits for long asks this first.
+  [[nodiscard]] RONDO_HD bool may_receive() const {
+    return memory::load_relaxed(header().sequence) == consumed_ + 1;  // see S4
   }
   [[nodiscard]] RONDO_HD const SlotHeader &header() const { return connection_.header(consumed_); }
   [[nodiscard]] RONDO_HD const std::byte *payload() const { return connection_.payload(consumed_); }

@@ -218,6 +218,33 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
   }
 }
 
+// The peer arrives when the rank already waits for long, by one thread.
+TEST_CASE("emulated block: a late peer that disagrees is named, even where another peer never comes") {
+  for (const bool posts : {true, false}) {
+    EmulatedCase it;
+    it.algorithm = posts ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
+    it.kernel = RONDO_KERNEL_LOAD_STORE;
+    it.rank_count = 3;
+    it.count = 100;
+    std::vector<CaseRank> ranks = make_ranks(it, geometry);
+    DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
+    std::thread other([&] {
+      while (world.result(0).running == 0) std::this_thread::yield();
+      const device::LoadStorePlace place = world.place(2);
+      if (posts) memory::store_release(place.header(1, 0), ll::pack(77, ll::flag_of(1)));  // pairs with W2
+      else memory::store_release(place.contributed(0), device::load_store_counter(1, 77));  // pairs with R1
+      for (uint32_t wait_ms = 0; wait_ms < 10'000 && world.result(0).number == 0; ++wait_ms)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      world.abort(0);
+    });
+    world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 4);
+    other.join();
+    CAPTURE(posts);
+    CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
+    CHECK(device::peer_in(world.result(0).verdict) == 2);
+  }
+}
+
 TEST_CASE("emulated block: the kernel of a captured call tells the host that it runs, another one only if it waits") {
   for (const auto kernel : {RONDO_KERNEL_INTERPRETER, RONDO_KERNEL_LOAD_STORE})
     for (const bool captured : {false, true}) {

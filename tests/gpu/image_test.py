@@ -23,6 +23,7 @@ WIDE_STORE = re.compile(r"\bst\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)")
 LOCAL = re.compile(r"\.local\b")
 FLAG_STORE = re.compile(r"\bst\.(relaxed|release)\.sys\.b64\s+\[([^]]+)\]")
 FENCE = re.compile(r"\b(?:fence|membar)\.[\w.]+")
+BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 PROTOCOLS = ("simple", "ll")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
@@ -54,6 +55,20 @@ def resources(report):
             current += [int(number) for number in match.groups()]
         elif current is not None and len(current) == 3 and (match := REGISTERS.search(line)):
             current.append(int(match[1]))
+    return found
+
+
+def pausing_loops(body):
+    """Returns the innermost loop around each pause, from the PTX of a kernel."""
+    lines = [line.strip() for line in body.splitlines()]
+    labels = {line[:-1]: place for place, line in enumerate(lines) if line.startswith("$") and line.endswith(":")}
+    branches = [(labels[match[1]], at) for at, line in enumerate(lines) if (match := BRANCH.search(line))]
+    found = []
+    for at, line in enumerate(lines):
+        if line.startswith("nanosleep"):
+            begin, end = min(((begin, end) for begin, end in branches if begin <= at <= end),
+                             key=lambda loop: loop[1] - loop[0])
+            found.append("\n".join(lines[begin:end + 1]))
     return found
 
 
@@ -145,6 +160,21 @@ class Image(unittest.TestCase):
                 self.assertEqual(body.count("st.release."), len(releases), name)
                 self.assertEqual(FENCE.findall(body), ["fence.sc.sys"] * body.count("atom.cas."), name)
                 self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + adds, name)
+
+    def test_a_long_wait_leaves_the_caches_alone(self):
+        """Checks loops with a pause: an acquire there would empty the L1 cache at each look."""
+        for name, body in self.kernels.items():
+            if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
+                loops = pausing_loops(body)
+                self.assertEqual(len(loops), 1 if "one_shot" in name else 4, name)
+                for loop in loops:
+                    self.assertIn("ld.relaxed.sys", loop, name)
+                    self.assertNotRegex(loop, r"acquire|acq_rel|fence", name)
+
+    def test_an_acquire_in_a_long_wait_would_be_seen(self):
+        body = "$A:\nld.acquire.sys.b64 %rd1,[%rd2];\n$B:\nnanosleep.u32 200;\n@%p1 bra $B;\n@%p2 bra $A;\n"
+        self.assertEqual(pausing_loops(body), ["$B:\nnanosleep.u32 200;\n@%p1 bra $B;"])
+        self.assertIn("acquire", pausing_loops(body.replace("@%p1 bra $B;\n", ""))[0])
 
     def test_a_joint_kernel_has_no_fence_and_waits_for_nothing(self):
         for name, body in self.kernels.items():

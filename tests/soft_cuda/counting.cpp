@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "src/proto/memory.h"
@@ -43,10 +44,14 @@ class Counter {
   AccessCounts counts;
   Depths depths;
   DeviceBytes read_from{}, written_to{};
+  uint64_t loads = 0, acquires = 0;            ///< outside of polls that found nothing
+  uint64_t idle_loads = 0, idle_acquires = 0;  ///< in such polls
+  bool batch_is_remote = false;                ///< the batch has a load from another device
   struct Saved {
     AccessCounts counts;
     Depths depths;
     DeviceBytes read_from, written_to;
+    uint64_t loads, acquires;
   };
   std::vector<Saved> attempts;
 
@@ -209,6 +214,10 @@ void Counter::count(Access access, const void *at, size_t bytes) {
     now.early_host_stores += depths.host_stores;
     depths.host_stores = 0;
   }
+  loads += is_load(access) ? 1 : 0;
+  acquires += access == Access::flag_acquire ? 1 : 0;
+  if (kind == other_device_memory && access == Access::load && !std::exchange(batch_is_remote, true))
+    ++counts.remote_turns;
   now.releases += access == Access::flag_release ? 1 : 0;
   now.acquires += access == Access::flag_acquire ? 1 : 0;
   now.read_modify_writes += access == Access::read_modify_write ? 1 : 0;
@@ -246,7 +255,8 @@ void reset_barrier(Joined &joined, uint32_t generation) {
 }
 
 Attempt::Attempt() : counts_(counter != nullptr) {
-  if (counts_) counter->attempts.push_back({counter->counts, counter->depths, counter->read_from, counter->written_to});
+  if (counts_) counter->attempts.push_back({counter->counts, counter->depths, counter->read_from, counter->written_to,
+                                           counter->loads, counter->acquires});
 }
 
 Attempt::~Attempt() {
@@ -258,6 +268,10 @@ Attempt::~Attempt() {
     counter->depths = counter->attempts.back().depths;
     counter->read_from = counter->attempts.back().read_from;
     counter->written_to = counter->attempts.back().written_to;
+    counter->idle_loads += counter->loads - counter->attempts.back().loads;
+    counter->idle_acquires += counter->acquires - counter->attempts.back().acquires;
+    counter->loads = counter->attempts.back().loads;
+    counter->acquires = counter->attempts.back().acquires;
   }
   counter->attempts.pop_back();
 }
@@ -276,6 +290,14 @@ Turn::~Turn() {
 }
 
 }  // namespace rondo::memory
+
+namespace rondo::device {
+
+void note_batch() {  // declared in cuda/kernels/reduce.h
+  if (memory::counter != nullptr) memory::counter->batch_is_remote = false;
+}
+
+}  // namespace rondo::device
 
 namespace soft_cuda {
 
@@ -304,6 +326,9 @@ CountedThread::~CountedThread() {
   add_phase(all.report, mine->counts.report);
   all.chain = std::max(all.chain, mine->counts.chain);
   all.chain_to_result = std::max(all.chain_to_result, mine->counts.chain_to_result);
+  all.remote_turns = std::max(all.remote_turns, mine->counts.remote_turns);
+  all.idle_loads += mine->idle_loads;
+  all.idle_acquires += mine->idle_acquires;
   const auto own = static_cast<size_t>(mine->block.device);
   for (size_t place = 0; place < counted_device_count; ++place) {
     const uint64_t read = mine->read_from[place], written = mine->written_to[place];

@@ -72,6 +72,7 @@ struct EmulatedGroup {
   [[nodiscard]] bool any(bool vote) const { return meet<true>(vote); }
   [[nodiscard]] bool any_unordered(bool vote) const { return meet<false>(vote); }
   void relax() const { wait_for(Waiting::for_others, give_way); }
+  void pause() const { relax(); }
 
  private:
   template <bool ordered>

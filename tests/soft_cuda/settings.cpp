@@ -163,7 +163,7 @@ bool read_settings(Settings &settings, std::string &why) {
       !read_variable("SOFT_CUDA_BLOCKS_PER_MULTIPROCESSOR", 1, 8, settings.blocks_per_multiprocessor, why) ||
       !read_variable("SOFT_CUDA_CLAIMED_BLOCKS", 1, 4096, settings.claimed_blocks, why) ||
       !read_variable("SOFT_CUDA_QUEUES", 1, 32, settings.queue_count, why) ||
-      !read_variable("SOFT_CUDA_THREADS", 1, 64, settings.block_threads, why) ||
+      !read_variable("SOFT_CUDA_THREADS", 1, 256, settings.block_threads, why) ||
       !read_variable("SOFT_CUDA_LAUNCH_QUEUE", 1, 1u << 20, settings.launch_queue, why) ||
       !read_variable("SOFT_CUDA_MEMORY", 1u << 21, uint64_t{1} << 45, settings.memory_bytes, why) ||
       !read_variable("SOFT_CUDA_VERSION", 0, 99'999, settings.version, why) ||

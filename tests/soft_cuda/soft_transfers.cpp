@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "cuda/kernels/transfer.h"
+#include "tests/soft_cuda/counting.h"
 #include "tests/soft_cuda/emulated_block.h"
 
 namespace {
@@ -12,6 +13,7 @@ using namespace rondo::device;
 void run(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
   const auto &operation = *static_cast<const TransferOperation *>(parameters[0]);
   assert(block.shared_bytes >= transfer_shared_bytes(operation.queue_count, operation.block_count));
+  const soft_cuda::CountedThread counts(block, thread, operation.base.progress, block.index == 0);
   auto *const barrier = reinterpret_cast<soft_cuda::VotingBarrier *>(block.shared);
   run_transfers(soft_cuda::EmulatedGroup{barrier, thread, block.thread_count, block.give_way}, operation, block.index,
                 block.shared);

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests the waits of ranks on several devices, as emulated blocks count them. It counts the loads over a link that
+// follow one another, and the polls of a rank that waits for long.
+#include <thread>
+
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using rondo::AccessCounts;
+
+namespace {
+
+constexpr size_t KiB = 1024;
+
+void count_accesses(bool on) {
+  auto *const call_it = soft_cuda_function<void(uint32_t)>(rondo::cuda::conformance::loaded_driver().library,
+                                                           "soft_cuda_count_accesses");
+  REQUIRE(call_it != nullptr);
+  call_it(on ? 1 : 0);
+}
+
+/// Ranks with a device each, which sum a vector.
+struct Apart {
+  Apart(int rank_count, size_t bytes, bool hidden, const rondo_config_t &config)
+      : group(on_devices(ordinals(rank_count), config)), elements(bytes / sizeof(float)) {
+    for (int rank = 0; rank < rank_count; ++rank)
+      buffers.emplace_back(group.world_of(rank), bytes_of(std::vector<float>(elements, 1)), hidden);
+    for (int call = 0; call < 2; ++call) sum_all();  // plans are on the devices then
+  }
+  static std::vector<CuDevice> ordinals(int count) {
+    std::vector<CuDevice> devices;
+    for (int device = 0; device < count; ++device) devices.push_back(device);
+    return devices;
+  }
+  void sum(int rank) {
+    void *const at = buffers[static_cast<size_t>(rank)].pointer();
+    REQUIRE(rondo_all_reduce(at, at, elements, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], group.stream(rank)) ==
+            RONDO_OK);
+  }
+  /// Rank 0 receives what rank 1 sends.
+  void message(int rank) {
+    void *const at = buffers[static_cast<size_t>(rank)].pointer();
+    const auto comm = group.ranks[rank];
+    REQUIRE((rank == 0 ? rondo_recv(at, elements, RONDO_FLOAT32, 1, comm, group.stream(rank))
+                       : rondo_send(at, elements, RONDO_FLOAT32, 0, comm, group.stream(rank))) == RONDO_OK);
+  }
+  void sum_all() {
+    for (int rank = 0; rank < group.ranks.size(); ++rank) sum(rank);
+    group.complete();
+  }
+  /// Returns the counts of all ranks since count_accesses().
+  [[nodiscard]] std::vector<AccessCounts> counts() const {
+    auto *const read = soft_cuda_function<uint32_t(AccessCounts *, uint32_t)>(
+        rondo::cuda::conformance::loaded_driver().library, "soft_cuda_access_counts");
+    std::vector<AccessCounts> ranks(static_cast<size_t>(group.ranks.size()));
+    const auto room = static_cast<uint32_t>(ranks.size());
+    REQUIRE(read(ranks.data(), room) == room);
+    return ranks;
+  }
+
+  DeviceRanks group;
+  size_t elements;
+  std::vector<DeviceBuffer> buffers;
+};
+
+}  // namespace
+
+// SOFT_CUDA_THREADS=256, as a device's block has. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The reduction
+// takes two batches of loads, and so does the gather.
+TEST_CASE("budgets: a chunk through places takes 4 loads over links one after the other, among 8 devices",
+          "[.][places budget]") {
+  constexpr uint64_t chunks = 4, turns_of_chunk = 4;
+  rondo_config_t config = on_device();
+  config.timeout_ms = 200'000;
+  config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
+  config.max_ctas = 1;
+  Apart apart(8, chunks * 64 * KiB, true, config);
+  count_accesses(true);
+  apart.sum_all();
+  const auto ranks = apart.counts();
+  count_accesses(false);
+  for (const AccessCounts &rank : ranks) {
+    std::printf("all_reduce through places, 8 devices: %.2f remote turns a chunk (budget %d)\n",
+                static_cast<double>(rank.remote_turns) / chunks, static_cast<int>(turns_of_chunk));
+    CHECK(rank.remote_turns >= chunks);
+    CHECK(rank.remote_turns <= chunks * turns_of_chunk);
+  }
+}
+
+TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[budget]") {
+  // A group polls 64 times by acquires before a long wait. It has at most 4 waits, and a block at most 2 groups here.
+  constexpr uint64_t acquires_of_block = 64 * 4 * 2;
+  struct Way {
+    const char *what;
+    size_t bytes;
+    bool hidden;
+    rondo_kernel_t kernel;
+  };
+  const Way ways[] = {{"one_shot", 8, false, RONDO_KERNEL_AUTO},
+                      {"places", 256 * KiB, true, RONDO_KERNEL_AUTO},
+                      {"gates", 256 * KiB, false, RONDO_KERNEL_AUTO},
+                      {"the interpreter", 256 * KiB, false, RONDO_KERNEL_INTERPRETER},
+                      {"messages", 256 * KiB, false, RONDO_KERNEL_AUTO}};
+  for (const Way &way : ways) {
+    CAPTURE(way.what);
+    rondo_config_t config = on_device();
+    config.kernel = way.kernel;
+    config.protocol = way.kernel == RONDO_KERNEL_INTERPRETER ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_AUTO;
+    Apart apart(2, way.bytes, way.hidden, config);
+    const bool messages = std::string(way.what) == "messages";
+    const auto call = [&](int rank) { messages ? apart.message(rank) : apart.sum(rank); };
+    for (int rank = 0; rank < 2; ++rank) call(rank);
+    apart.group.complete();
+    count_accesses(true);
+    call(0);
+    std::this_thread::sleep_for(rondo::cuda::conformance::a_while);
+    call(1);
+    apart.group.complete();
+    const auto ranks = apart.counts();
+    count_accesses(false);
+    uint64_t looks = 0;
+    for (const AccessCounts &rank : ranks) {
+      looks = std::max(looks, rank.idle_loads);
+      const uint64_t acquires = rank.idle_acquires + rank.work.acquires;
+      std::printf("%s: %llu looks in vain, %llu acquires in all, %llu blocks\n", way.what,
+                  static_cast<unsigned long long>(rank.idle_loads), static_cast<unsigned long long>(acquires),
+                  static_cast<unsigned long long>(rank.blocks));
+      CHECK(acquires <= acquires_of_block * rank.blocks);
+    }
+    CHECK(looks > acquires_of_block);  // otherwise the wait was not long
+  }
+}
