@@ -38,6 +38,7 @@ class ExecutorBase : public DeviceExecutor {
   }
   [[nodiscard]] StreamRef own_stream() const override { return {nullptr, stream_.get().object}; }
   [[nodiscard]] Result<void> check_device() const override;
+  [[nodiscard]] std::string shared_queues() const override { return shared_queues_; }
   [[nodiscard]] Result<void> open_messages() override;
 
  protected:
@@ -93,6 +94,7 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;
   [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture) const;
 
+  std::string shared_queues_;
   Links *network_links_ = nullptr;  ///< null: all ranks are on one node
   OperandWorkspace operands_;
   Event launched_;  ///< recorded after every call that was not captured

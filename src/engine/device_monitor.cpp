@@ -233,7 +233,8 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,
              "an operation of a replayed graph on rank " + std::to_string(operations_.rank()) +
-                 " timed out; check that every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
+                 " timed out; check that every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)" +
+                 device_.shared_queues()};
   } else {
     return;
   }

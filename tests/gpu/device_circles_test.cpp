@@ -83,3 +83,22 @@ TEST_CASE("device messages: ranks that wait long, but not in a circle, are not a
   group.complete();
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
+
+// SOFT_CUDA_QUEUES=1, CUDA_DEVICE_MAX_CONNECTIONS=1
+TEST_CASE("device messages: replays that wait in one hardware queue time out with what to set", "[.][queue]") {
+  rondo_config_t config = on_executor();
+  config.timeout_ms = 500;
+  DeviceRanks group(2, config);
+  const std::vector<DeviceBuffer> buffers = buffers_for(group, 10);
+  std::vector<rondo::cuda::GraphExec> graphs;
+  for (int rank = 0; rank < 2; ++rank)
+    graphs.push_back(captured(group.world_of(rank), group.stream(rank), [&] {
+      run_singles(group, rank, {{rank == 0 ? Single::receive : Single::send, 1 - rank, 10}},
+                  buffers[static_cast<size_t>(rank)]);
+    }));
+  for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+  for (int rank = 0; rank < 2; ++rank)
+    check_failure(group.ranks[rank], RONDO_ERROR_TIMEOUT,
+                  {"2 ranks of this process share CUDA device 0", "set CUDA_DEVICE_MAX_CONNECTIONS=32"});
+  group.synchronize();
+}
