@@ -24,7 +24,7 @@
 
 namespace rondo {
 
-/// Returns a report that counts everything that `rank` has called. `boards` are those of `ranks`.
+/// Returns a report that counts everything that `rank` has called. `boards` is ranks.messages().
 [[nodiscard]] WaitReport count_called(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
                                       uint32_t rank_count);
 /// Removes the messages of a batch that comes after the rank's position. Call it for every such batch.

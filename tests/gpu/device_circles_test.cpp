@@ -18,7 +18,7 @@ struct Single {
   size_t count = 0;
 };
 
-/// One buffer for all calls of each rank. They are made first, because making one may wait for running kernels.
+/// Makes one buffer for all calls of each rank. Call it first, because making a buffer may wait for running kernels.
 std::vector<DeviceBuffer> buffers_for(const DeviceRanks &group, size_t count) {
   std::vector<DeviceBuffer> buffers;
   for (int rank = 0; rank < group.ranks.size(); ++rank)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This model runs programs of messages and collectives on several hosts in virtual time. Each rank has the watch that
-// searches for circles of waiting ranks. Reports between hosts, and credits, arrive late. Ranks on devices call ahead of
-// what runs, and their monitors publish now and then what the devices wait for.
+// searches for circles of waiting ranks. Reports between hosts, and credits, arrive late. Ranks on devices call ahead
+// of what runs, and their monitors publish now and then what the devices wait for.
 #pragma once
 
 #include <algorithm>

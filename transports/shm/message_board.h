@@ -30,7 +30,7 @@ struct alignas(cache_line_bytes) MessageRecord {
 };
 static_assert(sizeof(MessageRecord) == cache_line_bytes);
 
-/// What a rank on a device publishes besides. Pages that no device uses take no memory.
+/// A rank on a device publishes this as well. Pages that no device uses take no memory.
 struct alignas(cache_line_bytes) DeviceBoard {
   struct BlockSize {
     uint64_t operation = 0;  ///< 0 while `bytes` changes
