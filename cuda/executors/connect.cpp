@@ -186,6 +186,14 @@ std::string warning_of_queues(const PlacedRequest &request, bool shares, bool ca
          (can_share ? ", or leave out RONDO_DEVICE_LAUNCH=own" : "");
 }
 
+std::string advice_on_queues(const PlacedRequest &request) {
+  if (request.neighbours.in_process == 1 || has_all_queues()) return {};
+  return "; if ranks have launched theirs, their streams may wait for each other, because " +
+         std::to_string(request.neighbours.in_process) + " ranks of this process share CUDA device " +
+         std::to_string(request.settings.device) + " and its " + std::to_string(queue_count()) +
+         " hardware queues; set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA";
+}
+
 void warn_of_queues(uint32_t rank, std::string &&warning) {
   static std::atomic_flag has_warned;  // one remedy helps all communicators of the process
   if (!warning.empty() && !has_warned.test_and_set()) log::warning({log::Subsystem::device, rank}, warning);

@@ -109,7 +109,7 @@ Result<std::unique_ptr<CopyMessages>> CopyMessages::make(const PrimaryContext &c
   made->streams_[1] = made->second_stream_.get().object;
   const uint32_t queue_count_max = 2 * segment.shape().rank_count;
   made->report_words_.resize(word_count(queue_count_max, 1));
-  made->use(made->report_words_.data(), queue_count_max, 1);
+  made->use(made->report_words_.data(), queue_count_max, 1, segment.shape().message_geometry);
   made->make_ends(host_links, flags, rank);
   return made;
 }

@@ -71,6 +71,8 @@ struct PlacedRequest : DeviceRequest {
 /// driver should provide as many queues as possible. `shares` says whether ranks share launches. `captured` says
 /// whether each rank's calls are captured separately. `request` must be complete.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
+/// Returns the end of a timeout's message if ranks of this process may wait for each other in too few hardware queues.
+[[nodiscard]] std::string advice_on_queues(const PlacedRequest &request);
 /// Logs a warning of warning_of_queues(), unless it is "" or the process has logged one. Sets it to "".
 void warn_of_queues(uint32_t rank, std::string &&warning);
 

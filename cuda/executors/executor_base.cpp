@@ -31,6 +31,7 @@ Result<void> ExecutorBase::open(const PlacedRequest &request) {
   RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, kernel)));
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(launched_, make_event(context_));
+  shared_queues_ = advice_on_queues(request);
   return {};
 }
 

@@ -40,6 +40,7 @@ class ExecutorBase : public DeviceExecutor {
   }
   [[nodiscard]] StreamRef own_stream() const override { return {nullptr, stream_.get().object}; }
   [[nodiscard]] Result<void> check_device() const override;
+  [[nodiscard]] std::string shared_queues() const override { return shared_queues_; }
   [[nodiscard]] Result<void> open_messages() override;
   [[nodiscard]] DeviceBytes device_bytes() const override;
   [[nodiscard]] Result<void> suspend() override;
@@ -122,6 +123,7 @@ class ExecutorBase : public DeviceExecutor {
 
   std::mutex suspend_mutex_;  ///< guards suspended_
   bool suspended_ = false;
+  std::string shared_queues_;
   Links *network_links_ = nullptr;  ///< null: all ranks are on one node
   Links *links_ = nullptr;  ///< links of the rank
   OperandWorkspace operands_;

@@ -19,6 +19,8 @@ constexpr uint64_t list_memory_bytes = 512 << 10;
 static_assert(device::transfer_shared_bytes(2 * batch_ranks_max * message_channels_max, 1) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
+static_assert(message_channels_max <= DeviceBatch::channels_max);
+
 constexpr uint64_t list_patience_ns = 5'000'000'000, list_check_ns = 50'000;
 
 device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBatch::Part &part, uint32_t rank_count) {
@@ -48,8 +50,10 @@ void list_transfers(const DeviceBatch &batch, uint32_t rank_count, device::Devic
   for (const DeviceBatch::Part &part : batch.parts()) *to++ = device_transfer(batch, part, rank_count);
 }
 
-void TransferWords::use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max) {
+void TransferWords::use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max,
+                        const ConnectionGeometry &messages) {
   words_ = words;
+  slots_ = {messages.slot_bytes, messages.slot_count};
   queue_count_max_ = queue_count_max;
   block_count_max_ = block_count_max;
   std::fill_n(words, word_count(queue_count_max, block_count_max), 0);
@@ -81,7 +85,8 @@ Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context
   const uint32_t queue_count_max = 2 * segment.shape().rank_count * message_channels_max;  // of blocks, too
   RONDO_TRY_ASSIGN(made->words_,
                    allocate_host_memory(context, word_count(queue_count_max, block_count) * sizeof(uint64_t)));
-  made->use(static_cast<uint64_t *>(made->words_.get().object), queue_count_max, block_count);
+  made->use(static_cast<uint64_t *>(made->words_.get().object), queue_count_max, block_count,
+            segment.shape().message_geometry);
   RONDO_TRY_ASSIGN(made->memory_, allocate_host_memory(context, list_memory_bytes));
   return made;
 }

@@ -22,6 +22,7 @@ void list_transfers(const DeviceBatch &batch, uint32_t rank_count, device::Devic
 /// The words of TransferReport, as the host reads them.
 class TransferWords : public BatchProgress {
  public:
+  [[nodiscard]] SlotShape slots() const override { return slots_; }
   [[nodiscard]] uint32_t block_count(uint32_t queue_count) const override;
   [[nodiscard]] uint32_t parts_done(uint64_t turn, uint32_t queue) const override;
   [[nodiscard]] uint32_t quiet_checks(uint64_t turn, uint32_t block) const override;
@@ -32,7 +33,7 @@ class TransferWords : public BatchProgress {
     return size_t{queue_count_max} + block_count_max + 1;
   }
   /// Takes word_count() words, which are cleared here and outlive this.
-  void use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max);
+  void use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max, const ConnectionGeometry &messages);
   [[nodiscard]] device::TransferReport report() const {
     return {words_, words_ + queue_count_max_, words_ + queue_count_max_ + block_count_max_};
   }
@@ -40,6 +41,7 @@ class TransferWords : public BatchProgress {
  private:
   uint64_t *words_ = nullptr;  ///< by queue, then by block, then sent_bytes
   uint32_t queue_count_max_ = 0, block_count_max_ = 1;
+  SlotShape slots_;
 };
 
 class Transfers final : public TransferWords {

@@ -241,8 +241,8 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. If two ranks
  * both send before they receive, they wait for each other as soon as a message does not fit into the buffers between
- * them. Such a circle ends with RONDO_ERROR_MISMATCH, or on a device with RONDO_ERROR_TIMEOUT. To avoid it, put the
- * messages into a group.
+ * them. Such a circle ends with RONDO_ERROR_MISMATCH, or on a device with RONDO_ERROR_TIMEOUT once a rank has captured
+ * a call. To avoid it, put the messages into a group.
  *
  * The caller owns the buffers, whether a call succeeds or fails. Keep them alive, and do not write to a send buffer,
  * until the operation is complete. Without a stream, it is complete when the call or the outermost end returns. With a

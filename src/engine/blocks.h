@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/base/result.h"
 #include "src/plan/collective.h"
 #include "src/plan/plan.h"
 
@@ -44,9 +43,5 @@ class Blocks {
   const uint32_t root_;
   const uint64_t block_bytes_;
 };
-
-/// Returns the error for a block whose sizes differ: `peer` sends sent_bytes, `rank` expects expected_bytes.
-[[nodiscard]] Error differing_block(const Signature &call, uint64_t number, uint32_t rank, uint32_t peer,
-                                    uint64_t sent_bytes, uint64_t expected_bytes);
 
 }  // namespace rondo

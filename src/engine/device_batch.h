@@ -3,6 +3,7 @@
 // channels. The parts with the same peer, direction and channel form a queue, in the order of their messages.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +29,7 @@ class DeviceBatch {
   };
   /// The smallest part in bytes, unless a whole message is smaller.
   static constexpr uint64_t part_bytes_min = 64 << 10;
+  static constexpr uint32_t channels_max = 4;  ///< the most channels, and so the most parts of a message
 
   /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends of it give the same number.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
@@ -36,11 +38,33 @@ class DeviceBatch {
   /// Returns all parts. The first queue_count() parts are the heads of the queues, in the order of the queues.
   [[nodiscard]] std::span<const Part> parts() const { return parts_; }
   [[nodiscard]] uint32_t queue_count() const { return queue_count_; }
+  [[nodiscard]] uint32_t channel_count() const { return channel_count_; }
+
+  /// Calls visit(channel, offset, bytes) for each part of a message. Both ends compute the parts from the size alone.
+  template <class Visit>
+  static void each_part(uint64_t message_bytes, uint32_t channel_count, const Visit &visit) {
+    const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(message_bytes / part_bytes_min, 1, channel_count));
+    const uint64_t step = (message_bytes / count + align_bytes - 1) / align_bytes * align_bytes;
+    for (uint32_t channel = 0; channel < count; ++channel) {
+      const uint64_t offset = count == 1 ? 0 : std::min(channel * step, message_bytes);
+      const uint64_t end = channel + 1 == count ? message_bytes : std::min(offset + step, message_bytes);
+      visit(channel, offset, end - offset);
+    }
+  }
 
  private:
+  static constexpr uint64_t align_bytes = 256;
+
   std::vector<Transfer> transfers_;
   std::vector<Part> parts_;
+  const uint32_t channel_count_;
   uint32_t queue_count_ = 0;
+};
+
+/// The FIFO of a channel from one rank to another.
+struct SlotShape {
+  uint64_t slot_bytes = 0;  ///< payload of a slot
+  uint64_t slot_count = 0;
 };
 
 /// The progress of the kernel that runs a batch. If none runs, the progress of the latest one that did. Any thread.
@@ -48,6 +72,8 @@ class BatchProgress {
  public:
   virtual ~BatchProgress() = default;
 
+  /// Returns the FIFOs of messages.
+  [[nodiscard]] virtual SlotShape slots() const = 0;
   /// Returns the number of blocks of a kernel with `queue_count` queues.
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
   /// Returns how many parts of a queue are done. `turn` is the turn of the batch.

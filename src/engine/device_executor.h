@@ -109,6 +109,9 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual bool drained() const = 0;
   /// Returns whether the sums of the mean of integers `turn` have been divided. `turn` is report().ended_number.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
+  /// Returns why ranks on this device may wait for each other's hardware queues, and what to set, as the end of the
+  /// message of a timeout. Returns "" if they do not share queues.
+  [[nodiscard]] virtual std::string shared_queues() const { return {}; }
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
   /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait.

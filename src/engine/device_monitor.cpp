@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "src/base/clock.h"
-#include "src/engine/blocks.h"
+#include "src/engine/device_waits.h"
 
 namespace rondo {
 namespace {
@@ -12,6 +12,7 @@ namespace {
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
+constexpr uint64_t waits_interval_ns = 50'000'000;  // shorter than the interval of the search for circles
 // The most checks for the reason why another rank gave up, one in each stop_interval_ns. The limit does not count time,
 // because a busy or suspended machine delays both ranks.
 constexpr uint32_t reason_checks_max = 10'000, reason_checks_per_death_check = 100;
@@ -63,6 +64,7 @@ void DeviceMonitor::add(const DeviceMessages &messages) {
 }
 
 void DeviceMonitor::add(std::unique_lock<std::mutex> lock, Outstanding added) {
+  has_captured_ = has_captured_ || added.captured;
   known_[added.turn % known_.size()] = {added.turn, added.number, added.batch};
   outstanding_.push_back(std::move(added));
   lock.unlock();
@@ -107,6 +109,8 @@ bool DeviceMonitor::take_turn() {
       watch_.reset();
       batch_watch_.reset();
       watched_ = front;
+      publish_blocks(front);
+      next_waits_ns_ = now + waits_interval_ns;
       if (front.is_batch()) batch_watch_.emplace(*this, Known{front.turn, front.number, front.batch});
       else watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
                           operations_.timeout_ns());
@@ -155,7 +159,17 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
   }
 }
 
+/// Publishes the sizes of the blocks of a _v collective for ranks of other hosts, whose slots do not include them.
+void DeviceMonitor::publish_blocks(const Outstanding &operation) {
+  MessageBoards *const boards = ranks_.messages();
+  const bool has_counts = operation.batch != nullptr && operation.what.signature.counts_hash == counts_of_pairs;
+  if (boards == nullptr || !has_counts) return;
+  for (const Transfer &block : operation.batch->transfers())
+    if (block.sends && !ranks_.is_near(block.peer)) boards->publish_block(block.peer, operation.number, block.bytes);
+}
+
 void DeviceMonitor::end(const Outstanding &ended, bool failed) {
+  if (ended.turn != watched_.turn) publish_blocks(ended);
   for (size_t each = 0; each < ended.records.size(); ++each) {
     if (failed) ranks_.messages()->fail(ended.records[each]);
     else ranks_.messages()->complete(ended.records[each], info_of(ended.batch->transfers()[each]), false);
@@ -175,10 +189,31 @@ DeviceMonitor::Known DeviceMonitor::known(uint64_t turn) {
 
 void DeviceMonitor::look_at_running(uint64_t now_ns) {
   if (ranks_.failed()) return;
+  if (batch_watch_) batch_watch_->heads.refresh();
+  if (now_ns >= next_waits_ns_) {
+    next_waits_ns_ = now_ns + waits_interval_ns;
+    publish_waits();
+  }
   if (watch_) static_cast<void>(watch_->look(now_ns));
   if (!batch_watch_) return;
-  batch_watch_->heads.refresh();
   static_cast<void>(batch_watch_->watch.look(now_ns));
+}
+
+/// Publishes what the device waits for in the operation that is watched, so that circles of waiting ranks are found.
+void DeviceMonitor::publish_waits() {
+  MessageBoards *const boards = ranks_.messages();
+  const uint32_t rank = operations_.rank(), rank_count = operations_.rank_count();
+  if (boards == nullptr || device_.batch_progress() == nullptr || rank_count > message_ranks_max) return;
+  std::unique_lock lock(mutex_);  // add() counts messages under it
+  if (has_captured_) return boards->publish_waits(nullptr);
+  if (outstanding_.empty() || outstanding_.front().turn != watched_.turn) return;
+  WaitReport report = count_called(ranks_, *boards, rank, rank_count);
+  for (auto later = outstanding_.begin() + 1; later != outstanding_.end(); ++later)
+    if (later->is_batch()) remove_later(report, later->batch->transfers());
+  lock.unlock();
+  if (watch_) add_collective(report, watched_.number);
+  else add_batch(report, batch_watch_->heads, *watched_.batch, device_.batch_progress()->slots(), *boards, rank);
+  boards->publish_waits(&report);
 }
 
 /// Checks a replayed graph. Its kernel has no number of its own, so only deaths and the deadline can be checked.
@@ -198,7 +233,8 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,
              "an operation of a replayed graph on rank " + std::to_string(operations_.rank()) +
-                 " timed out; check that every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
+                 " timed out; check that every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)" +
+                 device_.shared_queues()};
   } else {
     return;
   }
@@ -234,21 +270,27 @@ bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_ch
   }
   const OperationInfo entered = what ? *what : OperationInfo{};
   if (report_differing_block(report, failed, entered.signature)) return true;
-  OperationWatch(ranks_, operations_.rank(), operations_.rank_count(), number, entered, operations_.timeout_ns())
-      .explain_fault(report.peer, report.fault);
+  OperationWatch watch(ranks_, operations_.rank(), operations_.rank_count(), number, entered, operations_.timeout_ns());
+  if (const Transfer *const block = block_from(failed, report.peer)) watch.expect_block(block->bytes);
+  watch.explain_fault(report.peer, report.fault);
   return true;
 }
 
 /// Reports a block of a _v collective whose two ends differ in size. Returns false if the fault is of another kind.
 bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call) {
-  if (failed.batch == nullptr || report.fault != Fault::wrong_size) return false;
-  for (const Transfer &block : failed.batch->transfers()) {
-    if (block.sends || block.peer != report.peer) continue;
-    const uint64_t sent_bytes = device_.batch_progress()->sent_bytes();
-    ranks_.raise(differing_block(call, failed.number, operations_.rank(), report.peer, sent_bytes, block.bytes));
-    return true;
-  }
-  return false;
+  const Transfer *const block = report.fault == Fault::wrong_size ? block_from(failed, report.peer) : nullptr;
+  if (block == nullptr) return false;
+  const uint64_t sent_bytes = device_.batch_progress()->sent_bytes();
+  ranks_.raise(differing_block(call, failed.number, operations_.rank(), report.peer, sent_bytes, block->bytes));
+  return true;
+}
+
+/// Returns the block that a collective receives from a rank, or null.
+const Transfer *DeviceMonitor::block_from(const Known &failed, uint32_t peer) {
+  if (failed.batch == nullptr) return nullptr;
+  for (const Transfer &block : failed.batch->transfers())
+    if (!block.sends && block.peer == peer) return &block;
+  return nullptr;
 }
 
 /// Reports the fault of a message. Parts of several messages of a peer are in flight at once, so the message with the

@@ -75,8 +75,11 @@ class DeviceMonitor final : private ThreadSharer {
 
   void add(std::unique_lock<std::mutex> lock, Outstanding added);
   void end(const Outstanding &ended, bool failed);
+  void publish_blocks(const Outstanding &operation);
+  void publish_waits();
   [[nodiscard]] Known known(uint64_t turn);
   [[nodiscard]] bool report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call);
+  [[nodiscard]] static const Transfer *block_from(const Known &failed, uint32_t peer);
   void report_batch_fault(const DeviceReport &report, const Known &failed);
   [[nodiscard]] bool take_turn() override;
   void carry_over(const DeviceReport &report);
@@ -94,6 +97,7 @@ class DeviceMonitor final : private ThreadSharer {
   Ranks &ranks_;  ///< ranks of operations_
   std::mutex mutex_;  ///< guards the following members
   std::deque<Outstanding> outstanding_;
+  bool has_captured_ = false;  ///< an operation was captured; replays have no place in the order of operations
   std::vector<Known> known_;  ///< the latest operations, by turn; those that no other turn has overwritten
 
   // Only the monitor's thread uses these.
@@ -104,7 +108,7 @@ class DeviceMonitor final : private ThreadSharer {
   uint64_t replay_ = 0;         ///< number of the call that was seen to run without an operation of its own
   uint64_t replay_since_ns_ = 0;
   bool told_ = false;  ///< true after the device was stopped
-  uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0;
+  uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0, next_waits_ns_ = 0;
   uint32_t reason_checks_ = 0;  ///< for the reason why another rank gave up
 };
 

@@ -35,36 +35,64 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   return call.count != 0 && call.counts_hash == 0;  // uneven blocks may be empty, so they prove nothing
 }
 
-/// This view reads what ranks publish. Of ranks on other hosts it knows only collectives, with some delay.
+/// This view reads what ranks publish. Of ranks on other hosts it knows only collectives, with some delay. Of a rank on
+/// a device it reads one report, which stays true (src/engine/device_waits.h).
 class NearView {
  public:
-  NearView(const Ranks &ranks, const MessageBoards &boards) : ranks_(ranks), boards_(boards) {}
+  NearView(const Ranks &ranks, const MessageBoards &boards, uint32_t rank_count)
+      : ranks_(ranks), boards_(boards), devices_(rank_count) {}
 
-  [[nodiscard]] bool knows(uint32_t rank) const { return boards_.knows(rank); }
-  [[nodiscard]] Place place_of(uint32_t rank) const {
+  [[nodiscard]] bool knows(uint32_t rank) { return boards_.knows(rank); }
+  [[nodiscard]] Place place_of(uint32_t rank) {
+    if (const WaitReport *const report = device_of(rank)) return {report->batches, report->entered, report->completed};
     Place place;
     place.completed = ranks_.completed_operation(rank);  // read before `entered`, so it is not ahead of it
     place.entered = ranks_.latest_operation(rank);
     place.batches = boards_.batches(rank);
     return place;
   }
-  [[nodiscard]] uint64_t latest_operation(uint32_t rank) const { return ranks_.latest_operation(rank); }
-  [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const { return boards_.pair(of, with, sends); }
-  [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const { return boards_.blocked(of, to); }
+  [[nodiscard]] uint64_t latest_operation(uint32_t rank) {
+    const WaitReport *const report = device_of(rank);
+    return report != nullptr ? report->entered : ranks_.latest_operation(rank);
+  }
+  [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) {
+    const WaitReport *const report = device_of(of);
+    if (report == nullptr) return boards_.pair(of, with, sends);
+    return sends ? report->pairs[with].sends : report->pairs[with].receives;
+  }
+  [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) {
+    const WaitReport *const report = device_of(of);
+    return report != nullptr ? report->pairs[to].blocked : boards_.blocked(of, to);
+  }
   [[nodiscard]] std::optional<OperationInfo> entered(uint32_t rank, uint64_t operation) const {
     return ranks_.entered(rank, operation);
   }
 
  private:
+  struct Device {
+    bool is_read = false;
+    std::unique_ptr<WaitReport> report;
+  };
+
+  /// Returns the report of a rank on a device, or null if it has none. Each report is read once.
+  [[nodiscard]] const WaitReport *device_of(uint32_t rank) {
+    Device &device = devices_[rank];
+    if (std::exchange(device.is_read, true)) return device.report.get();
+    WaitReport report;
+    if (boards_.device_waits(rank, report)) device.report = std::make_unique<WaitReport>(report);
+    return device.report.get();
+  }
+
   const Ranks &ranks_;
   const MessageBoards &boards_;
+  std::vector<Device> devices_;  ///< by rank
 };
 
 /// This view also reads reports of ranks on other hosts. A rank without a report counts as waiting for nobody.
 class FarView {
  public:
   FarView(const Ranks &ranks, MessageBoards &boards, uint32_t rank_count, uint64_t since_ns)
-      : near_(ranks, boards), boards_(boards), since_ns_(since_ns), reports_(rank_count) {}
+      : near_(ranks, boards, rank_count), boards_(boards), since_ns_(since_ns), reports_(rank_count) {}
 
   /// Returns whether no report was missing.
   [[nodiscard]] bool complete() const { return complete_; }
@@ -108,7 +136,7 @@ class FarView {
     return report == nullptr || with >= report->pairs.size() ? WaitReport::Pair{} : report->pairs[with];
   }
 
-  const NearView near_;
+  NearView near_;
   MessageBoards &boards_;
   const uint64_t since_ns_;
   std::vector<std::unique_ptr<const WaitReport>> reports_;  ///< by rank
@@ -217,7 +245,7 @@ std::string name_of(const WaitEdge &edge, const Ranks &ranks) {
 
 std::vector<WaitEdge> find_wait_cycle(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
                                       uint32_t rank_count) {
-  NearView view(ranks, boards);
+  NearView view(ranks, boards, rank_count);
   return Search(view, rank, rank_count).run();
 }
 

@@ -10,6 +10,9 @@
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
 // operations before and after their edges were read, all edges were true at one time.
 //
+// A rank on a device enqueues operations that have not begun. Its monitor publishes a report, which replaces what the
+// rank has called (src/engine/device_waits.h).
+//
 // Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for,
 // but not all at one time. So one search over several hosts proves nothing: find_far_wait_cycle() must run twice.
 #pragma once

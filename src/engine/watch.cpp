@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
+constexpr uint64_t report_age_max_ns = 60'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
 // another host arrives after a report and a question. On its own host, a rank sees every call at once, but the end of a
 // process may become visible late.
@@ -93,6 +94,21 @@ Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int ow
               " exported a buffer that could not be mapped or read, or whose descriptor that rank's program has "
               "closed or replaced" +
               during + "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead"};
+}
+
+Error differing_block(const Signature &call, uint64_t number, uint32_t rank, uint32_t peer, uint64_t sent_bytes,
+                      uint64_t expected_bytes) {
+  const uint64_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(call.type));
+  const std::string own = std::to_string(rank), other = std::to_string(peer);
+  Error error{RONDO_ERROR_MISMATCH,
+              "operation " + std::to_string(number) + " (" + describe(call) + ") differs between ranks: rank " + other +
+                  " sends rank " + own + " " + std::to_string(sent_bytes / element_bytes) + " elements, rank " + own +
+                  " expects " + std::to_string(expected_bytes / element_bytes) +
+                  "; give both ranks the same count for this block" + what_now};
+  error.rank = static_cast<int32_t>(rank);
+  error.peer = static_cast<int32_t>(peer);
+  error.operation = number;
+  return error;
 }
 
 bool OperationWatch::look(uint64_t now_ns) {
@@ -248,12 +264,28 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
                      advice);
   // The signature of such a block has its size (src/engine/device_executor.cpp).
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && entered_.signature.counts_hash == counts_of_pairs)
-    return raise(RONDO_ERROR_MISMATCH, number, operation_,
-                 name + " sends rank " + std::to_string(rank_) + " a block of another count than rank " +
-                     std::to_string(rank_) + " expects" + during + "; give both ranks the same count for this block");
+    return tell_differing_block(peer);
   raise(RONDO_ERROR_INTERNAL, number, operation_,
         name + (fault == Fault::wrong_size ? " sent a slot of another size" : " sent a slot of another operation") +
             during);
+}
+
+/// Asks the peer, a rank of another host, for the size of its block, and reports both sizes.
+void OperationWatch::tell_differing_block(uint32_t peer) {
+  MessageBoards *const boards = ranks_.messages();
+  for (int look = 0; boards != nullptr && look < near_looks_max && !ranks_.failed(); ++look) {
+    // The peer publishes its block when its device begins the operation or later. Then an earlier answer is of no use.
+    const uint64_t since_ns = now_ns() - std::min(now_ns(), report_age_max_ns);
+    const auto report = boards->report(peer, rank_, true, block_number(operation_), since_ns);
+    if (report && report->message)
+      return ranks_.raise(differing_block(entered_.signature, operation_, rank_, peer, report->message->bytes,
+                                          expected_bytes_));
+    sleep_for_ns(fault_look_interval_ns);
+  }
+  const std::string own = std::to_string(rank_);
+  raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation_,
+        ranks_.describe_rank(peer) + " sends rank " + own + " a block of another count than rank " + own +
+            " expects during " + operation_name() + "; give both ranks the same count for this block");
 }
 
 void OperationWatch::raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message) {

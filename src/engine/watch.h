@@ -33,6 +33,8 @@ class OperationWatch final : public Watch {
 
   /// Raises the reason why a peer's slot did not fit this operation. `own_shortage` is PeerAccess::own_shortage().
   void explain_fault(uint32_t peer, Fault fault, int own_shortage = 0);
+  /// Sets the size of the block that this rank expects from the peer of explain_fault(), in a _v collective on devices.
+  void expect_block(uint64_t bytes) { expected_bytes_ = bytes; }
 
  private:
   /// The records of two ranks that both have entered an operation.
@@ -49,6 +51,7 @@ class OperationWatch final : public Watch {
   [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);
   bool tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs);
+  void tell_differing_block(uint32_t peer);
   bool check_ended_ranks(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);
@@ -62,6 +65,7 @@ class OperationWatch final : public Watch {
   uint64_t timeout_ns_;
   uint64_t start_ns_ = 0;  ///< time of the first check, so an operation that does not wait reads no clock
   uint64_t next_death_check_ns_ = 0;
+  uint64_t expected_bytes_ = 0;
 };
 
 /// Describes an operation: "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
@@ -74,6 +78,10 @@ inline constexpr const char *what_now =
 /// Returns why `rank` cannot read a buffer that `peer` has exported. `own_shortage` is PeerAccess::own_shortage().
 [[nodiscard]] Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int own_shortage,
                                       const std::string &during);
+
+/// Returns the error for a block whose sizes differ: `peer` sends sent_bytes, `rank` expects expected_bytes.
+[[nodiscard]] Error differing_block(const Signature &call, uint64_t number, uint32_t rank, uint32_t peer,
+                                    uint64_t sent_bytes, uint64_t expected_bytes);
 
 enum class RankEnd : uint8_t { death, any };
 

@@ -24,6 +24,12 @@ inline constexpr uint64_t recorded_message_count = 256;
 /// The most ranks of a communicator on several hosts with messages, which need a connection of every two ranks.
 inline constexpr uint32_t message_ranks_max = 64;
 
+/// The number of operations whose blocks publish_block() keeps, for each peer.
+inline constexpr uint64_t kept_block_operations = 16;
+/// Returns the number by which find() and report() return the block of an operation in place of a message.
+[[nodiscard]] constexpr uint64_t block_number(uint64_t operation) { return operation | uint64_t{1} << 62; }
+[[nodiscard]] constexpr bool is_block_number(uint64_t message) { return message >> 62 != 0; }
+
 /// A message, as the call of one of its two ends describes it.
 struct MessageInfo {
   uint32_t peer = 0;
@@ -96,6 +102,12 @@ class MessageBoards {
   /// Publishes which send to `peer` is blocked.
   virtual void block(uint32_t peer, const BlockedSend &send) = 0;
 
+  // The monitor of a rank on a device calls these functions, on one thread.
+  /// Publishes the size of the block that this rank sends to `peer` in a collective.
+  virtual void publish_block(uint32_t /*peer*/, uint64_t /*operation*/, uint64_t /*bytes*/) {}
+  /// Publishes what the device waits for (src/engine/device_waits.h). Null withdraws the report for good.
+  virtual void publish_waits(const WaitReport *) {}
+
   /// Returns whether the rank is on this host. Only then may batches() to find() be called. report() is for all ranks.
   [[nodiscard]] virtual bool knows(uint32_t) const { return true; }
   // These functions read what rank `of` has published. It may be this rank.
@@ -105,6 +117,8 @@ class MessageBoards {
   /// Returns none if `of` has not begun the message, or its record is overwritten.
   [[nodiscard]] virtual std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                         uint64_t message) const = 0;
+  /// Reads what the device of `of`, a rank of this host, waits for. Returns false if the rank has published nothing.
+  [[nodiscard]] virtual bool device_waits(uint32_t, WaitReport &) const { return false; }
   /// Returns what `of` reports about its messages with `with`, and about the message with the given number. The report
   /// is not older than `since_ns`, by now_ns(). If no such report has arrived, the function asks for one and returns
   /// none. If `of` is on another host, `with` must be this rank.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages on device memory through the public interface, by the kernel executor or as RONDO_DEVICE_EXECUTOR says.
 // "[copy fault]" wants an error of a copy.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "src/base/clock.h"
+#include "tests/gpu/device_failures.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -15,12 +14,6 @@ namespace {
 /// The float32 values that `from` sends to `to`, as its message of that number.
 std::vector<float> message(int from, int to, size_t number, size_t count) {
   return whole_numbers(static_cast<uint64_t>(from * 1000 + to) * 100 + number, count);
-}
-
-rondo_config_t on_executor() {
-  rondo_config_t config = on_device();
-  if (std::getenv("RONDO_DEVICE_EXECUTOR") == nullptr) config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  return config;
 }
 
 /// One group on each rank: a message of each size to every rank, itself too, and from every rank.
@@ -60,26 +53,6 @@ struct Exchange {
   const std::vector<size_t> counts;
   std::vector<DeviceBuffer> sent, received;
 };
-
-/// Waits until the communicator has failed, and returns the failure.
-rondo_error_t await_failure(rondo_comm_t comm) {
-  for (int look = 0; look < 120'000; ++look) {  // a limit for a test that hangs
-    if (const rondo_error_t error = failure_of(comm); error.status != RONDO_OK) return error;
-    rondo::sleep_for_ns(1'000'000);
-  }
-  FAIL("the communicator does not fail");
-  return RONDO_ERROR_INIT;
-}
-
-void check_failure(rondo_comm_t comm, rondo_status_t status, const std::vector<std::string> &words) {
-  const rondo_error_t error = await_failure(comm);
-  CAPTURE(error.message);
-  CHECK(error.status == status);
-  for (const std::string &word : words) {
-    CAPTURE(word);
-    CHECK(std::string(error.message).find(word) != std::string::npos);
-  }
-}
 
 }  // namespace
 

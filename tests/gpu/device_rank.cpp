@@ -50,9 +50,9 @@ int move_once(const DeviceProcess &self, int round) {
   return RONDO_OK;
 }
 
-/// Sends one half of the buffer to the next rank, and receives the other half from the one before, in a group.
-/// `short_by`: elements that rank 0 leaves out of what it sends.
-int message_once(const DeviceProcess &self, int round, size_t short_by) {
+/// Sends one half of the buffer to the next rank, and receives the other half from the one before. Both are in a group
+/// if `grouped`. `short_by`: elements that rank 0 leaves out of what it sends.
+int message_once(const DeviceProcess &self, int round, size_t short_by, bool grouped) {
   using rondo::cuda::CuStatus;
   const size_t half = self.count / 2;
   const auto value = [&](int rank, size_t i) { return static_cast<int32_t>(i % 1000) + 1000 * rank + 7 * round; };
@@ -65,11 +65,11 @@ int message_once(const DeviceProcess &self, int round, size_t short_by) {
   if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
   auto *const pointer = reinterpret_cast<int32_t *>(at);
   const int next = (self.rank + 1) % self.size, previous = (self.rank + self.size - 1) % self.size;
-  if (const auto begun = rondo_group_begin(); begun != RONDO_OK) return begun;
+  if (const auto begun = grouped ? rondo_group_begin() : RONDO_OK; begun != RONDO_OK) return begun;
   const size_t sent = self.rank == 0 ? half - short_by : half;
   static_cast<void>(rondo_send(pointer, sent, RONDO_INT32, next, self.comm, stream));
   static_cast<void>(rondo_recv(pointer + half, half, RONDO_INT32, previous, self.comm, stream));
-  if (const auto ended = rondo_group_end(); ended != RONDO_OK) return ended;
+  if (const auto ended = grouped ? rondo_group_end() : RONDO_OK; ended != RONDO_OK) return ended;
   if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
   for (size_t i = 0; i < half; ++i)
     if (values[half + i] != value(previous, i)) return wrong_value;
@@ -193,7 +193,8 @@ int main(int argument_count, char **arguments) {
     outcome = scenario == "moves"                ? move_once(self, round)
               : scenario.starts_with("windows")  ? put_once(self, round, window)
               : scenario.starts_with("blocks")   ? exchange_blocks(self, round, scenario == "blocks_differ" ? 1 : 0)
-              : scenario.starts_with("messages") ? message_once(self, round, scenario == "messages_differ" ? 1 : 0)
+              : scenario.starts_with("messages") ? message_once(self, round, scenario == "messages_differ" ? 1 : 0,
+                                                              scenario != "messages_cross")
                                                  : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }
   if (outcome == RONDO_OK && scenario == "messages_lost" && self.rank == 0)

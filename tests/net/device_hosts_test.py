@@ -125,16 +125,18 @@ class DevicesOfSeveralHosts(HostsTest):
         self.expect_right([0, 1, 1], ["messages"], IN_DEVICES)
 
     def test_messages_that_fail_are_named_on_every_rank(self):
+        circle = "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0"
         sizes = "rank 1 receives message 1 from rank 0 as 4000 bytes .*, rank 0 sent 3996 bytes"
         with net.Hosts(2) as hosts:
-            for scenario, status, text, layout in (
-                    ("messages_differ", "ranks disagree", sizes, [0, 1]),
-                    ("messages_lost", "ranks disagree", "which received [0-9]+ of them", [0, 1, 0])):
+            for scenario, text, layout, count in (
+                    ("messages_differ", sizes, [0, 1], 2000),
+                    ("messages_lost", "which received [0-9]+ of them", [0, 1, 0], 2000),
+                    ("messages_cross", circle, [0, 1], 4_000_000)):
                 with self.subTest(scenario=scenario):
-                    job = Job(hosts, layout, [PROGRAM, scenario], {"DEVICE_RANK_COUNT": "2000"}).finish(60)
-                    self.expect(job, range(len(layout)), status, text)
+                    job = Job(hosts, layout, [PROGRAM, scenario], {"DEVICE_RANK_COUNT": str(count)}).finish(60)
+                    self.expect(job, range(len(layout)), "ranks disagree", text)
             job = Job(hosts, [0, 1, 1], [PROGRAM, "blocks_differ"], BLOCKS).finish(60)
-            self.expect(job, range(3), "ranks disagree", "rank 0 .* sends rank 1 a block of another count than rank 1")
+            self.expect(job, range(3), "ranks disagree", "rank 0 sends rank 1 6000 elements, rank 1 expects 6001")
             job = Job(hosts, [0, 1, 1], [PROGRAM, "messages_kill"]).finish(60)
             self.expect(job, [0, 2], "remote rank failed", r"rank 1 \(host h1", {1})
 

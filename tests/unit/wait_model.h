@@ -1,83 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // This model runs programs of messages and collectives on several hosts in virtual time. Each rank has the watch that
-// searches for circles of waiting ranks. Reports between hosts, and credits, arrive late.
+// searches for circles of waiting ranks. Reports between hosts, and credits, arrive late. Ranks on devices call ahead
+// of what runs, and their monitors publish now and then what the devices wait for.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
-#include <random>
+#include <optional>
+#include <vector>
 
+#include "src/engine/device_waits.h"
 #include "src/engine/transfer_watch.h"
 #include "src/links/message_boards.h"
 #include "tests/catch.h"
+#include "tests/unit/wait_program.h"
 #include "transports/shm/message_board.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::test {
-
-constexpr uint64_t slot_bytes = 64, slot_count = 2, ms = 1'000'000;
-
-using Random = std::mt19937_64;
-
-inline uint32_t between(Random &random, uint32_t least, uint32_t most) {
-  return static_cast<uint32_t>(least + random() % (uint64_t{most} - least + 1));
-}
-
-/// A message, or a collective of all ranks. Ranks take part in the order of the items.
-struct Item {
-  bool collective = false;
-  uint32_t from = 0, to = 0;
-  uint64_t bytes = 0;
-};
-
-struct Program {
-  uint32_t rank_count = 0;
-  std::vector<uint32_t> host_of;                  ///< by rank
-  std::vector<std::vector<std::vector<Item>>> calls;  ///< by rank: groups of messages, or a collective alone
-};
-
-/// Makes a program. If it is not legal, each rank has its items in an order of its own.
-inline Program make_program(Random &random, bool legal) {
-  Program program;
-  program.rank_count = between(random, 2, 5);
-  const uint32_t host_count = between(random, 1, 3);
-  for (uint32_t rank = 0; rank < program.rank_count; ++rank)
-    program.host_of.push_back(between(random, 0, host_count - 1));
-  std::vector<Item> items(between(random, 2, 14));
-  for (Item &item : items) {
-    item.collective = between(random, 0, 4) == 0;
-    item.from = between(random, 0, program.rank_count - 1);
-    item.to = (item.from + between(random, 1, program.rank_count - 1)) % program.rank_count;
-    item.bytes = uint64_t{between(random, 0, 5)} * slot_bytes / 2;
-  }
-  for (uint32_t rank = 0; rank < program.rank_count; ++rank) {
-    std::vector<Item> own;
-    for (const Item &item : items)
-      if (item.collective || item.from == rank || item.to == rank) own.push_back(item);
-    // Messages of one pair keep their order, or their sizes would differ. They are sorted by the pair's first place.
-    if (!legal) {
-      std::shuffle(own.begin(), own.end(), random);
-      std::map<std::pair<uint32_t, uint32_t>, std::deque<Item>> in_order;
-      for (const Item &item : items)
-        if (!item.collective) in_order[{item.from, item.to}].push_back(item);
-      for (Item &item : own) {
-        if (item.collective) continue;
-        auto &queue = in_order[{item.from, item.to}];
-        item = queue.front();
-        queue.pop_front();
-      }
-    }
-    auto &calls = program.calls.emplace_back();
-    for (const Item &item : own) {
-      const bool joins = !calls.empty() && !item.collective && !calls.back().front().collective;
-      if (joins && between(random, 0, 2) == 0) calls.back().push_back(item);
-      else calls.push_back({item});
-    }
-  }
-  return program;
-}
 
 /// The FIFO of a pair and direction. Credit reaches a sender on another host late.
 struct Fifo {
@@ -128,6 +70,7 @@ class HostBoards final : public MessageBoards {
   PairCounts pair(uint32_t of, uint32_t with, bool sends) const override;
   BlockedSend blocked(uint32_t of, uint32_t to) const override;
   std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends, uint64_t message) const override;
+  bool device_waits(uint32_t of, WaitReport &report) const override;
   bool read_waits(uint32_t of, uint64_t since_ns, WaitReport &report) override;
 
  private:
@@ -147,7 +90,10 @@ class ModelRank final : public TransferHeads {
   ModelRank(Model &model, uint32_t rank) : model_(model), rank_(rank), boards_(model, rank) {}
 
   [[nodiscard]] size_t head_count() const override { return heads().size(); }
-  [[nodiscard]] const Transfer &head(size_t index) const override { return transfers_[heads()[index]]; }
+  [[nodiscard]] const Transfer &head(size_t index) const override {
+    return batch_ ? batch_->transfers()[heads()[index]] : transfers_[heads()[index]];
+  }
+  [[nodiscard]] bool reads_slots() const override { return !batch_; }
   [[nodiscard]] bool is_blocked(size_t index) override { return !can_move(heads()[index]); }
   [[nodiscard]] size_t late_head() override { return 0; }
   [[nodiscard]] SlotUse posted_slots(size_t index) const override {
@@ -156,25 +102,36 @@ class ModelRank final : public TransferHeads {
 
   /// Makes one move. Returns false if there is none.
   bool move();
-  void look(uint64_t now_ns) {
-    if (watch_ && !heads().empty()) static_cast<void>(watch_->look(now_ns));
-  }
+  void look(uint64_t now_ns);
   [[nodiscard]] bool done() const { return next_ == calls().size() && !inside_; }
 
-  uint64_t entered = 0, completed = 0;  ///< collectives
+  uint64_t entered = 0, begun = 0, completed = 0;  ///< collectives; on a host, `entered` and `begun` are equal
 
  private:
   [[nodiscard]] const std::vector<std::vector<Item>> &calls() const;
   [[nodiscard]] std::vector<size_t> heads() const;
   [[nodiscard]] bool can_move(size_t transfer) const;
-  void enter_messages(const std::vector<Item> &items);
+  /// The messages of a call, and their records.
+  struct Called {
+    std::vector<Transfer> transfers;
+    std::vector<uint64_t> records;
+  };
+  static constexpr size_t ahead_max = 4;  ///< calls that a device may not have begun
+
+  void call();
+  bool run();
+  void begin_messages();
+  void end_messages();
   bool move_slot();
 
   Model &model_;
   const uint32_t rank_;
   HostBoards boards_;
-  size_t next_ = 0;      ///< index of the next call
+  size_t called_ = 0;    ///< number of calls that were made
+  size_t next_ = 0;      ///< index of the next call to begin
   bool inside_ = false;  ///< inside call next_ - 1
+  std::deque<Called> later_;  ///< messages of the calls that have not begun
+  std::optional<DeviceBatch> batch_;  ///< on a device: the messages that run
   std::vector<Transfer> transfers_;
   std::vector<uint64_t> moved_, records_;  ///< by transfer: slots, and its record
   std::map<std::pair<uint32_t, bool>, uint64_t> numbers_;
@@ -263,6 +220,10 @@ inline std::optional<MessageInfo> HostBoards::find(uint32_t of, uint32_t with, b
   return knows(of) ? model_.shared[of]->find(of, with, sends, message) : std::nullopt;
 }
 
+inline bool HostBoards::device_waits(uint32_t of, WaitReport &report) const {
+  return knows(of) && model_.shared[of]->device_waits(of, report);
+}
+
 inline bool HostBoards::read_waits(uint32_t of, uint64_t since_ns, WaitReport &report) {
   Asked &asked = asked_[of];
   if (asked.asked_ns < since_ns || asked.asked_ns == 0) {
@@ -276,7 +237,8 @@ inline bool HostBoards::read_waits(uint32_t of, uint64_t since_ns, WaitReport &r
     written.completed = rank.completed;
     written.entered = rank.entered;
     written.batches = board.batches(of);
-    for (uint32_t with = 0; with < model_.program.rank_count; ++with)
+    const bool on_device = board.device_waits(of, written);
+    for (uint32_t with = 0; !on_device && with < model_.program.rank_count; ++with)
       written.pairs[with] = {board.pair(of, with, true), board.pair(of, with, false), board.blocked(of, with)};
   }
   if (!asked.report || model_.now_ns < asked.arrives_ns) return false;
@@ -309,16 +271,28 @@ inline bool ModelRank::can_move(size_t index) const {
 }
 
 inline bool ModelRank::move() {
+  const bool may_call = called_ < calls().size() && called_ - next_ < ahead_max;
+  if (!model_.program.on_device) {
+    if (!inside_ && may_call) call();
+    return run();
+  }
+  if (may_call && between(model_.random, 0, 1) == 0) return call(), true;
+  if (run()) return true;
+  if (may_call) call();
+  return may_call;
+}
+
+/// Begins the next operation that was called, or makes a move of the present one.
+inline bool ModelRank::run() {
   if (!inside_) {
-    if (next_ == calls().size()) return false;
-    const std::vector<Item> &items = calls()[next_++];
+    if (next_ == called_) return false;
     inside_ = true;
-    if (items.front().collective) ++entered;
-    else enter_messages(items);
+    if (calls()[next_++].front().collective) ++begun;
+    else begin_messages();
     return true;
   }
-  if (entered > completed) {
-    const bool all_in = std::ranges::all_of(model_.all, [&](const auto &rank) { return rank->entered >= entered; });
+  if (begun > completed) {
+    const bool all_in = std::ranges::all_of(model_.all, [&](const auto &rank) { return rank->begun >= begun; });
     if (!all_in) return false;
     ++completed;
     inside_ = false;
@@ -326,28 +300,62 @@ inline bool ModelRank::move() {
   }
   if (move_slot()) return true;
   if (!heads().empty()) return false;
-  model_.shared[rank_]->complete_batch();
-  watch_.reset();
+  end_messages();
   inside_ = false;
   return true;
 }
 
-inline void ModelRank::enter_messages(const std::vector<Item> &items) {
+inline void ModelRank::call() {
+  const std::vector<Item> &items = calls()[called_++];
+  if (items.front().collective) {
+    ++entered;
+    return;
+  }
   shm::ShmMessages &board = *model_.shared[rank_];
-  transfers_.clear();
+  Called &made = later_.emplace_back();
   for (const Item &item : items) {
     Transfer transfer;
     transfer.sends = item.from == rank_;
     transfer.peer = transfer.sends ? item.to : item.from;
     transfer.bytes = item.bytes;
     transfer.message = ++numbers_[{transfer.peer, transfer.sends}];
-    transfers_.push_back(transfer);
+    made.transfers.push_back(transfer);
     board.announce(transfer.peer, transfer.sends, transfer.message);
   }
-  moved_.assign(transfers_.size(), 0);
-  records_.assign(transfers_.size(), 0);
   board.enter_batch();
+  made.records.assign(items.size(), 0);
+  for (size_t each = 0; model_.program.on_device && each < items.size(); ++each)
+    made.records[each] = board.begin(info_of(made.transfers[each]));
+}
+
+inline void ModelRank::begin_messages() {
+  transfers_ = later_.front().transfers;
+  records_ = later_.front().records;
+  later_.pop_front();
+  moved_.assign(transfers_.size(), 0);
+  if (model_.program.on_device) batch_.emplace(transfers_, 1);
   watch_.emplace(model_.ranks, boards_, *this, rank_, model_.program.rank_count, UINT64_MAX);
+}
+
+inline void ModelRank::end_messages() {
+  shm::ShmMessages &board = *model_.shared[rank_];
+  for (size_t each = 0; batch_ && each < transfers_.size(); ++each)
+    board.complete(records_[each], info_of(transfers_[each]), false);
+  board.complete_batch();
+  watch_.reset();
+  batch_.reset();
+}
+
+inline void ModelRank::look(uint64_t now_ns) {
+  if (model_.program.on_device && inside_ && between(model_.random, 0, 3) == 0) {
+    shm::ShmMessages &board = *model_.shared[rank_];
+    WaitReport report = count_called(model_.ranks, board, rank_, model_.program.rank_count);
+    for (const Called &later : later_) remove_later(report, later.transfers);
+    if (batch_) add_batch(report, *this, *batch_, {slot_bytes, slot_count}, board, rank_);
+    else add_collective(report, begun);
+    board.publish_waits(&report);
+  }
+  if (watch_ && !heads().empty()) static_cast<void>(watch_->look(now_ns));
 }
 
 /// Moves a slot of the first head that can move.
@@ -359,7 +367,7 @@ inline bool ModelRank::move_slot() {
     if (!can_move(index)) continue;
     Fifo &fifo = model_.fifos[transfer.sends ? std::pair(rank_, transfer.peer) : std::pair(transfer.peer, rank_)];
     ++(transfer.sends ? fifo.posted : fifo.consumed);
-    if (++moved_[index] == slots_of(transfer)) board.complete(records_[index], info_of(transfer), true);
+    if (++moved_[index] == slots_of(transfer) && !batch_) board.complete(records_[index], info_of(transfer), true);
     return true;
   }
   return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs run under the watch that searches for circles of waiting ranks. No rank of a program that can go on
-// may be accused. If the items are in another order on each rank, most programs end in a circle, which must be found.
+// Random programs run under the watch that searches for circles of waiting ranks, on hosts and on devices. No rank of a
+// program that can go on may be accused. If the items are in another order on each rank, most programs end in a circle,
+// which must be found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,13 +18,15 @@ uint64_t program_count() { return std::getenv("RONDO_TEST_ALL") != nullptr ? 10'
 
 /// Runs `check` with models of the programs, or with that of RONDO_SEED alone.
 template <class Check>
-void for_each_model(bool legal, const Check &check) {
+void for_each_model(bool legal, bool on_device, const Check &check) {
   const char *const given = std::getenv("RONDO_SEED");
   const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 0) : 1;
   for (uint64_t seed = first; seed < first + (given != nullptr ? 1 : program_count()); ++seed) {
     INFO("RONDO_SEED=" << seed);
     Random random(seed);
-    Model model(random, make_program(random, legal));
+    Program program = make_program(random, legal);
+    program.on_device = on_device;
+    Model model(random, std::move(program));
     model.run();
     check(model);
   }
@@ -32,15 +35,19 @@ void for_each_model(bool legal, const Check &check) {
 }  // namespace
 
 TEST_CASE("wait programs: no rank of a legal program is accused, on one host or several") {
-  for_each_model(true, [](const Model &model) {
+  const bool on_device = GENERATE(false, true);
+  CAPTURE(on_device);
+  for_each_model(true, on_device, [](const Model &model) {
     if (model.ranks.raised) FAIL("accused: " << model.ranks.raised->message);
     REQUIRE(model.done());
   });
 }
 
 TEST_CASE("wait programs: whoever is accused cannot go on, and whatever cannot go on is found") {
+  const bool on_device = GENERATE(false, true);
+  CAPTURE(on_device);
   uint64_t found = 0, far = 0, sends = 0;
-  for_each_model(false, [&](Model &model) {
+  for_each_model(false, on_device, [&](Model &model) {
     const bool accused = model.ranks.raised.has_value();
     REQUIRE(accused != model.can_end());
     if (!accused) return;

@@ -87,7 +87,9 @@ void Control::take_pair_question(uint32_t host, ByteReader body) {
       static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.about.rank) - local_ranks_.begin());
   std::optional<MessageReport> report = MessageReport{};
   if (boards == nullptr) return;
-  if (boards->batches(index).entered != 0) {
+  if (is_block_number(asked.about.operation)) {
+    report->message = boards->find(index, asked.with, true, asked.about.operation);
+  } else if (boards->batches(index).entered != 0) {
     if (!boards->open().ok()) return;  // without an answer, the asker reports that it does not know
     report = boards->report(index, asked.with, asked.sends, asked.about.operation, 0);
   }

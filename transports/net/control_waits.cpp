@@ -61,24 +61,32 @@ void Control::take_waits_question(uint32_t host, ByteReader body) {
   MessageBoards *const boards = parts_.local->messages();
   if (body.failed() || !is_of(host_, asked.rank) || boards == nullptr) return;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.rank) - local_ranks_.begin());
-  const uint64_t completed = parts_.local->completed_operation(index);  // read before the latest, as in WaitReport
-  const uint64_t entered = parts_.local->latest_operation(index);
-  const BatchCounts batches = boards->batches(index);
-  if (batches.entered != 0 && !boards->open().ok()) return;
+  WaitReport report;
+  const bool on_device = boards->device_waits(index, report);
+  if (!on_device) {
+    report.completed = parts_.local->completed_operation(index);  // read before the latest, as in WaitReport
+    report.entered = parts_.local->latest_operation(index);
+    report.batches = boards->batches(index);
+  }
+  const uint64_t batch_count = boards->batches(index).entered;
+  if (batch_count != 0 && !boards->open().ok()) return;
   const auto rank_count = static_cast<uint32_t>(std::min<size_t>(parts_.host_of.size(), message_ranks_max));
-  uint32_t with = batches.entered == 0 ? rank_count : 0;
+  uint32_t with = batch_count == 0 ? rank_count : 0;
   bool last = false;
   while (!last) {  // ends, because each cell but the last takes ranks
     std::array<std::pair<uint32_t, WaitReport::Pair>, cell_pairs_max> taken;
     uint32_t count = 0;
     for (; with < rank_count && count < cell_pairs_max; ++with) {
-      const WaitReport::Pair pair{boards->pair(index, with, true), boards->pair(index, with, false),
-                                  boards->blocked(index, with)};
+      const WaitReport::Pair pair =
+          on_device ? report.pairs[with]
+                    : WaitReport::Pair{boards->pair(index, with, true), boards->pair(index, with, false),
+                                       boards->blocked(index, with)};
       if (is_used(pair)) taken[count++] = {with, pair};
     }
     last = with == rank_count;
     Cell cell(CellKind::waits);
-    cell.put(asked).put(asked_ns).put(batches.entered).put(batches.completed).put(entered).put(completed);
+    cell.put(asked).put(asked_ns).put(report.batches.entered).put(report.batches.completed);
+    cell.put(report.entered).put(report.completed);
     cell.put(uint32_t{last}).put(count);
     for (uint32_t each = 0; each < count; ++each) put(cell, taken[each].first, taken[each].second);
     if (!lines_.send(host, cell)) return;

@@ -30,6 +30,10 @@ std::optional<MessageInfo> GroupMessages::find(uint32_t of, uint32_t with, bool 
   return knows(of) ? parts_.local->find(parts_.local_index[of], with, sends, message) : std::nullopt;
 }
 
+bool GroupMessages::device_waits(uint32_t of, WaitReport &report) const {
+  return knows(of) && parts_.local->device_waits(parts_.local_index[of], report);
+}
+
 std::optional<MessageReport> GroupMessages::report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                    uint64_t since_ns) {
   if (knows(of)) return parts_.local->report(parts_.local_index[of], with, sends, message, since_ns);

@@ -42,6 +42,10 @@ class GroupMessages final : public MessageBoards {
   void fail(uint64_t record) override { parts_.local->fail(record); }
   void complete_batch() override;
   void block(uint32_t peer, const BlockedSend &send) override { parts_.local->block(peer, send); }
+  void publish_block(uint32_t peer, uint64_t operation, uint64_t bytes) override {
+    parts_.local->publish_block(peer, operation, bytes);
+  }
+  void publish_waits(const WaitReport *report) override { parts_.local->publish_waits(report); }
 
   [[nodiscard]] bool knows(uint32_t of) const override;
   [[nodiscard]] BatchCounts batches(uint32_t of) const override;
@@ -49,6 +53,7 @@ class GroupMessages final : public MessageBoards {
   [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const override;
   [[nodiscard]] std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                 uint64_t message) const override;
+  [[nodiscard]] bool device_waits(uint32_t of, WaitReport &report) const override;
   [[nodiscard]] std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                     uint64_t since_ns) override;
   [[nodiscard]] bool read_waits(uint32_t of, uint64_t since_ns, WaitReport &report) override;

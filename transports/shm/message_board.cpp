@@ -2,6 +2,7 @@
 #include "transports/shm/message_board.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/proto/memory.h"
 #include "transports/shm/segment.h"
@@ -17,6 +18,17 @@ constexpr uint64_t pack_ends(const MessageInfo &message) {
 
 /// Increments one of the rank's own words. The load is relaxed, because the rank is the only writer.
 void increment(uint64_t &word) { memory::store_release(word, memory::load_relaxed(word) + 1); }
+
+/// Returns the block that the board's rank sends to `with`, if publish_block() has kept it.
+std::optional<MessageInfo> find_block(const MessageBoard &board, uint32_t with, uint64_t number) {
+  const uint64_t operation = number ^ block_number(0);
+  if (with >= message_ranks_max || operation == 0) return std::nullopt;
+  const DeviceBoard::BlockSize &size = board.device.blocks[operation % kept_block_operations][with];
+  if (memory::load_acquire(size.operation) != operation) return std::nullopt;  // first look
+  const MessageInfo block{with, true, 0, memory::load_acquire(size.bytes), number};
+  if (memory::load_acquire(size.operation) != operation) return std::nullopt;  // second look: it changed
+  return block;
+}
 
 }  // namespace
 
@@ -89,6 +101,35 @@ void ShmMessages::block(uint32_t peer, const BlockedSend &send) {
   memory::store_release(pair.blocked_message, send.message);  // pairs with the first look in blocked()
 }
 
+void ShmMessages::publish_block(uint32_t peer, uint64_t operation, uint64_t bytes) {
+  if (peer >= message_ranks_max) return;
+  DeviceBoard::BlockSize &size = own_.device.blocks[operation % kept_block_operations][peer];
+  memory::store_release(size.operation, 0);  // pairs with the second look in find_block()
+  memory::store_release(size.bytes, bytes);
+  memory::store_release(size.operation, operation);  // pairs with the first look in find_block()
+}
+
+void ShmMessages::publish_waits(const WaitReport *report) {
+  DeviceBoard &device = own_.device;
+  const uint64_t version = memory::load_relaxed(device.waits_version);  // relaxed: this rank's own word
+  if (report == nullptr) return memory::store_release(device.waits_version, 0);  // pairs with device_waits()
+  const auto words = std::bit_cast<DeviceBoard::WaitWords>(*report);
+  memory::store_release(device.waits_version, version + 1);  // pairs with the second look in device_waits()
+  for (size_t word = 0; word < words.size(); ++word) memory::store_release(device.waits[word], words[word]);
+  memory::store_release(device.waits_version, version + 2);  // pairs with the first look in device_waits()
+}
+
+bool ShmMessages::device_waits(uint32_t of, WaitReport &report) const {
+  const DeviceBoard &device = segment_->message_board(of).device;
+  const uint64_t version = memory::load_acquire(device.waits_version);  // first look
+  if (version == 0 || version % 2 == 1) return false;
+  DeviceBoard::WaitWords words;
+  for (size_t word = 0; word < words.size(); ++word) words[word] = memory::load_acquire(device.waits[word]);
+  if (memory::load_acquire(device.waits_version) != version) return false;  // second look: it changed
+  report = std::bit_cast<WaitReport>(words);
+  return true;
+}
+
 BatchCounts ShmMessages::batches(uint32_t of) const {
   const MessageBoard &board = segment_->message_board(of);
   BatchCounts counts;
@@ -116,6 +157,7 @@ BlockedSend ShmMessages::blocked(uint32_t of, uint32_t to) const {
 
 std::optional<MessageInfo> ShmMessages::find(uint32_t of, uint32_t with, bool sends, uint64_t message) const {
   const MessageBoard &board = segment_->message_board(of);
+  if (is_block_number(message)) return find_block(board, with, message);
   const uint64_t latest = memory::load_acquire(board.records);  // pairs with begin()
   for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) {
     const auto timed = timed_message(board, latest - back);

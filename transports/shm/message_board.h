@@ -4,12 +4,14 @@
 // the functions of src/proto/memory.h. Only the owner of a board writes its words.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
 #include "src/base/ticks.h"
 #include "src/proto/connection.h"
 #include "src/links/message_boards.h"
+#include "src/links/wait_report.h"
 #include "transports/shm/board.h"
 
 namespace rondo::shm {
@@ -28,13 +30,27 @@ struct alignas(cache_line_bytes) MessageRecord {
 };
 static_assert(sizeof(MessageRecord) == cache_line_bytes);
 
+/// A rank on a device publishes this as well. Pages that no device uses take no memory.
+struct alignas(cache_line_bytes) DeviceBoard {
+  struct BlockSize {
+    uint64_t operation = 0;  ///< 0 while `bytes` changes
+    uint64_t bytes = 0;
+  };
+  using WaitWords = std::array<uint64_t, sizeof(WaitReport) / sizeof(uint64_t)>;
+
+  uint64_t waits_version = 0;  ///< odd while `waits` changes; 0 if nothing is published
+  WaitWords waits{};           ///< a WaitReport
+  BlockSize blocks[kept_block_operations][message_ranks_max];  ///< by operation % kept_block_operations, and peer
+};
+
 struct alignas(cache_line_bytes) MessageBoard {
   uint64_t batches_entered = 0;
   uint64_t batches_completed = 0;
   uint64_t records = 0;  ///< number of the latest record
   MessageRecord ring[recorded_message_count];  ///< record n at n % recorded_message_count
+  DeviceBoard device;
 };
-static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes);
+static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes + sizeof(DeviceBoard));
 
 /// A rank's report on its messages with another rank. Index 1 is for messages that it sends, 0 for received ones.
 struct alignas(cache_line_bytes) PairBoard {
@@ -67,12 +83,15 @@ class ShmMessages final : public MessageBoards {
   void fail(uint64_t record) override;
   void complete_batch() override;
   void block(uint32_t peer, const BlockedSend &send) override;
+  void publish_block(uint32_t peer, uint64_t operation, uint64_t bytes) override;
+  void publish_waits(const WaitReport *report) override;
 
   [[nodiscard]] BatchCounts batches(uint32_t of) const override;
   [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const override;
   [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const override;
   [[nodiscard]] std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                 uint64_t message) const override;
+  [[nodiscard]] bool device_waits(uint32_t of, WaitReport &report) const override;
 
  private:
   void end(uint64_t record, OperationState state, uint64_t ticks);
