@@ -163,3 +163,5 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 
 #pragma GCC visibility pop
 }  // extern "C"
+
+#include "src/compat/abi_newer.h"

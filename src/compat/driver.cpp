@@ -30,6 +30,7 @@ struct Driver {
   Status (*pop)(Context *) = nullptr;
   Status (*allocate)(Address *, size_t) = nullptr;
   Status (*free)(Address) = nullptr;
+  Status (*record)(cudaEvent_t, cudaStream_t) = nullptr;
 };
 
 std::string named(const Driver &driver, Status status) {
@@ -64,6 +65,7 @@ Driver open_driver() {
   find(library, driver.pop, "cuCtxPopCurrent_v2", driver.trouble);
   find(library, driver.allocate, "cuMemAlloc_v2", driver.trouble);
   find(library, driver.free, "cuMemFree_v2", driver.trouble);
+  find(library, driver.record, "cuEventRecord", driver.trouble);
   if (!driver.trouble.empty()) return driver;
   if (const Status status = driver.init(0); status != success)
     driver.trouble = "the CUDA driver cannot be used: cuInit: " + named(driver, status);
@@ -140,6 +142,13 @@ ncclResult_t release(void *pointer) {
   CurrentContext context;
   if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
   return check(driver().free(reinterpret_cast<Address>(pointer)), "ncclMemFree: cuMemFree");
+}
+
+ncclResult_t record(cudaEvent_t event, cudaStream_t stream) {
+  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+  CurrentContext context;
+  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
+  return check(driver().record(event, stream), "launchCompletionEvent: cuEventRecord");
 }
 
 }  // namespace rondo::compat

@@ -17,4 +17,7 @@ ncclResult_t allocate(void **pointer, size_t bytes);
 /// Frees memory of allocate(). Any thread.
 ncclResult_t release(void *pointer);
 
+/// Records an event on a stream of the event's device. Any thread.
+ncclResult_t record(cudaEvent_t event, cudaStream_t stream);
+
 }  // namespace rondo::compat

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/compat/driver.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
 
@@ -22,11 +23,18 @@ struct OpEnd {
   ncclComm *comm;
 };
 
+/// An event that a collective's configuration has named.
+struct Mark {
+  cudaEvent_t event;
+  cudaStream_t stream;
+};
+
 struct Group {
   int depth = 0;
   ncclResult_t refusal = ncclSuccess;
   std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
+  std::vector<Mark> marks;
   std::vector<Collective> collectives;
   std::vector<OpEnd> op_ends;
   std::vector<End> ends;
@@ -34,6 +42,7 @@ struct Group {
   void clear() {
     refusal = ncclSuccess;
     initialisations.clear();
+    marks.clear();
     collectives.clear();
     op_ends.clear();
     ends.clear();
@@ -207,6 +216,8 @@ ncclResult_t run_kept(Group &of) {
   }
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
+  for (const Mark &each : of.marks)
+    if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
   const ncclResult_t launched = run_all(of.collectives);
   return launched != ncclSuccess ? launched : result;
 }
@@ -246,6 +257,13 @@ ncclResult_t run_or_keep(const Collective &collective) {
   Group &own = group();
   if (own.depth == 0) return run(collective);
   own.collectives.push_back(collective);
+  return ncclSuccess;
+}
+
+ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream) {
+  Group &own = group();
+  if (own.depth == 0) return record(event, stream);
+  own.marks.push_back({event, stream});
   return ncclSuccess;
 }
 

@@ -52,6 +52,8 @@ void drop_group();
 ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
+/// Records an event before the collective that follows. In a group, the end records it before it runs collectives.
+ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);

@@ -16,14 +16,11 @@ ncclResult_t refuse(const char *function, const char *reason) {
   return fail(ncclInvalidUsage, std::string(function) + ": " + reason);
 }
 
-constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
 constexpr char life[] = "Rondo cannot suspend or resume a communicator yet";
 constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
-constexpr char parameters[] =
-    "Rondo has none of NCCL's parameters; share/doc/rondo/docs/nccl.md lists the variables that count";
 constexpr char encryption[] = "Rondo does not encrypt what collectives move";
 constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
-constexpr char properties[] = "Rondo does not report these properties yet; use ncclCommCount and its like";
+constexpr char properties[] = "Rondo does not report what memory a communicator takes yet";
 
 }  // namespace
 
@@ -37,14 +34,6 @@ constexpr char properties[] = "Rondo does not report these properties yet; use n
   NCCL_EXPORT ncclResult_t nccl##name() { return refuse("nccl" #name, reason); } \
   NCCL_ALIAS(name)
 
-NCCL_UNSUPPORTED_CALL(AllGatherConfig, configured)
-NCCL_UNSUPPORTED_CALL(AllReduceConfig, configured)
-NCCL_UNSUPPORTED_CALL(AlltoAllConfig, configured)
-NCCL_UNSUPPORTED_CALL(BroadcastConfig, configured)
-NCCL_UNSUPPORTED_CALL(GatherConfig, configured)
-NCCL_UNSUPPORTED_CALL(ReduceConfig, configured)
-NCCL_UNSUPPORTED_CALL(ReduceScatterConfig, configured)
-NCCL_UNSUPPORTED_CALL(ScatterConfig, configured)
 NCCL_UNSUPPORTED_CALL(PutSignal, windows)
 NCCL_UNSUPPORTED_CALL(Signal, windows)
 NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
@@ -52,24 +41,8 @@ NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
 NCCL_UNSUPPORTED(CommSuspend, life)
 NCCL_UNSUPPORTED(CommResume, life)
 NCCL_UNSUPPORTED(CommMemStats, properties)
-NCCL_UNSUPPORTED(CommQueryProperties, properties)
 NCCL_UNSUPPORTED(SetEncryption, encryption)
 NCCL_UNSUPPORTED(WinGetUserPtr, windows)
-
-NCCL_UNSUPPORTED(ParamBind, parameters)
-NCCL_UNSUPPORTED(ParamDumpAll, parameters)
-NCCL_UNSUPPORTED(ParamGet, parameters)
-NCCL_UNSUPPORTED(ParamGetAllParameterKeys, parameters)
-NCCL_UNSUPPORTED(ParamGetI8, parameters)
-NCCL_UNSUPPORTED(ParamGetI16, parameters)
-NCCL_UNSUPPORTED(ParamGetI32, parameters)
-NCCL_UNSUPPORTED(ParamGetI64, parameters)
-NCCL_UNSUPPORTED(ParamGetU8, parameters)
-NCCL_UNSUPPORTED(ParamGetU16, parameters)
-NCCL_UNSUPPORTED(ParamGetU32, parameters)
-NCCL_UNSUPPORTED(ParamGetU64, parameters)
-NCCL_UNSUPPORTED(ParamGetStr, parameters)
-NCCL_UNSUPPORTED(ParamGetParameter, parameters)
 
 NCCL_UNSUPPORTED(DevCommCreate, device_code)
 NCCL_UNSUPPORTED(DevCommDestroy, device_code)
