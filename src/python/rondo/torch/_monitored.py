@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has the barrier that names the ranks that do not come. It uses the store, not the library.
 
-Programs compare the beginnings of its messages, so they are those of PyTorch."""
+Programs compare the beginnings of its messages, so these have PyTorch's words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MonitoredBarrier:
             self._collect(seconds, names_all)
 
     def _collect(self, seconds: float, names_all: bool) -> None:
-        """Waits for the others on the first rank, then tells them the outcome."""
+        """Waits for the other ranks on the first rank, and then publishes the outcome."""
         missing: List[int] = []
         end = time.monotonic() + seconds
         for rank in range(1, len(self._ranks)):
@@ -51,7 +51,7 @@ class MonitoredBarrier:
             self._store.delete_key(self._key("missing", self._number - 1))
 
     def _report(self, seconds: float) -> None:
-        """Tells the first rank that this rank has come, and waits for the outcome."""
+        """Publishes that this rank has come, and waits for the outcome."""
         self._store.set(self._key(self._rank), b"here")
         first = self._ranks[0]
         try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module adds sparse tensors: every rank collects the elements of all ranks, and adds those of equal indices."""
+"""This module adds sparse tensors: every rank collects the elements of all ranks, and adds elements with
+equal indices."""
 
 from __future__ import annotations
 
