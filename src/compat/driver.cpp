@@ -31,6 +31,7 @@ struct Driver {
   Status (*allocate)(Address *, size_t) = nullptr;
   Status (*free)(Address) = nullptr;
   Status (*record)(cudaEvent_t, cudaStream_t) = nullptr;
+  Status (*capture_info)(cudaStream_t, int *, unsigned long long *, void *, void *, void *) = nullptr;
 };
 
 std::string named(const Driver &driver, Status status) {
@@ -66,6 +67,7 @@ Driver open_driver() {
   find(library, driver.allocate, "cuMemAlloc_v2", driver.trouble);
   find(library, driver.free, "cuMemFree_v2", driver.trouble);
   find(library, driver.record, "cuEventRecord", driver.trouble);
+  find(library, driver.capture_info, "cuStreamGetCaptureInfo_v2", driver.trouble);
   if (!driver.trouble.empty()) return driver;
   if (const Status status = driver.init(0); status != success)
     driver.trouble = "the CUDA driver cannot be used: cuInit: " + named(driver, status);
@@ -142,6 +144,17 @@ ncclResult_t release(void *pointer) {
   CurrentContext context;
   if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
   return check(driver().free(reinterpret_cast<Address>(pointer)), "ncclMemFree: cuMemFree");
+}
+
+ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number) {
+  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+  CurrentContext context;
+  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
+  int state = 0;
+  const ncclResult_t asked = check(driver().capture_info(stream, &state, number, nullptr, nullptr, nullptr),
+                                   "cuStreamGetCaptureInfo");
+  if (state == 0) *number = 0;
+  return asked;
 }
 
 ncclResult_t record(cudaEvent_t event, cudaStream_t stream) {

@@ -17,6 +17,9 @@ ncclResult_t allocate(void **pointer, size_t bytes);
 /// Frees memory of allocate(). Any thread.
 ncclResult_t release(void *pointer);
 
+/// Writes the number of the capture that a stream is in, or 0 if the stream is not captured. Any thread.
+ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number);
+
 /// Records an event on a stream of the event's device. Any thread.
 ncclResult_t record(cudaEvent_t event, cudaStream_t stream);
 

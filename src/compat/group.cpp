@@ -206,10 +206,34 @@ ncclResult_t check_blocking(const Group &of) {
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
 }
 
+/// Checks that all streams of a communicator are captured by the same graph, or none is. The driver is asked only if
+/// there are several.
+ncclResult_t check_captures(const std::vector<Collective> &collectives) {
+  std::vector<const Collective *> firsts;  // the first call of each communicator
+  for (const Collective &each : collectives) {
+    const auto of = std::find_if(firsts.begin(), firsts.end(),
+                                 [&](const Collective *first) { return first->comm == each.comm; });
+    if (of == firsts.end()) {
+      firsts.push_back(&each);
+      continue;
+    }
+    if ((*of)->stream == each.stream) continue;
+    unsigned long long one = 0, other = 0;
+    for (const auto &[stream, number] : {std::pair{(*of)->stream, &one}, std::pair{each.stream, &other}})
+      if (const ncclResult_t asked = capture_of(stream, number); asked != ncclSuccess) return asked;
+    if (one != other)
+      return fail(ncclInvalidUsage,
+                  "ncclGroupEnd: the group has two streams of one communicator, and they are not captured by the same "
+                  "graph; capture both, or end the group between them");
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t run_kept(Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
+  if (result == ncclSuccess) result = check_captures(of.collectives);
   if (is_failure(result)) {
     give_up(of.initialisations, result);
     return result;

@@ -19,6 +19,7 @@ void check_messages();
 void check_configured();
 void check_parameters();
 void check_properties();
+void check_details();
 void check_ops();
 void check_unsupported();
 void check_version();

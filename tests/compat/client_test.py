@@ -114,6 +114,9 @@ class Programs(unittest.TestCase):
     def test_properties_of_a_communicator_as_each_release_knows_them(self):
         self.check("properties")
 
+    def test_details_on_which_programs_depend(self):
+        self.check("details")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 

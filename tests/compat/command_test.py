@@ -17,8 +17,8 @@ LOOK = ("import ctypes, os; version = ctypes.c_int(); ctypes.CDLL(None).ncclGetV
 
 def rondo(*arguments, command=None, **environment):
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run([command or RONDO, *arguments], capture_output=True, text=True, timeout=120, env=clean | environment,
-                          stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run([command or RONDO, *arguments], capture_output=True, text=True, timeout=120,
+                          env=clean | environment, stdin=subprocess.DEVNULL, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
