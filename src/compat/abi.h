@@ -190,3 +190,5 @@ ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, ncclComm_t c
 
 #pragma GCC visibility pop
 }  // extern "C"
+
+#include "src/compat/abi_newer.h"

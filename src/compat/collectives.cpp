@@ -3,6 +3,7 @@
 // call before it runs anything.
 #include <string>
 
+#include "src/compat/call_config.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
 #include "src/compat/group.h"
@@ -65,6 +66,21 @@ ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) 
   const rondo_op_t op = call.op < ncclNumOps ? ops[call.op] : static_cast<rondo_op_t>(call.op);
   return run_or_keep(Collective{call.kind, call.send, call.recv, call.count, type_of(call.type), op, call.root, comm,
                                 stream});
+}
+
+/// Does the same with a configuration, which may be null. As in NCCL, the configuration is checked before the
+/// communicator, and a wrong one does not make the group fail.
+ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream, const ncclCollConfig_t *config) {
+  if (config == nullptr) return submit(call, comm, stream);
+  CallConfig taken;
+  if (const ncclResult_t read = read_call_config(config, call.function, &taken); read != ncclSuccess) return read;
+  if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
+  if (const auto checked = check_algorithm(taken, call.function, comm, call.kind, call.count, type_of(call.type));
+      checked != ncclSuccess)
+    return checked;
+  if (taken.event != nullptr)
+    if (const ncclResult_t kept = record_or_keep(taken.event, stream); kept != ncclSuccess) return kept;
+  return submit(call, comm, stream);
 }
 
 }  // namespace
@@ -136,3 +152,55 @@ NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type,
   return submit({"ncclRecv", RONDO_RECV, nullptr, recv, count, type, ncclSum, peer}, comm, stream);
 }
 NCCL_ALIAS(Recv)
+
+NCCL_EXPORT ncclResult_t ncclAllReduceConfig(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                             const ncclCollConfig_t *config) {
+  return submit({"ncclAllReduceConfig", RONDO_ALL_REDUCE, send, recv, count, type, op}, comm, stream, config);
+}
+NCCL_ALIAS(AllReduceConfig)
+
+NCCL_EXPORT ncclResult_t ncclReduceScatterConfig(const void *send, void *recv, size_t recv_count, ncclDataType_t type,
+                                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                                 const ncclCollConfig_t *config) {
+  return submit({"ncclReduceScatterConfig", RONDO_REDUCE_SCATTER, send, recv, recv_count, type, op}, comm, stream,
+                config);
+}
+NCCL_ALIAS(ReduceScatterConfig)
+
+NCCL_EXPORT ncclResult_t ncclAllGatherConfig(const void *send, void *recv, size_t send_count, ncclDataType_t type,
+                                             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config) {
+  return submit({"ncclAllGatherConfig", RONDO_ALL_GATHER, send, recv, send_count, type}, comm, stream, config);
+}
+NCCL_ALIAS(AllGatherConfig)
+
+NCCL_EXPORT ncclResult_t ncclBroadcastConfig(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config) {
+  return submit({"ncclBroadcastConfig", RONDO_BROADCAST, send, recv, count, type, ncclSum, root}, comm, stream, config);
+}
+NCCL_ALIAS(BroadcastConfig)
+
+NCCL_EXPORT ncclResult_t ncclReduceConfig(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                          ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                                          const ncclCollConfig_t *config) {
+  return submit({"ncclReduceConfig", RONDO_REDUCE, send, recv, count, type, op, root}, comm, stream, config);
+}
+NCCL_ALIAS(ReduceConfig)
+
+NCCL_EXPORT ncclResult_t ncclAlltoAllConfig(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config) {
+  return submit({"ncclAlltoAllConfig", RONDO_ALL_TO_ALL, send, recv, count, type}, comm, stream, config);
+}
+NCCL_ALIAS(AlltoAllConfig)
+
+NCCL_EXPORT ncclResult_t ncclGatherConfig(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                          ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config) {
+  return submit({"ncclGatherConfig", RONDO_GATHER, send, recv, count, type, ncclSum, root}, comm, stream, config);
+}
+NCCL_ALIAS(GatherConfig)
+
+NCCL_EXPORT ncclResult_t ncclScatterConfig(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                           ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config) {
+  return submit({"ncclScatterConfig", RONDO_SCATTER, send, recv, count, type, ncclSum, root}, comm, stream, config);
+}
+NCCL_ALIAS(ScatterConfig)

@@ -12,6 +12,7 @@ namespace rondo::compat {
 namespace {
 
 using Status = int;
+using Context = void *;
 
 constexpr Status success = 0, invalid_context = 201;
 
@@ -21,6 +22,12 @@ struct Driver {
   Status (*init)(unsigned) = nullptr;
   Status (*error_name)(Status, const char **) = nullptr;
   Status (*get_device)(int *) = nullptr;
+  Status (*device_get)(int *, int) = nullptr;
+  Status (*retain)(Context *, int) = nullptr;
+  Status (*push)(Context) = nullptr;
+  Status (*pop)(Context *) = nullptr;
+  Status (*record)(cudaEvent_t, cudaStream_t) = nullptr;
+  Status (*capture_info)(cudaStream_t, int *, unsigned long long *, void *, void *, void *) = nullptr;
 };
 
 std::string named(const Driver &driver, Status status) {
@@ -49,6 +56,12 @@ Driver open_driver() {
   find(library, driver.init, "cuInit", driver.trouble);
   find(library, driver.error_name, "cuGetErrorName", driver.trouble);
   find(library, driver.get_device, "cuCtxGetDevice", driver.trouble);
+  find(library, driver.device_get, "cuDeviceGet", driver.trouble);
+  find(library, driver.retain, "cuDevicePrimaryCtxRetain", driver.trouble);
+  find(library, driver.push, "cuCtxPushCurrent_v2", driver.trouble);
+  find(library, driver.pop, "cuCtxPopCurrent_v2", driver.trouble);
+  find(library, driver.record, "cuEventRecord", driver.trouble);
+  find(library, driver.capture_info, "cuStreamGetCaptureInfo_v2", driver.trouble);
   if (!driver.trouble.empty()) return driver;
   if (const Status status = driver.init(0); status != success)
     driver.trouble = "the CUDA driver cannot be used: cuInit: " + named(driver, status);
@@ -66,6 +79,35 @@ ncclResult_t check(Status status, const char *call) {
   return fail(ncclUnhandledCudaError, std::string(call) + ": " + named(driver(), status));
 }
 
+/// Makes the first device current for a thread that has no current context.
+class CurrentContext {
+ public:
+  [[nodiscard]] ncclResult_t ensure() {
+    int device = 0;
+    const Status status = driver().get_device(&device);
+    if (status != invalid_context) return check(status, "cuCtxGetDevice");
+    // The context is kept, because a release could free it.
+    Context context = nullptr;
+    if (const auto found = check(driver().device_get(&device, 0), "cuDeviceGet"); found != ncclSuccess) return found;
+    if (const auto retained = check(driver().retain(&context, device), "cuDevicePrimaryCtxRetain");
+        retained != ncclSuccess)
+      return retained;
+    const ncclResult_t pushed = check(driver().push(context), "cuCtxPushCurrent");
+    pushed_ = pushed == ncclSuccess;
+    return pushed;
+  }
+  CurrentContext() = default;
+  CurrentContext(const CurrentContext &) = delete;
+  CurrentContext &operator=(const CurrentContext &) = delete;
+  ~CurrentContext() {
+    Context context = nullptr;
+    if (pushed_) static_cast<void>(driver().pop(&context));
+  }
+
+ private:
+  bool pushed_ = false;
+};
+
 }  // namespace
 
 ncclResult_t current_device(int *device) {
@@ -76,6 +118,24 @@ ncclResult_t current_device(int *device) {
     return ncclSuccess;
   }
   return check(status, "cuCtxGetDevice");
+}
+
+ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number) {
+  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+  CurrentContext context;
+  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
+  int state = 0;
+  const ncclResult_t asked = check(driver().capture_info(stream, &state, number, nullptr, nullptr, nullptr),
+                                   "cuStreamGetCaptureInfo");
+  if (state == 0) *number = 0;
+  return asked;
+}
+
+ncclResult_t record(cudaEvent_t event, cudaStream_t stream) {
+  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+  CurrentContext context;
+  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
+  return check(driver().record(event, stream), "launchCompletionEvent: cuEventRecord");
 }
 
 }  // namespace rondo::compat

@@ -11,4 +11,10 @@ namespace rondo::compat {
 /// Writes the device that is current on the calling thread. If none is, it is device 0, as in the CUDA runtime.
 ncclResult_t current_device(int *device);
 
+/// Writes the number of the capture that a stream is in, or 0 if the stream is not captured. Any thread.
+ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number);
+
+/// Records an event on a stream of the event's device. Any thread.
+ncclResult_t record(cudaEvent_t event, cudaStream_t stream);
+
 }  // namespace rondo::compat

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/compat/driver.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
 
@@ -23,11 +24,18 @@ struct OpEnd {
   ncclComm *comm;
 };
 
+/// An event that a collective's configuration has named.
+struct Mark {
+  cudaEvent_t event;
+  cudaStream_t stream;
+};
+
 struct Group {
   int depth = 0;
   ncclResult_t refusal = ncclSuccess;
   std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
+  std::vector<Mark> marks;
   std::vector<Collective> collectives;
   std::vector<Suspension> suspensions;
   std::vector<OneSided> one_sided;
@@ -37,6 +45,7 @@ struct Group {
   void clear() {
     refusal = ncclSuccess;
     initialisations.clear();
+    marks.clear();
     collectives.clear();
     suspensions.clear();
     one_sided.clear();
@@ -232,16 +241,42 @@ ncclResult_t check_blocking(const Group &of) {
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
 }
 
+/// Checks that all streams of a communicator are captured by the same graph, or none is. The driver is asked only if
+/// there are several.
+ncclResult_t check_captures(const std::vector<Collective> &collectives) {
+  std::vector<const Collective *> firsts;  // the first call of each communicator
+  for (const Collective &each : collectives) {
+    const auto of = std::find_if(firsts.begin(), firsts.end(),
+                                 [&](const Collective *first) { return first->comm == each.comm; });
+    if (of == firsts.end()) {
+      firsts.push_back(&each);
+      continue;
+    }
+    if ((*of)->stream == each.stream) continue;
+    unsigned long long one = 0, other = 0;
+    for (const auto &[stream, number] : {std::pair{(*of)->stream, &one}, std::pair{each.stream, &other}})
+      if (const ncclResult_t asked = capture_of(stream, number); asked != ncclSuccess) return asked;
+    if (one != other)
+      return fail(ncclInvalidUsage,
+                  "ncclGroupEnd: the group has two streams of one communicator, and they are not captured by the same "
+                  "graph; capture both, or end the group between them");
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t run_kept(Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
+  if (result == ncclSuccess) result = check_captures(of.collectives);
   if (is_failure(result)) {
     give_up(of.initialisations, result);
     return result;
   }
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
+  for (const Mark &each : of.marks)
+    if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
   ncclResult_t launched = run_all(of);
   if (launched == ncclSuccess) launched = run_all(of.suspensions);
   return launched != ncclSuccess ? launched : result;
@@ -289,6 +324,13 @@ ncclResult_t run_or_keep(OneSided operation) {
   Group &own = group();
   if (own.depth == 0) return run(operation);
   own.one_sided.push_back(std::move(operation));
+  return ncclSuccess;
+}
+
+ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream) {
+  Group &own = group();
+  if (own.depth == 0) return record(event, stream);
+  own.marks.push_back({event, stream});
   return ncclSuccess;
 }
 

@@ -66,6 +66,8 @@ ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
 ncclResult_t run_or_keep(OneSided operation);
+/// Records an event before the collective that follows. In a group, the end records it before it runs collectives.
+ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator, which waits for the other ranks. In a group, the group's end does so, after the

@@ -21,20 +21,6 @@ constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
 // of a rank is still noticed within a second.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
-const char *variable(const char *name) {
-  const char *const text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? text : nullptr;
-}
-
-/// Returns the variable's number. If it is not set, or is negative or no number, returns `otherwise`.
-long number(const char *name, long otherwise) {
-  const char *const text = variable(name);
-  if (text == nullptr) return otherwise;
-  char *end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  return *end == '\0' && value >= 0 ? value : otherwise;
-}
-
 /// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their full names ("eth0,eth1", "=eth0").
 /// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. Then Rondo chooses the interface.
 std::string listed_interfaces() {
@@ -62,6 +48,19 @@ ncclConfig_t known_fields(const ncclConfig_t *theirs) {
 }
 
 }  // namespace
+
+const char *variable(const char *name) {
+  const char *const text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+long number(const char *name, long otherwise) {
+  const char *const text = variable(name);
+  if (text == nullptr) return otherwise;
+  char *end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 0 ? value : otherwise;
+}
 
 rondo_config_t Settings::config(int device) const {
   rondo_config_t config = RONDO_CONFIG_INIT;

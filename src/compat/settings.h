@@ -22,6 +22,12 @@ struct Settings {
 /// Reads `config`, which may be null, and the environment. `function` begins the message of an error.
 ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Settings *settings);
 
+/// Returns a variable of the environment. If it is not set or is empty, returns null.
+[[nodiscard]] const char *variable(const char *name);
+
+/// Returns the variable's number. If it is not set, or is negative or no number, returns `otherwise`.
+[[nodiscard]] long number(const char *name, long otherwise);
+
 /// Returns the settings of a caller that gives no ncclConfig_t.
 [[nodiscard]] Settings default_settings();
 

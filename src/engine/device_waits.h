@@ -20,7 +20,6 @@
 #include "src/engine/transfer_heads.h"
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"
-#include "src/links/wait_report.h"
 
 namespace rondo {
 

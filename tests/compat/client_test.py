@@ -112,6 +112,19 @@ class Programs(unittest.TestCase):
     def test_messages_and_exchanges_of_blocks_by_copies(self):
         self.check("messages", RONDO_DEVICE_EXECUTOR="copy")
 
+    def test_collectives_with_a_configuration_of_their_own(self):
+        self.check("configured")
+        self.check("configured", RONDO_DEVICE_EXECUTOR="copy")
+
+    def test_parameters_are_the_variables_that_count(self):
+        self.check("parameters", NCCL_MAX_CTAS="300", NCCL_SOCKET_IFNAME="lo")
+
+    def test_properties_of_a_communicator_as_each_release_knows_them(self):
+        self.check("properties")
+
+    def test_details_on_which_programs_depend(self):
+        self.check("details")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo nccl` and `rondo run --nccl`: command_test.py RONDO LIBRARY."""
+"""`rondo nccl` and `rondo run --nccl`: command_test.py RONDO LIBRARY LIBRONDO."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
-RONDO, LIBRARY = "", ""
+RONDO, LIBRARY, LIBRONDO = "", "", ""
 # One write, since ranks share their output.
 LOOK = ("import ctypes, os; version = ctypes.c_int(); ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version));"
         "os.write(1, f\"{os.environ['RONDO_RANK']} {version.value} {os.environ['LD_PRELOAD']}\\n\".encode())")
 
 
-def rondo(*arguments, **environment):
+def rondo(*arguments, command=None, **environment):
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run([RONDO, *arguments], capture_output=True, text=True, timeout=120, env=clean | environment,
-                          stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run([command or RONDO, *arguments], capture_output=True, text=True, timeout=120,
+                          env=clean | environment, stdin=subprocess.DEVNULL, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -27,6 +29,20 @@ class Command(unittest.TestCase):
         status, out, err = rondo("nccl", "all")
         self.assertEqual((status, out), (2, ""))
         self.assertIn("rondo nccl: ", err)
+
+    def test_it_is_found_from_the_folder_of_librondo_as_in_a_wheel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command, libraries = Path(folder, "bin", "rondo"), Path(folder, "lib64", "packages", ".libs")
+            for source, to in ((RONDO, command), (LIBRARY, libraries / "rondo" / "nccl" / "libnccl.so.2"),
+                               (LIBRONDO, libraries / "librondo.so.0")):
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, to)
+            found = rondo("nccl", command=command, LD_LIBRARY_PATH=str(libraries))
+            self.assertEqual(found, (0, f"{libraries}/rondo/nccl/libnccl.so.2\n", ""))
+            (libraries / "rondo" / "nccl" / "libnccl.so.2").unlink()
+            status, out, err = rondo("nccl", command=command, LD_LIBRARY_PATH=str(libraries))
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn(f"there is no libnccl.so.2 beside {libraries}/librondo.so.0", err)
 
     def test_ranks_find_the_library_in_the_place_of_nccls(self):
         status, out, err = rondo("run", "--nccl", "-n", "2", "--", sys.executable, "-c", LOOK)
@@ -46,4 +62,5 @@ class Command(unittest.TestCase):
 
 if __name__ == "__main__":
     RONDO, LIBRARY = sys.argv[1], str(Path(sys.argv[2]).resolve())
+    LIBRONDO = str(Path(sys.argv[3]).resolve())
     unittest.main(argv=sys.argv[:1], verbosity=2)

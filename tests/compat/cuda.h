@@ -51,6 +51,9 @@ class Cuda {
   int (*launch)(GraphExec, Stream) = find<int(GraphExec, Stream)>("cuGraphLaunch");
   int (*exec_destroy)(GraphExec) = find<int(GraphExec)>("cuGraphExecDestroy");
   int (*graph_destroy)(Graph) = find<int(Graph)>("cuGraphDestroy");
+  int (*event_create)(void **, unsigned) = find<int(void **, unsigned)>("cuEventCreate");
+  int (*event_synchronize)(void *) = find<int(void *)>("cuEventSynchronize");
+  int (*event_destroy)(void *) = find<int(void *)>("cuEventDestroy_v2");
 
  private:
   template <class Function>

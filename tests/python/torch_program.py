@@ -75,9 +75,47 @@ def reductions(rank, size):
     x = torch.tensor([rank == 0, True, False])
     dist.all_reduce(x, dist.ReduceOp.MIN)
     equal(x, torch.tensor([size == 1, True, False]))
+    # Rank r has the elements r and r + 1 of a diagonal, and rank 0 has none.
+    place, values = torch.tensor([[rank, rank + 1]] * 2), torch.tensor([1, 2])
+    if rank == 0:
+        place, values = place[:, :0], values[:0]
+    for dtype in (torch.float32, torch.int16):
+        x = torch.sparse_coo_tensor(place, values, (size + 1, size + 1), dtype=dtype)
+        expected = torch.diag(torch.tensor([0, 1, *[3] * (size - 2), 2])).to(dtype)
+        for wait in (True, False):
+            y = x.clone()
+            work = dist.all_reduce(y, async_op=not wait)
+            if work is not None:
+                work.wait()
+            equal(y.to_dense(), expected)
     x = torch.tensor([1 + 1j * rank])
     dist.all_reduce(x)
     equal(x, torch.tensor([size + 1j * sum(range(size))]))
+
+
+def monitored(rank, size):
+    """Barriers that name the ranks that do not come: once one of them, and once both."""
+    group = dist.group.WORLD
+    assert torch.device("cpu") in group._device_types, group._device_types
+    for everybody in (False, True, False):
+        group.monitored_barrier(LIMIT, wait_all_ranks=everybody)
+    for number, (everybody, said) in enumerate([(False, "Rank 1 failed"), (True, "Ranks 1, 2 failed")]):
+        try:
+            if rank in (1, 2):  # they come once the barrier is over
+                store = group.get_group_store()
+                while not store.check([f"over {number}"]):
+                    time.sleep(0.01)
+                group.monitored_barrier(LIMIT)
+            else:
+                group.monitored_barrier(LIMIT if rank else datetime.timedelta(seconds=1), everybody)
+            raise AssertionError("the barrier was passed")
+        except rondo.TimeoutError as error:
+            text = f"Rank {rank} successfully reached monitoredBarrier" if rank else f"{said} to pass monitoredBarrier"
+            assert text in str(error), error
+            assert error.peer == 1, error.peer
+        if rank == 0:
+            group.get_group_store().set(f"over {number}", "")
+        group.monitored_barrier(LIMIT)
 
 
 def copies(rank, size):
@@ -325,8 +363,8 @@ def memory(rank, size):
     assert group.allocate_tensor(0, dtype=torch.float32, device="cpu").numel() == 0
 
 
-CASES = {case.__name__: case for case in (reductions, copies, blocks, asynchronous, messages, groups, memory, trainings,
-                                          death, lateness)}
+CASES = {case.__name__: case for case in (reductions, monitored, copies, blocks, asynchronous, messages, groups, memory,
+                                          trainings, death, lateness)}
 
 
 def main():

@@ -11,7 +11,7 @@
 #include "src/base/ticks.h"
 #include "src/proto/connection.h"
 #include "src/links/message_boards.h"
-#include "src/links/wait_report.h"
+#include "src/links/ranks.h"
 #include "transports/shm/board.h"
 
 namespace rondo::shm {

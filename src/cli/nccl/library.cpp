@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/nccl/library.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+
+#include "rondo/rondo.h"
 
 namespace rondo::cli {
 namespace {
@@ -15,16 +19,16 @@ constexpr std::string_view preload = "LD_PRELOAD=";
 }  // namespace
 
 Result<std::string> nccl_library() {
+  Dl_info library{};
+  if (::dladdr(reinterpret_cast<void *>(&rondo_version), &library) == 0)
+    return Error{RONDO_ERROR_SYSTEM, "the path of librondo.so cannot be found; install Rondo again"};
+  const fs::path folder = fs::path(library.dli_fname).parent_path();
   std::error_code failure;
-  const fs::path command = fs::read_symlink("/proc/self/exe", failure);
-  if (failure) return Error{RONDO_ERROR_SYSTEM, "the path of this command cannot be read: " + failure.message()};
-  const fs::path folder = command.parent_path();
-  for (const fs::path &place : {folder / RONDO_NCCL_INSTALLED, fs::path(RONDO_NCCL_PREFIX),
-                                folder / "../compat/libnccl.so.2"}) {
+  for (const fs::path &place : {folder / RONDO_NCCL_INSTALLED, folder / "src/compat/libnccl.so.2"}) {
     const fs::path found = fs::canonical(place.parent_path(), failure) / place.filename();
     if (!failure && fs::exists(found, failure)) return found.string();
   }
-  return Error{RONDO_ERROR_UNSUPPORTED, "there is no libnccl.so.2 of Rondo beside " + command.string() + ", at " +
+  return Error{RONDO_ERROR_UNSUPPORTED, "there is no libnccl.so.2 beside " + std::string(library.dli_fname) + ", at " +
                                             (folder / RONDO_NCCL_INSTALLED).lexically_normal().string() +
                                             "; install Rondo again"};
 }

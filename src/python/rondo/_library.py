@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 from . import _interface
 from ._location import LIBRARY
@@ -13,10 +14,14 @@ SONAME = "librondo.so.0"
 
 
 def open_library() -> ctypes.CDLL:
-    """Opens the library that was installed with this package. If there is none, the dynamic linker searches for it."""
+    """Opens the library that was installed with this package. If there is none, the dynamic linker searches for it.
+
+    Some systems have libraries of a wheel in another folder of sys.path than its modules."""
     place = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY))
+    below = os.path.join(*os.path.normpath(LIBRARY).split(os.sep)[-2:])
     reasons = []
-    for name in ([place] if os.path.exists(place) else []) + [SONAME]:
+    for name in [path for path in [place, *(os.path.join(folder, below) for folder in sys.path)]
+                 if os.path.exists(path)][:1] + [SONAME]:
         try:
             return ctypes.CDLL(name)
         except OSError as error:

@@ -18,6 +18,8 @@ from ._failures import Names
 from ._lanes import Body, DeviceLane, HostLane
 from ._memory import allocate
 from ._messages import Channels
+from ._monitored import MonitoredBarrier
+from ._sparse import SparseSum
 from ._store import rendezvous
 from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
 from ._work import Completer, Joined, Work
@@ -51,6 +53,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._ranks = ranks or list(range(size))
         self._lanes: Dict[torch.device, Any] = {}
         self._lock, self._making, self._closed = threading.Lock(), threading.Lock(), False
+        self._monitored = MonitoredBarrier(store, rank, self._ranks)
         self._messages = Channels(store, rank, self._ranks, self._seconds, self._options)
         self._completer = Completer()
         self._window: Optional[List[Work]] = None
@@ -85,6 +88,13 @@ class ProcessGroup(dist.ProcessGroup):
         if torch.device(device).type not in ("cpu", "cuda"):
             raise RuntimeError(f"the backend rondo has no communicators for {device}")
         return self
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        """Returns the devices once the group is registered. Before that, PyTorch would attach hooks for C++ groups."""
+        if self not in dist.distributed_c10d._world.pg_map:
+            return []
+        return [torch.device(kind) for kind in (["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])]
 
     def get_group_store(self) -> Any:
         return self._store
@@ -175,6 +185,8 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         tensors = listed(tensors)
         reduction = getattr(opts, "reduceOp", dist.ReduceOp.SUM if opts is None else opts)
+        if tensors[0].layout is torch.sparse_coo:
+            return self._each([self._add_sparse(tensor, reduction, opts) for tensor in tensors])
         if bitwise(tensors[0], reduction):
             return self._each([self._reduce_by_gather(tensor, reduction, None, opts) for tensor in tensors])
         buffers = [reduced(tensor, reduction) for tensor in tensors]
@@ -190,6 +202,15 @@ class ProcessGroup(dist.ProcessGroup):
         buffers = [reduced(tensor, reduction) for tensor in tensors]
         return self._run(tensors[0], lambda comm, stream: [
             comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
+
+    def _add_sparse(self, tensor: Tensor, reduction: Any, opts: Any) -> Work:
+        """Adds sparse tensors. It waits for the counts of all ranks, and then adds in the background."""
+        added = SparseSum(tensor, reduction)
+        counts = added.count.new_empty(self._size)
+        send, recv = moved(added.count), moved(counts)
+        self._lane(tensor.device).run(lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), True,
+                                      [counts], None)
+        return self._run(tensor, added.body(counts.tolist()), opts, [tensor], added.finish)
 
     def _reduce_by_gather(self, tensor: Tensor, reduction: Any, root: Optional[int], opts: Any) -> Work:
         """Collects all operands and reduces them here, by a function that the library does not have."""
@@ -321,6 +342,10 @@ class ProcessGroup(dist.ProcessGroup):
         device = getattr(opts, "device", None) or torch.device("cpu")
         like = torch.empty(0, device=device)
         return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [])
+
+    def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
+        """Waits until all ranks have come. If some do not, the first rank names one, or all with `wait_all_ranks`."""
+        self._monitored.wait(self._seconds if timeout is None else timeout.total_seconds(), wait_all_ranks)
 
     def _sized(self, tensors: Any, name: str) -> Any:
         """Refuses a list that does not have one entry for each rank."""

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file continues src/compat/abi.h with what releases after 2.28 have added. Test programs include it behind
+// NVIDIA's header, too, which declares these parts only if it is new enough. Later releases append fields to the
+// structs, and `size` says which fields the caller has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+typedef struct CUevent_st *cudaEvent_t;
+
+#if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 23200
+/// The configuration of one collective. A number that was not set is INT32_MIN.
+struct ncclCollConfig_t {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  void *ext;  ///< list of options for other libraries, which Rondo does not read
+  int minCTAs;
+  int maxCTAs;
+  int nvlsCTAs;
+  int cgaClusterSize;
+  const char *algSelection;  ///< names of algorithms, separated by commas
+  int forceAlgSelection;
+  int CTAPolicy;
+  uint64_t userProfilerTag;
+  cudaEvent_t launchCompletionEvent;  ///< exists since release 2.32
+};
+
+ncclResult_t ncclAllReduceConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclBroadcastConfig(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclReduceConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclAllGatherConfig(const void *send, void *recv, size_t send_count, ncclDataType_t type, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclReduceScatterConfig(const void *send, void *recv, size_t recv_count, ncclDataType_t type,
+                                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                     const ncclCollConfig_t *config);
+ncclResult_t ncclAlltoAllConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclGatherConfig(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclScatterConfig(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+#endif
+static_assert(sizeof(ncclCollConfig_t) == 72 && offsetof(ncclCollConfig_t, launchCompletionEvent) == 64);
+
+#if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 23000
+typedef struct ncclParamHandle *ncclParamHandle_t;
+
+ncclResult_t ncclParamBind(ncclParamHandle_t *handle, const char *key);
+ncclResult_t ncclParamGetI8(ncclParamHandle_t handle, int8_t *value);
+ncclResult_t ncclParamGetI16(ncclParamHandle_t handle, int16_t *value);
+ncclResult_t ncclParamGetI32(ncclParamHandle_t handle, int32_t *value);
+ncclResult_t ncclParamGetI64(ncclParamHandle_t handle, int64_t *value);
+ncclResult_t ncclParamGetU8(ncclParamHandle_t handle, uint8_t *value);
+ncclResult_t ncclParamGetU16(ncclParamHandle_t handle, uint16_t *value);
+ncclResult_t ncclParamGetU32(ncclParamHandle_t handle, uint32_t *value);
+ncclResult_t ncclParamGetU64(ncclParamHandle_t handle, uint64_t *value);
+ncclResult_t ncclParamGetStr(ncclParamHandle_t handle, const char **value);
+ncclResult_t ncclParamGet(ncclParamHandle_t handle, void *value, int bytes, int *length);
+ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *length);
+ncclResult_t ncclParamGetAllParameterKeys(const char ***keys, int *count);
+void ncclParamDumpAll();
+#endif
+
+/// The properties of a communicator, which NVIDIA declares in a header for device code.
+struct ncclCommProperties_t {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int rank;
+  int nRanks;
+  int cudaDev;
+  int nvmlDev;
+  bool deviceApiSupport;
+  bool multimemSupport;
+  int ginType;
+  int nLsaTeams;
+  bool hostRmaSupport;
+  int railedGinType;
+  uint64_t commHash;  ///< exists since release 2.31, like the following fields
+  int ginMinStride;
+  int ginConnectionType;
+  bool ginSupport[64];
+  size_t devCommRuntimeVersionSize;
+  bool cftSupport;  ///< exists since release 2.32, like the following fields
+  bool cftMulticastSupport;
+  bool cftCountedSupport;
+};
+static_assert(sizeof(ncclCommProperties_t) == 152 && offsetof(ncclCommProperties_t, commHash) == 56 &&
+              offsetof(ncclCommProperties_t, cftSupport) == 144);
+
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *properties);
+
+#pragma GCC visibility pop
+}  // extern "C"

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test program depends on details of groups, streams and configurations, as frameworks do.
+#include <cstring>
+
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+/// Checks that all streams of a communicator in a group must be captured by one graph, or none.
+void check_captured_streams() {
+  Ranks ranks(1);
+  const DevicePart other(0, 64);
+  const Case it = ranks.sum(100);
+  void *const at = ranks.part(0).at(0);
+  const Stream streams[] = {ranks.part(0).stream(), other.stream()};
+  const auto group = [&] {
+    NCCL(ncclGroupStart());
+    for (const Stream stream : streams) NCCL(ncclAllReduce(at, at, 4, ncclInt8, ncclSum, ranks.comm(0), stream));
+    return ncclGroupEnd();
+  };
+  const OnDevice current(0);
+  constexpr int global = 0;
+  Graph graph = nullptr;
+  CU(begin_capture(streams[0], global));
+  CHECK_REFUSED(group(), ncclInvalidUsage, "not captured by the same graph");
+  CU(begin_capture(streams[1], global));
+  CHECK_REFUSED(group(), ncclInvalidUsage, "not captured by the same graph");
+  for (const Stream stream : streams) {
+    CU(end_capture(stream, &graph));
+    CU(graph_destroy(graph));
+  }
+  NCCL(group());
+  for (const Stream stream : streams) CU(synchronize(stream));
+  ranks.write(it);
+  NCCL(call(it, 0, ranks.part(0), ranks.comm(0)));
+  ranks.check(it);
+}
+
+/// Checks that a program can poll for errors while a stream is captured in the strictest mode.
+void check_queries_in_a_capture() {
+  Ranks ranks(1);
+  const OnDevice current(0);
+  Graph graph = nullptr;
+  CU(begin_capture(ranks.part(0).stream(), 0));
+  NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));
+  ncclResult_t state = ncclInternalError;
+  NCCL(ncclCommGetAsyncError(ranks.comm(0), &state));
+  CHECK(state == ncclSuccess);
+  CU(end_capture(ranks.part(0).stream(), &graph));
+  CU(graph_destroy(graph));
+}
+
+/// Checks that parts of a nonblocking communicator are nonblocking, too.
+void check_inherited_configuration() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  std::memset(&id, 0, sizeof id);
+  ncclConfig_t config;
+  std::memset(&config, 0, sizeof config);
+  config.size = offsetof(ncclConfig_t, cgaClusterSize);
+  config.magic = 0xcafebeef;
+  ncclComm_t parent = nullptr, part = nullptr, rest = nullptr;
+  CHECK(ncclCommInitRankConfig(&parent, 1, id, 0, &config) == ncclInProgress);
+  CHECK(wait_while(parent, ncclInProgress) == ncclSuccess);
+  CHECK(ncclCommSplit(parent, 0, 0, &part, nullptr) == ncclInProgress);
+  CHECK(wait_while(part, ncclInProgress) == ncclSuccess);
+  CHECK(ncclCommShrink(parent, nullptr, 0, &rest, nullptr, 0) == ncclInProgress);
+  CHECK(wait_while(rest, ncclInProgress) == ncclSuccess);
+  for (const ncclComm_t comm : {rest, part, parent}) NCCL(ncclCommDestroy(comm));
+}
+
+/// Checks that allocations do not wait for the end of a group, and that all groups can be ended for an initialisation
+/// and reopened.
+void check_reopened_groups() {
+  Ranks ranks(1);
+  const OnDevice current(0);
+  void *memory = nullptr;
+  NCCL(ncclGroupStart());
+  NCCL(ncclMemAlloc(&memory, 4096));
+  CHECK(memory != nullptr);
+  NCCL(ncclMemFree(memory));
+  NCCL(ncclGroupStart());
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  for (int level = 0; level < 2; ++level) NCCL(ncclGroupEnd());
+  ncclUniqueId id;
+  std::memset(&id, 0x77, sizeof id);
+  ncclComm_t comm = nullptr;
+  NCCL(ncclCommInitRank(&comm, 1, id, 0));
+  for (int level = 0; level < 2; ++level) NCCL(ncclGroupStart());
+  NCCL(call(it, 0, ranks.part(0), comm));
+  for (int level = 0; level < 2; ++level) NCCL(ncclGroupEnd());
+  ranks.check(it);
+  NCCL(ncclCommDestroy(comm));
+}
+
+/// Checks that the numbers 0 and 1 are streams, too: both are the default stream.
+void check_streams_without_a_handle() {
+  Ranks ranks(1);
+  const OnDevice current(0);
+  for (const uintptr_t number : {0, 1}) {
+    const Case it = ranks.sum(100);
+    ranks.write(it);
+    const auto stream = reinterpret_cast<Stream>(number);
+    const DevicePart &part = ranks.part(0);
+    NCCL(ncclAllReduce(part.at(0), part.at(half_bytes), it.count, it.type, it.op, ranks.comm(0), stream));
+    CU(synchronize(stream));
+    ranks.check(it);
+  }
+}
+
+}  // namespace
+
+void compat_test::check_details() {
+  check_captured_streams();
+  check_queries_in_a_capture();
+  check_inherited_configuration();
+  check_reopened_groups();
+  check_streams_without_a_handle();
+}

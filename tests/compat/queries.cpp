@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test program reads parameters of the library and properties of a communicator.
+#include <nccl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "src/compat/abi_newer.h"
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+/// Checks that a function reads the number 300, or refuses it if it does not fit.
+template <class Number>
+void check_number(ncclResult_t (*get)(ncclParamHandle_t, Number *), ncclParamHandle_t number, ncclParamHandle_t text) {
+  Number value = 7;
+  if (sizeof value == 1) {
+    CHECK_REFUSED(get(number, &value), ncclInvalidArgument, "NCCL_MAX_CTAS is 300, which does not fit");
+    CHECK(value == 7);
+  } else {
+    NCCL(get(number, &value));
+    CHECK(static_cast<long>(value) == 300);
+  }
+  CHECK_REFUSED(get(text, &value), ncclInvalidArgument, "NCCL_SOCKET_IFNAME is a text");
+  CHECK_REFUSED(get(nullptr, &value), ncclInvalidArgument, "none that ncclParamBind gave");
+  CHECK_REFUSED(get(number, nullptr), ncclInvalidArgument, "NULL");
+  ncclParamHandle_t small = nullptr;
+  NCCL(ncclParamBind(&small, "NCCL_COMM_BLOCKING"));
+  NCCL(get(small, &value));
+  CHECK(value == 1);  // the default
+}
+
+void check_raw(ncclParamHandle_t number, ncclParamHandle_t text) {
+  char bytes[16];
+  int length = -7;
+  NCCL(ncclParamGet(text, bytes, sizeof bytes, &length));
+  CHECK(length == 3 && std::strcmp(bytes, "lo") == 0);
+  int64_t value = 0;
+  NCCL(ncclParamGet(number, &value, sizeof value, &length));
+  CHECK(length == 8 && value == 300);
+  CHECK_REFUSED(ncclParamGet(number, bytes, 4, &length), ncclInvalidArgument, "needs a buffer of 8 bytes");
+  CHECK(length == 0);
+  length = -7;
+  CHECK_REFUSED(ncclParamGet(number, bytes, 0, &length), ncclInvalidArgument, "the size of the buffer is 0");
+  CHECK(length == -7);
+}
+
+void check_texts(ncclParamHandle_t number, ncclParamHandle_t text) {
+  const char *value = nullptr;
+  int length = 0;
+  NCCL(ncclParamGetStr(text, &value));
+  CHECK(std::string(value) == "lo");
+  CHECK_REFUSED(ncclParamGetStr(number, &value), ncclInvalidArgument, "is a number");
+  NCCL(ncclParamGetParameter("NCCL_MAX_CTAS", &value, &length));
+  CHECK(std::string(value) == "300" && length == 3);
+  CHECK_REFUSED(ncclParamGetParameter("NCCL_ALGO", &value, &length), ncclInvalidArgument, "no parameter NCCL_ALGO");
+  CHECK(value == nullptr && length == 0);
+}
+
+/// Returns what ncclParamDumpAll() prints.
+std::string dumped() {
+  std::fflush(stdout);
+  std::FILE *const file = std::tmpfile();
+  const int saved = ::dup(1);
+  CHECK(file != nullptr && saved >= 0 && ::dup2(::fileno(file), 1) == 1);
+  ncclParamDumpAll();
+  CHECK(::dup2(saved, 1) == 1 && ::close(saved) == 0);
+  char text[1024] = {};
+  CHECK(std::fseek(file, 0, SEEK_SET) == 0 && std::fread(text, 1, sizeof text - 1, file) > 0);
+  std::fclose(file);
+  return text;
+}
+
+/// Checks the struct of a release, which has this size. The bytes that follow it stay unchanged.
+void check_release(ncclComm_t comm, size_t size, unsigned version) {
+  ncclCommProperties_t properties;
+  std::memset(&properties, 0x5A, sizeof properties);
+  properties.size = size;
+  properties.magic = 0xcafebeef;
+  properties.version = version;
+  NCCL(ncclCommQueryProperties(comm, &properties));
+  CHECK(properties.size == size && properties.version == version);
+  CHECK(properties.rank == 1 && properties.nRanks == 2 && properties.cudaDev == 0 && properties.nLsaTeams == 2);
+  CHECK(!properties.deviceApiSupport && !properties.multimemSupport && properties.ginType == 0);
+  CHECK(!properties.hostRmaSupport && properties.railedGinType == 0);
+  unsigned char bytes[sizeof properties];
+  std::memcpy(bytes, &properties, sizeof bytes);
+  const size_t later = offsetof(ncclCommProperties_t, commHash), last = offsetof(ncclCommProperties_t, cftSupport);
+  CHECK(bytes[later] == (size > later ? 0 : 0x5A) && bytes[last] == (size > last ? 0 : 0x5A));
+}
+
+}  // namespace
+
+void compat_test::check_parameters() {
+  ncclParamHandle_t number = nullptr, text = nullptr, again = nullptr;
+  NCCL(ncclParamBind(&number, "NCCL_MAX_CTAS"));
+  NCCL(ncclParamBind(&text, "NCCL_SOCKET_IFNAME"));
+  NCCL(ncclParamBind(&again, "NCCL_MAX_CTAS"));
+  CHECK(again == number && text != number);
+  CHECK_REFUSED(ncclParamBind(&again, "nccl_max_ctas"), ncclInvalidArgument, "no parameter nccl_max_ctas");
+  CHECK(again == number);
+  CHECK_REFUSED(ncclParamBind(nullptr, "NCCL_MAX_CTAS"), ncclInvalidArgument, "NULL");
+  check_number(ncclParamGetI8, number, text);
+  check_number(ncclParamGetI16, number, text);
+  check_number(ncclParamGetI32, number, text);
+  check_number(ncclParamGetI64, number, text);
+  check_number(ncclParamGetU8, number, text);
+  check_number(ncclParamGetU16, number, text);
+  check_number(ncclParamGetU32, number, text);
+  check_number(ncclParamGetU64, number, text);
+  check_raw(number, text);
+  check_texts(number, text);
+  const char **keys = nullptr;
+  int count = 0;
+  NCCL(ncclParamGetAllParameterKeys(&keys, &count));
+  CHECK(count == 4 && std::string(keys[0]) == "NCCL_COMM_BLOCKING" && std::string(keys[3]) == "RONDO_NCCL_VERSION");
+  CHECK_REFUSED(ncclParamGetAllParameterKeys(nullptr, &count), ncclInvalidArgument, "NULL");
+  const std::string dump = dumped();
+  CHECK(dump.find("NCCL_MAX_CTAS (int64_t): value=300 default=0\n") != std::string::npos);
+  for (int each = 0; each < count; ++each) CHECK(dump.find(keys[each]) != std::string::npos);
+}
+
+void compat_test::check_properties() {
+  Ranks ranks(2);
+  const ncclComm_t comm = ranks.comm(1);
+  check_release(comm, 56, 22907);
+  check_release(comm, 144, 23102);
+  check_release(comm, 152, 23203);
+  ncclCommProperties_t properties{};
+  CHECK_REFUSED(ncclCommQueryProperties(comm, nullptr), ncclInvalidArgument, "NULL");
+  CHECK_REFUSED(ncclCommQueryProperties(nullptr, &properties), ncclInvalidArgument, "the communicator is NULL");
+  CHECK_REFUSED(ncclCommQueryProperties(comm, &properties), ncclInvalidUsage, "NCCL_COMM_PROPERTIES_INITIALIZER");
+  properties.size = sizeof properties;
+  properties.magic = 0xcafebeef;
+  properties.version = 22800;
+  CHECK_REFUSED(ncclCommQueryProperties(comm, &properties), ncclInvalidUsage, "of version 22800");
+}
