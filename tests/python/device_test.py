@@ -92,15 +92,15 @@ class Device(unittest.TestCase):
             self.assertEqual(again.suspendable_bytes + again.persistent_bytes, size)
 
     def test_puts_into_a_window_of_the_device(self):
-        windows = threading.Barrier(2)  # the first window may wait for kernels, too
+        allocated = threading.Barrier(2)  # as above, and the first window may wait for work of the device, too
 
         def body(comm):
             make_current()
             stream, peer = Stream(), 1 - comm.rank
             memory = rondo.empty_on_device(COUNT)
-            window = comm.register_window(memory)
-            windows.wait(ranks.LIMIT_S)
             x, out = Array([comm.rank + 1.0] * COUNT, stream), Array([0.0] * COUNT, stream)
+            window = comm.register_window(memory)
+            allocated.wait(ranks.LIMIT_S)
             window.put(x, peer, stream=stream)
             comm.wait_signal(peer, stream=stream)
             address = memory.__cuda_array_interface__["data"][0]
@@ -109,7 +109,7 @@ class Device(unittest.TestCase):
                  stream.handle)
             made = out.values(stream)
             comm.flush()
-            windows.wait(ranks.LIMIT_S)
+            allocated.wait(ranks.LIMIT_S)
             return made
         self.assertEqual(ranks.as_threads(2, body, devices=[0, 0]), [[2.0] * COUNT, [1.0] * COUNT])
         for count, dtype in ((0, "float32"), (8, "bfloat16")):
