@@ -58,7 +58,7 @@ inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
 /// Returns the kernel (cuda/kernels/list.h) that runs the plan, such as "rondo_run_simple_float32". A kernel of
 /// load_store takes a LoadStoreOperation and no image. The others take DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
-/// Sets in `operation` what such a kernel does as operation.rank with its places: mode, collective, root and sizes.
+/// Sets mode, collective, root and sizes of a load_store `operation` whose rank, places and geometry are set already.
 /// `shared_chunk_bytes` is the chunk size of a channel in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);

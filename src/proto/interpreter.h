@@ -6,13 +6,13 @@
 // slice waits for. Then it reduces the operands, posts the results and releases the operands. So between two calls, a
 // lane has published whole slices only.
 //
-// In a group, every thread takes the same branches. By one vote for each step, the threads share whether everything has
-// arrived. If something is missing, another vote shares faults. Between the first vote and the barrier before
-// publication, all threads may read the ends of the links. After that barrier, one thread writes them.
+// All threads of a group (src/proto/group.h) take the same branches. By one vote for each step, they share whether
+// everything has arrived. If something is missing, another vote shares faults. After the first vote, all threads may
+// read the ends of the links, until the barrier before the results are posted. Then one thread writes them.
 //
 // If a payload already lies in a buffer of the sender, the slot can refer to the buffer instead of holding a copy ("by
-// reference"). The step must have src or acc as its only operand, or must also write dst. The peer must be able to read
-// the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read all such
+// reference"). That is so if src or acc is the step's only operand, or if the step writes dst. The peer must be able to
+// read the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read all such
 // buffers and consumed their slots.
 #pragma once
 
