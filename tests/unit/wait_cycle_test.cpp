@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/engine/device_waits.h"
 #include "tests/catch.h"
 #include "transports/shm/message_board.h"
 #include "transports/shm/segment.h"
@@ -183,4 +184,34 @@ TEST_CASE("wait cycle: a rank in a collective waits for those whose data it need
   CHECK(world.find(0).empty());  // 0 elements are exchanged with nobody
   world.ranks.calls[1] = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, 0, counts_of_pairs};
   CHECK(!world.find(0).empty());  // of uneven blocks all counts are exchanged
+}
+
+TEST_CASE("wait cycle: a send on a device needs the first receive whose slots do not fit into the FIFO") {
+  /// The only head, which is a transfer of the batch.
+  struct OneHead final : TransferHeads {
+    const DeviceBatch &batch;
+    const size_t at;
+    OneHead(const DeviceBatch &of, size_t index) : batch(of), at(index) {}
+    size_t head_count() const override { return 1; }
+    const Transfer &head(size_t) const override { return batch.transfers()[at]; }
+    bool is_blocked(size_t) override { return true; }
+    size_t late_head() override { return 0; }
+  };
+  World world(2);
+  std::vector<Transfer> sends(5);
+  const uint64_t bytes[] = {0, 64, 64, 65, 129};  // 1, 1, 1, 2 and 3 slots
+  for (size_t each = 0; each < sends.size(); ++each) {
+    sends[each] = {nullptr, bytes[each], each + 1, 0, 1, RONDO_INT8, true};
+    static_cast<void>(world[0].begin({1, true, RONDO_INT8, bytes[each], each + 1}));
+  }
+  const uint64_t needed[] = {0, 0, 1, 3, 5};  // with two slots of 64 bytes; 0 if it needs none
+  for (const bool in_one_batch : {true, false}) {
+    for (size_t each = 0; each < sends.size(); ++each) {
+      const DeviceBatch batch(in_one_batch ? std::span<const Transfer>(sends) : std::span(&sends[each], 1), 1);
+      WaitReport report;
+      add_batch(report, OneHead(batch, in_one_batch ? each : 0), batch, {64, 2}, world[0], 0);
+      CHECK(report.pairs[1].blocked.needed == needed[each]);
+      CHECK(report.pairs[1].blocked.message == (needed[each] != 0 ? each + 1 : 0));
+    }
+  }
 }
