@@ -69,7 +69,7 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 
-  /// Orders a call after the latest one, which may be on another stream, because all calls share the ends of the
+  /// Orders a call after the latest one, even if that is on another stream, because all calls share the ends of the
   /// communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   /// Makes room for what the plan needs beside the caller's buffers. prepare() calls it.
@@ -84,8 +84,8 @@ class ExecutorBase : public DeviceExecutor {
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
 
-  /// Joins the ranks of this process on this device, so that they can detect calls on one stream. Call it after the
-  /// segment is connected.
+  /// Joins the group of stream users, which are the ranks of this process on this device. It detects calls on one
+  /// stream that need each other. Call it after the segment is connected.
   void join_stream_users(const PlacedRequest &request);
   /// Says whether this rank enqueues its next call alone, and not together with the calls of other ranks.
   [[nodiscard]] virtual bool launches_alone(bool /*captured*/) const { return true; }

@@ -31,7 +31,7 @@ class DeviceBatch {
   static constexpr uint64_t part_bytes_min = 64 << 10;
   static constexpr uint32_t channels_max = 4;  ///< the most channels, and so the most parts of a message
 
-  /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends of it give the same number.
+  /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends give the same number.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
 
   [[nodiscard]] std::span<const Transfer> transfers() const { return transfers_; }
@@ -67,7 +67,7 @@ struct SlotShape {
   uint64_t slot_count = 0;
 };
 
-/// The progress of the kernel that runs a batch. If none runs, the progress of the latest one that did. Any thread.
+/// The progress of the kernel that runs a batch, or of the latest such kernel if none runs. Any thread may ask for it.
 class BatchProgress {
  public:
   virtual ~BatchProgress() = default;
@@ -80,7 +80,7 @@ class BatchProgress {
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;
   /// Returns how many checks in a row a thread block has just made in vain. UINT32_MAX means that the block has ended.
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
-  /// Returns the size that the sender gave for a message or block whose two ends differ in size.
+  /// Returns the size that the sender of a message or block gave, if the receiver gave another size.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;
 };
 

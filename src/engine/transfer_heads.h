@@ -29,7 +29,7 @@ class TransferHeads {
   [[nodiscard]] virtual size_t late_head() = 0;
   /// Returns whether is_blocked() reads the slots themselves, without delay.
   [[nodiscard]] virtual bool reads_slots() const { return true; }
-  /// Returns the slots that this rank has posted for the head, which is a send. Valid only if reads_slots() is true.
+  /// Returns how many slots of its FIFO a head that sends has posted. Call it only if reads_slots() is true.
   [[nodiscard]] virtual SlotUse posted_slots(size_t) const { return {}; }
 };
 

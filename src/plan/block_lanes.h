@@ -21,8 +21,8 @@ struct BlockLane {
   bool sends = false, receives = false;
 };
 
-/// Returns whether each rank sends a block to each rank. Then a call in place receives into the range from which it
-/// sends.
+/// Returns whether each rank sends a block to each rank. If so, a call in place overwrites each block that it has sent
+/// with a received one.
 [[nodiscard]] constexpr bool trades_blocks(const Collective &traits) {
   return traits.carrier == Carrier::blocks && traits.source == traits.target;
 }

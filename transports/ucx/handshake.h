@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file defines how the ranks of several hosts connect over UCX, and the format of their messages.
 //
-// Offer    challenge 32 | slots in memory of a device u8: 1 if so | worker's address. The job's store passes it on.
-// PeerProof    rank u32 | proof 32: the header of the first message to each peer. Its payload is a slot of meaningless
-//              bytes, between memory of slots. So a failure to transfer slots is noticed before use.
+// Offer    challenge 32 | u8: 1 if slots are in memory of a device | worker's address. The job's store passes it on.
+// PeerProof    rank u32 | proof 32: the header of the hello, the first message to each peer. The payload of
+//              the hello is the content of an unused slot. So a failure to transfer slots is noticed before use.
 // Slot     Header 40 | payload;    a credit is a header alone
 // In each pair the rank with the higher number is the client. Proofs and tags are made from a secret of the
 // communicator and both challenges, as in the store's handshake (src/bootstrap/wire.h). UCX does not report the sender

@@ -16,8 +16,8 @@ constexpr uint64_t compared_step_count_max = 4'000'000;
 /// The most ranks of an algorithm with a link to every rank. It has a step for each pair of ranks, and all these steps
 /// compete for the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
-/// The most ranks of a hierarchical algorithm. Each of its schedules depends on the places of all ranks, and no two
-/// ranks of a tree behave alike.
+/// The most ranks of a hierarchical algorithm. Each of its schedules depends on which ranks are on which node, and in a
+/// tree no two ranks behave alike.
 constexpr uint64_t compared_hierarchy_rank_max = 4096;
 constexpr uint64_t bytes_min = 1024, bytes_max = uint64_t{16} << 30;
 

@@ -62,12 +62,12 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
-/// Sets the sizes of load_store's exchange for a host with the network's ranks, or 0 if load_store does not support
-/// that number of ranks.
+/// Sets the sizes that load_store's exchange has on one host with as many ranks as the network. If load_store does not
+/// support that number, the sizes are 0.
 void set_exchange(sim::Network *network);
 
-/// The progress of several simulations. Each has a weight, which is about proportional to its duration: its number of
-/// ranks.
+/// The progress of several simulations. Each has its number of ranks as a weight, which is about proportional to its
+/// duration.
 class Effort {
  public:
   /// @param reached  called with the part of `total` that is done, 0 to 1
