@@ -27,7 +27,7 @@ inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 
 /// Measures hand-overs. Every rank calls it, with nothing in flight.
 /// @param hand_over_us  for each rank, the median of the runs on its device; 0 if one process has the device alone.
-///                      Empty if processes share no device, or a device cannot wait for words.
+///                      Empty if processes share no device, or a stream cannot wait for a word.
 [[nodiscard]] Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member> members,
                                          std::vector<double> &hand_over_us);
 

@@ -30,8 +30,8 @@ Error refused_field(const char *name, uint64_t value, const std::string &wanted)
   return invalid_argument("rondo_config_t." + std::string(name) + " is " + std::to_string(value) + wanted);
 }
 
-/// Takes the value of a field of the caller's struct. The field may hold no valid enumerator, so it is read as a
-/// number. 0 means "auto" and does not change the setting.
+/// Takes the value of a field of the caller's struct. The field is read as a number, because its value may be no
+/// enumerator. 0 means "auto" and does not change the setting.
 template <auto setting, auto field, auto enumerator_name>
 Result<void> take_name(const rondo_config_t &caller, const char *name, Config &config) {
   using Enum = std::remove_reference_t<decltype(config.*setting)>;

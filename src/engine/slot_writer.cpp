@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// This limit is between the times to write a line in a near cache (2 ns) and a line that a far core has read (20 ns).
+/// Writing a line takes 2 ns in a near cache, and 20 ns if a far core has read the line. This limit lies in between.
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file reads what the kernel knows about a TCP connection. The kernel's own limit, TCP_USER_TIMEOUT, does not
-// measure silence. The kernel checks it only when it retransmits, at growing intervals. The limit also counts the time
-// in which a receiver has no room, which is normal for a stopped process.
+// This file measures the silence of a TCP connection by what the kernel knows. The kernel's own TCP_USER_TIMEOUT does
+// not suffice. The kernel checks it only when it retransmits, at growing intervals. The timeout also ends a connection
+// whose receiver has no room, although the receiver may only be stopped.
 #pragma once
 
 #include <linux/sockios.h>

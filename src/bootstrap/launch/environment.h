@@ -2,18 +2,18 @@
 // This file finds the job of this process in the variables that its launcher has set. It is pure: the environment is
 // passed in.
 //
-// The first launcher of this list whose variables exist is chosen:
+// The first launcher of this list whose variables exist is chosen. Variables in brackets are optional:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
 //   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, RONDO_PORT, RONDO_SECRET,
 //              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs only RANK and WORLD_SIZE
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid
 //              [OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE]
 //   Flux       FLUX_TASK_RANK, FLUX_JOB_SIZE, FLUX_JOB_ID [FLUX_TASK_LOCAL_ID, FLUX_JOB_NNODES, FLUX_KVS_NAMESPACE]
-//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]. The job's name is the process of its launcher. On
-//              several hosts it is the address at which mpiexec listens for the launcher's processes.
+//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]. The job is named after its launcher's process. On
+//              several hosts, the name is the address at which mpiexec listens for its proxies.
 //   Slurm      SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS
 //              [SLURM_LOCALID, SLURM_STEP_NUM_NODES, SLURM_RESTART_COUNT]. A batch script outside srun is no job. Slurm
-//              precedes MPICH if PMI_JOBID names that step, because srun --mpi=pmi2 sets MPICH's variables, too.
+//              precedes MPICH if PMI_JOBID names the step, because srun --mpi=pmi2 sets MPICH's variables, too.
 //   none       A group of one rank. It is an error if a variable says that this process is one of several ranks, and
 //              the rest of the description is missing, or is from an unsupported launcher.
 // A variable that is set but empty counts as not set, as in src/base/config.h.

@@ -50,8 +50,8 @@ Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDri
   return ordinals;
 }
 
-/// Says whether this number of ranks uses several devices, each of which reaches all others. Only then can ranks that
-/// are threads share their buffers.
+/// Says whether this number of ranks uses several devices, with native atomics between each two of them. Only then can
+/// threads on different devices share their buffers.
 bool are_linked(const cuda::CudaDriver &driver, std::span<const int> ordinals, uint32_t rank_count) {
   const auto used = ordinals.first(std::min<size_t>(rank_count, ordinals.size()));
   bool several = false;
