@@ -68,14 +68,6 @@ constexpr int ncclShrinkAbort = 1;    ///< The macro NCCL_SHRINK_ABORT has this 
 
 constexpr int ncclSuspendMemory = 1;  ///< The macro NCCL_SUSPEND_MEM has this value.
 
-/// The figures of ncclCommMemStats().
-enum ncclCommMemStat_t : int {
-  ncclStatGpuMemSuspend = 0,    ///< bytes of device memory that ncclCommSuspend() gives back
-  ncclStatGpuMemSuspended = 1,  ///< 1 while the communicator is suspended, otherwise 0
-  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that stay
-  ncclStatGpuMemTotal = 3,      ///< the sum of both
-};
-
 /// The configuration of a communicator. Later releases append fields, and `size` says which fields the caller has. A
 /// field that was not set is INT32_MIN or null. The struct has the fields that Rondo reads, or that a caller of release
 /// 2.30 sets.
@@ -110,14 +102,6 @@ struct ncclTeam_t {
   int stride;
 };
 
-/// A wait of ncclWaitSignal() for `opCnt` signals of a rank.
-struct ncclWaitSignalDesc_t {
-  int opCnt;
-  int peer;
-  int sigIdx;
-  int ctx;
-};
-
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
@@ -138,9 +122,6 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
 ncclResult_t ncclCommGrow(ncclComm_t comm, int rank_count, const ncclUniqueId *id, int rank, ncclComm_t *grown,
                           ncclConfig_t *config);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
-ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
-ncclResult_t ncclCommResume(ncclComm_t comm);
-ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 ncclResult_t ncclCommCount(ncclComm_t comm, int *count);
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device);
@@ -181,12 +162,6 @@ ncclResult_t ncclCommRegister(ncclComm_t comm, void *buffer, size_t bytes, void 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
-ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void **pointer);
-ncclResult_t ncclPutSignal(const void *send, size_t count, ncclDataType_t type, int peer, ncclWindow_t window,
-                           size_t offset, int index, int context, unsigned flags, ncclComm_t comm,
-                           cudaStream_t stream);
-ncclResult_t ncclSignal(int peer, int index, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, ncclComm_t comm, cudaStream_t stream);
 
 #pragma GCC visibility pop
 }  // extern "C"

@@ -12,6 +12,34 @@ extern "C" {
 
 typedef struct CUevent_st *cudaEvent_t;
 
+#if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 22907
+/// The figures of ncclCommMemStats().
+enum ncclCommMemStat_t : int {
+  ncclStatGpuMemSuspend = 0,    ///< bytes of device memory that ncclCommSuspend() gives back
+  ncclStatGpuMemSuspended = 1,  ///< 1 while the communicator is suspended, otherwise 0
+  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that stay
+  ncclStatGpuMemTotal = 3,      ///< the sum of both
+};
+
+/// A wait of ncclWaitSignal() for `opCnt` signals of a rank.
+struct ncclWaitSignalDesc_t {
+  int opCnt;
+  int peer;
+  int sigIdx;
+  int ctx;
+};
+
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void **pointer);
+ncclResult_t ncclPutSignal(const void *send, size_t count, ncclDataType_t type, int peer, ncclWindow_t window,
+                           size_t offset, int index, int context, unsigned flags, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclSignal(int peer, int index, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, ncclComm_t comm, cudaStream_t stream);
+#endif
+
 #if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 23200
 /// The configuration of one collective. A number that was not set is INT32_MIN.
 struct ncclCollConfig_t {

@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators whose device memory is given back for a while. Two devices share memory by descriptors.
+#include <nccl.h>
+
 #include <string>
 
+#include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
-
-#if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE < 22907  // this header is older than the functions
-enum ncclCommMemStat_t : int {
-  ncclStatGpuMemSuspend = 0,
-  ncclStatGpuMemSuspended = 1,
-  ncclStatGpuMemPersist = 2,
-  ncclStatGpuMemTotal = 3
-};
-extern "C" {
-ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
-ncclResult_t ncclCommResume(ncclComm_t comm);
-ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
-}
-#endif
 
 using namespace compat_test;
 

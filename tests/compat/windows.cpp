@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test program uses windows: it puts data, signals and waits, as the documentation of NCCL does it.
+#include <nccl.h>
+
 #include <thread>
 
+#include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
 
 using namespace compat_test;
