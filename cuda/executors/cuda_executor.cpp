@@ -30,7 +30,7 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t poll_count = 64;  // reads of a flag in device memory per read of the abort word in host memory
+constexpr uint32_t poll_count = 64;  // reads of a flag before a wait counts as long
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
 
 /// Words that the host and the kernels share in pinned memory.

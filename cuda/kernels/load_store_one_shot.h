@@ -341,7 +341,8 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   const bool done = repeat_until_ready(group, operation, [&] {
     return failed ? Look::stop : finish_post<Reduction>(group, operation, post, channel, index, headers);
   }, [&](uint32_t peer) {  // every rank writes its header before its units
-    const uint64_t seen = memory::load_relaxed(operation.place(peer).header(number, channel));  // see W2
+    return memory::load_relaxed(operation.place(peer).header(number, channel));  // see W2
+  }, [&](uint64_t seen) {
     if (ll::flag_in(seen) != post.flag) return Look::waits;
     return ll::data_of(seen) == operation.base.buffers.signature ? Look::ready : Look::stop;
   });

@@ -207,9 +207,8 @@ struct Places {
         const Look look = judge(seen, index);
         return look == Look::stop ? tell_foreign(operation, of) : look;
       });
-    }, [&](uint32_t of) {
-      return judge(memory::load_relaxed(operation.place(of).contributed(channel)), index);  // see R1
-    });
+    }, [&](uint32_t of) { return memory::load_relaxed(operation.place(of).contributed(channel)); },  // see R1
+       [&](uint64_t seen) { return judge(seen, index); });
   }
 
   RONDO_HD void end_part(uint32_t index) const {
@@ -231,9 +230,8 @@ struct Places {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
         return has_reduced(memory::load_acquire(operation.place(of).reduced(channel)), index);  // G1, see R2
       });
-    }, [&](uint32_t of) {
-      return has_reduced(memory::load_relaxed(operation.place(of).reduced(channel)), index);  // see G1
-    });
+    }, [&](uint32_t of) { return memory::load_relaxed(operation.place(of).reduced(channel)); },  // see G1
+       [&](uint64_t seen) { return has_reduced(seen, index); });
     if (come && route.gathers) copy_results(index);
     return come;
   }

@@ -102,12 +102,40 @@ template <Group G>
   return !group.any(failed);
 }
 
+/// Waits for long, by thread 0, until the flags of all peers are ready, or one has stop. load(peer) loads a flag
+/// relaxed, and judge() judges it. Flags that were ready are not loaded again. Loads of several flags are in flight
+/// together, because each takes a round trip over a link. Returns false to stop.
+template <Group G, class Load, class Judge>
+[[nodiscard]] RONDO_HD bool watch_peers(G group, const LoadStoreOperation &operation, bool &told, const Load &load,
+                                        const Judge &judge) {
+  constexpr uint32_t loads_at_once = 4;
+  const uint32_t count = operation.rank_count();
+  uint64_t missing = ~uint64_t{0} >> (load_store_rank_count_max - count) & ~(uint64_t{1} << operation.rank);
+  return watch(group, operation.base, [&] { return seems_stopped(operation.base, told); }, [&] {
+    RONDO_KEEP_LOOP
+    for (uint32_t first = 0; first < count; first += loads_at_once) {
+      const auto is_missing = [&](uint32_t turn) { return (missing >> (first + turn) & 1) != 0; };
+      uint64_t seen[loads_at_once] = {};
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < loads_at_once; ++turn)
+        if (is_missing(turn)) seen[turn] = load(first + turn);
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < loads_at_once; ++turn) {
+        const Look look = is_missing(turn) ? judge(seen[turn]) : Look::waits;
+        if (look == Look::stop) return true;  // the next attempt finds it, too
+        if (look == Look::ready) missing &= ~(uint64_t{1} << (first + turn));
+      }
+    }
+    return missing == 0;
+  });
+}
+static_assert(load_store_rank_count_max == 64);  // the bits of `missing`
+
 /// Repeats attempt() until it is ready in all threads. After that all threads see what any of them acquired. Returns
-/// false to stop. If an attempt was in vain, thread 0 alone waits until glance(peer) is ready for every peer, or stop
-/// for one. A glance is a look by a relaxed load.
-template <Group G, class Attempt, class Glance>
+/// false to stop. If an attempt was in vain, thread 0 alone waits by watch_peers().
+template <Group G, class Attempt, class Load, class Judge>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt,
-                                               const Glance &glance) {
+                                               const Load &load, const Judge &judge) {
   bool told = false;
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
@@ -117,18 +145,7 @@ template <Group G, class Attempt, class Glance>
       return true;
     }
     bool stops = look == Look::stop;
-    if (group.rank() == 0 && !stops) {
-      stops = !watch(group, operation.base, [&] { return seems_stopped(operation.base, told); }, [&] {
-        bool all = true;
-        RONDO_KEEP_LOOP
-        for (uint32_t peer = 0; peer < operation.rank_count(); ++peer) {
-          const Look seen = peer == operation.rank ? Look::ready : glance(peer);
-          if (seen == Look::stop) return true;  // the next attempt finds it, too
-          all = all && seen == Look::ready;
-        }
-        return all;
-      });
-    }
+    if (group.rank() == 0 && !stops) stops = !watch_peers(group, operation, told, load, judge);
     if (group.any(stops)) return false;
   }
 }

@@ -125,7 +125,7 @@ struct DeviceOperation {
   uint32_t divisor = 0;        ///< number of ranks for avg; otherwise 0
   uint32_t lane_count = 0;     ///< lanes of all channels
   uint32_t scratch_bytes = 0;  ///< bytes of each of a lane's scratch_count pieces of scratch; 0 with `simple`
-  uint32_t poll_count = 1;     ///< reads of a flag per read of the abort word, at least 1
+  uint32_t poll_count = 1;     ///< reads of a flag before a wait counts as long, at least 1
   uint16_t captured = 0;       ///< 1: the host does not know of each launch, so the kernel reports its start
   uint16_t on_one_device = 0;  ///< 1: all ranks are threads of one process on one device
   ReduceOp op = ReduceOp::sum;  ///< for a kernel that runs a plan; other kernels have the operation in their names

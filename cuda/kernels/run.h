@@ -132,7 +132,8 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
   bool told = false;
-  bool waits = false;  // for long
+  constexpr uint32_t rounds_per_check = 8;  // idle rounds for each read of the abort word, which is in host memory
+  uint32_t idle_rounds = 0;  // since a lane moved; after one, the wait is long
   if (group.rank() == 0) begin_operation(operation, operation.progress->ended_kernels);
   // After a failed kernel, no kernel may touch the links. Groups that have to wait also read the abort word.
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
@@ -144,7 +145,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       if ((running >> index & 1) == 0) continue;
       const uint32_t lane = first + index * stride;
       LaneLinks links{channel.links, channel.lanes + lane, scratch + lane * scratch_count * operation.scratch_bytes,
-                      operation.scratch_bytes, waits ? 1 : operation.poll_count, waits};
+                      operation.scratch_bytes, idle_rounds == 0 ? operation.poll_count : 1, idle_rounds != 0};
       memory::Attempt attempt;
       const Progress progress =
           advance<G, Protocol>(group, states[index], channel.lanes[lane], operation.buffers, reducer, links);
@@ -154,10 +155,11 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       if (progress == Progress::failed)
         verdict = pack_verdict(Outcome::fault, states[index].fault, links.at(states[index].fault_link).peer);
     }
-    waits = !moved;
+    if (moved) idle_rounds = 0;
     if (moved || verdict != 0) continue;
     const memory::Attempt waiting;
     group.pause();
+    if (idle_rounds++ % rounds_per_check != 0) continue;
     if (group.any(group.rank() == 0 && must_stop(operation, told)))
       verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   }

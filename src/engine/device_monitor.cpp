@@ -204,13 +204,15 @@ void DeviceMonitor::publish_waits() {
   MessageBoards *const boards = ranks_.messages();
   const uint32_t rank = operations_.rank(), rank_count = operations_.rank_count();
   if (boards == nullptr || device_.batch_progress() == nullptr || rank_count > message_ranks_max) return;
+  std::vector<std::shared_ptr<const DeviceBatch>> later;
   std::unique_lock lock(mutex_);  // add() counts messages under it
   if (has_captured_) return boards->publish_waits(nullptr);
   if (outstanding_.empty() || outstanding_.front().turn != watched_.turn) return;
   WaitReport report = count_called(ranks_, *boards, rank, rank_count);
-  for (auto later = outstanding_.begin() + 1; later != outstanding_.end(); ++later)
-    if (later->is_batch()) remove_later(report, later->batch->transfers());
-  lock.unlock();
+  for (auto each = outstanding_.begin() + 1; each != outstanding_.end(); ++each)
+    if (each->is_batch()) later.push_back(each->batch);
+  lock.unlock();  // callers wait for it, and batches may have many messages
+  for (const auto &batch : later) remove_later(report, batch->transfers());
   if (watch_) add_collective(report, watched_.number);
   else add_batch(report, batch_watch_->heads, *watched_.batch, device_.batch_progress()->slots(), *boards, rank);
   boards->publish_waits(&report);

@@ -7,14 +7,15 @@
 // - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
-// Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
-// operations before and after their edges were read, all edges were true at one time.
+// Each edge of ranks that run on hosts stays true until one of its two ranks enters another operation. So if the ranks
+// of a circle are in the same operations before and after their edges were read, all edges were true at one time.
 //
 // A rank on a device enqueues operations that have not begun. Its monitor publishes a report, which replaces what the
-// rank has called (src/engine/device_waits.h).
+// rank has called. Such reports may be older than the question, and src/engine/device_waits.h says why that suffices.
 //
-// Ranks of other hosts report what they are in (WaitReport). Each report was true at some time after it was asked for,
-// but not all at one time. So one search over several hosts proves nothing: find_far_wait_cycle() must run twice.
+// Ranks of other hosts report what they are in (WaitReport). If they run on hosts, each report was true at some time
+// after it was asked for, but not all at one time. So one search over several hosts proves nothing, and
+// find_far_wait_cycle() must run twice.
 #pragma once
 
 #include <cstdint>

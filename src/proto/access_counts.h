@@ -6,7 +6,7 @@
 // Accesses through src/proto/memory.h and the operands of reducers are counted. Three kinds are not counted:
 // - constants of a plan and ends of links, which lie in the rank's own device memory and stay in caches
 // - loads that find a flag not set yet, and all other work of waiting, because their number depends on time. Only
-//   idle_loads and idle_acquires have them.
+//   the idle_ fields have them.
 // - shared memory
 #pragma once
 
@@ -43,6 +43,7 @@ struct AccessCounts {
   uint64_t remote_turns = 0;
   uint64_t idle_loads = 0;     ///< of flags and words of the host, by polls that found nothing
   uint64_t idle_acquires = 0;  ///< the acquires among idle_loads
+  uint64_t idle_host_loads = 0;  ///< the loads of host memory among idle_loads
 };
 
 }  // namespace rondo

@@ -171,6 +171,8 @@ class FullBoards final : public MessageBoards {
   void block(uint32_t, const BlockedSend &) override {}
   BatchCounts batches(uint32_t of) const override { return {entered + of, entered - 1}; }
   PairCounts pair(uint32_t of, uint32_t with, bool sends) const override {
+    if (!sends) received_from = with;
+    sends_came_first = sends_came_first || (sends && received_from != with);
     if (with == 7) return {};
     return {1000 * of + 10 * with + (sends ? 1 : 0), with};
   }
@@ -178,6 +180,8 @@ class FullBoards final : public MessageBoards {
   std::optional<MessageInfo> find(uint32_t, uint32_t, bool, uint64_t) const override { return std::nullopt; }
 
   uint64_t entered = 1;
+  mutable uint32_t received_from = UINT32_MAX;  ///< rank of the latest reading of receives
+  mutable bool sends_came_first = false;
 };
 
 }  // namespace
@@ -200,6 +204,7 @@ TEST_CASE("control plane: a report on what a rank waits for comes in several cel
     CHECK((pair.receives.entered == entered && pair.sends.entered == (with == 7 ? 0 : entered + 1)));
     CHECK((with == 7 || (pair.receives.completed == with && pair.blocked.needed == with + 1)));
   }
+  CHECK_FALSE(boards.sends_came_first);  // as a search on one host reads them
   boards.entered = 9;
   CHECK(world.controls[6]->waits(35, 0, report));  // the answer is there for all ranks of the host
   CHECK(report.batches == BatchCounts{4, 0});

@@ -44,14 +44,17 @@ class Counter {
   AccessCounts counts;
   Depths depths;
   DeviceBytes read_from{}, written_to{};
-  uint64_t loads = 0, acquires = 0;            ///< outside of polls that found nothing
-  uint64_t idle_loads = 0, idle_acquires = 0;  ///< in such polls
-  bool batch_is_remote = false;                ///< the batch has a load from another device
+  struct Loads {
+    uint64_t all = 0, acquires = 0, of_host = 0;
+  };
+  Loads loads;                   ///< outside of polls that found nothing
+  Loads idle_loads;              ///< in such polls
+  bool batch_is_remote = false;  ///< the batch has a load from another device
   struct Saved {
     AccessCounts counts;
     Depths depths;
     DeviceBytes read_from, written_to;
-    uint64_t loads, acquires;
+    Loads loads;
   };
   std::vector<Saved> attempts;
 
@@ -214,8 +217,9 @@ void Counter::count(Access access, const void *at, size_t bytes) {
     now.early_host_stores += depths.host_stores;
     depths.host_stores = 0;
   }
-  loads += is_load(access) ? 1 : 0;
-  acquires += access == Access::flag_acquire ? 1 : 0;
+  loads.all += is_load(access) ? 1 : 0;
+  loads.acquires += access == Access::flag_acquire ? 1 : 0;
+  loads.of_host += host && is_load(access) ? 1 : 0;
   if (kind == other_device_memory && access == Access::load && !std::exchange(batch_is_remote, true))
     ++counts.remote_turns;
   now.releases += access == Access::flag_release ? 1 : 0;
@@ -256,7 +260,7 @@ void reset_barrier(Joined &joined, uint32_t generation) {
 
 Attempt::Attempt() : counts_(counter != nullptr) {
   if (counts_) counter->attempts.push_back({counter->counts, counter->depths, counter->read_from, counter->written_to,
-                                           counter->loads, counter->acquires});
+                                           counter->loads});
 }
 
 Attempt::~Attempt() {
@@ -268,10 +272,11 @@ Attempt::~Attempt() {
     counter->depths = counter->attempts.back().depths;
     counter->read_from = counter->attempts.back().read_from;
     counter->written_to = counter->attempts.back().written_to;
-    counter->idle_loads += counter->loads - counter->attempts.back().loads;
-    counter->idle_acquires += counter->acquires - counter->attempts.back().acquires;
-    counter->loads = counter->attempts.back().loads;
-    counter->acquires = counter->attempts.back().acquires;
+    const Counter::Loads &before = counter->attempts.back().loads;
+    counter->idle_loads.all += counter->loads.all - before.all;
+    counter->idle_loads.acquires += counter->loads.acquires - before.acquires;
+    counter->idle_loads.of_host += counter->loads.of_host - before.of_host;
+    counter->loads = before;
   }
   counter->attempts.pop_back();
 }
@@ -327,8 +332,9 @@ CountedThread::~CountedThread() {
   all.chain = std::max(all.chain, mine->counts.chain);
   all.chain_to_result = std::max(all.chain_to_result, mine->counts.chain_to_result);
   all.remote_turns = std::max(all.remote_turns, mine->counts.remote_turns);
-  all.idle_loads += mine->idle_loads;
-  all.idle_acquires += mine->idle_acquires;
+  all.idle_loads += mine->idle_loads.all;
+  all.idle_acquires += mine->idle_loads.acquires;
+  all.idle_host_loads += mine->idle_loads.of_host;
   const auto own = static_cast<size_t>(mine->block.device);
   for (size_t place = 0; place < counted_device_count; ++place) {
     const uint64_t read = mine->read_from[place], written = mine->written_to[place];

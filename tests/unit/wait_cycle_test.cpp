@@ -80,6 +80,7 @@ class World {
   }
 
   shm::ShmMessages &operator[](uint32_t rank) { return *boards_[rank]; }
+  shm::DeviceBoard &device_board(uint32_t rank) { return segment_->message_board(rank).device; }
   void receive(uint32_t rank, uint32_t from, uint64_t last) {
     boards_[rank]->announce(from, false, last);
     boards_[rank]->enter_batch();
@@ -115,6 +116,18 @@ TEST_CASE("wait cycle: edges of different batches are no circle, since they were
   world.receive(1, 0, 1);
   CHECK_FALSE(world.find(0).empty());
   CHECK(find_wait_cycle(world.ranks, MovingBoards(world[0]), 0, 2).empty());
+}
+
+TEST_CASE("wait cycle: a rank on a device whose report is being rewritten waits for nobody, whatever it has called") {
+  World world(2);
+  world.receive(0, 1, 1);
+  world.receive(1, 0, 1);
+  CHECK_FALSE(world.find(0).empty());
+  const WaitReport nothing;
+  world[1].publish_waits(&nothing);
+  CHECK(world.find(0).empty());
+  ++world.device_board(1).waits_version;
+  for (const uint32_t rank : {0u, 1u}) CHECK(world.find(rank).empty());
 }
 
 TEST_CASE("wait cycle: a rank that waits for a circle is not in it") {

@@ -77,10 +77,12 @@ void Control::take_waits_question(uint32_t host, ByteReader body) {
     std::array<std::pair<uint32_t, WaitReport::Pair>, cell_pairs_max> taken;
     uint32_t count = 0;
     for (; with < rank_count && count < cell_pairs_max; ++with) {
-      const WaitReport::Pair pair =
-          on_device ? report.pairs[with]
-                    : WaitReport::Pair{boards->pair(index, with, true), boards->pair(index, with, false),
-                                       boards->blocked(index, with)};
+      WaitReport::Pair pair = report.pairs[with];
+      if (!on_device) {  // in the order of a search on one host
+        pair.receives = boards->pair(index, with, false);
+        pair.sends = boards->pair(index, with, true);
+        pair.blocked = boards->blocked(index, with);
+      }
       if (is_used(pair)) taken[count++] = {with, pair};
     }
     last = with == rank_count;

@@ -119,14 +119,22 @@ void ShmMessages::publish_waits(const WaitReport *report) {
   memory::store_release(device.waits_version, version + 2);  // pairs with the first look in device_waits()
 }
 
+/// Reads the report as a whole. If it is half rewritten all the time, because its writer does not run, the result says
+/// that the rank waits for nobody. What the rank has called would show waits that do not exist.
 bool ShmMessages::device_waits(uint32_t of, WaitReport &report) const {
+  constexpr int looks_max = 16;
   const DeviceBoard &device = segment_->message_board(of).device;
-  const uint64_t version = memory::load_acquire(device.waits_version);  // first look
-  if (version == 0 || version % 2 == 1) return false;
-  DeviceBoard::WaitWords words;
-  for (size_t word = 0; word < words.size(); ++word) words[word] = memory::load_acquire(device.waits[word]);
-  if (memory::load_acquire(device.waits_version) != version) return false;  // second look: it changed
-  report = std::bit_cast<WaitReport>(words);
+  for (int look = 0; look < looks_max; ++look) {
+    const uint64_t version = memory::load_acquire(device.waits_version);  // first look
+    if (version == 0) return false;
+    if (version % 2 == 1) continue;
+    DeviceBoard::WaitWords words;
+    for (size_t word = 0; word < words.size(); ++word) words[word] = memory::load_acquire(device.waits[word]);
+    if (memory::load_acquire(device.waits_version) != version) continue;  // second look: it changed
+    report = std::bit_cast<WaitReport>(words);
+    return true;
+  }
+  report = {};
   return true;
 }
 
