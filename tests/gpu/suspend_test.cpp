@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -12,11 +13,18 @@ using namespace rondo_test;
 namespace {
 
 constexpr size_t count = 100'000;
+constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
   config.device_executor = executor;
   config.timeout_ms = timeout_ms;
+  return config;
+}
+
+rondo_config_t on_host() {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.timeout_ms = 60'000;
   return config;
 }
 
@@ -43,6 +51,23 @@ struct Group : DeviceRanks {
     for (int each = 0; each < sums; ++each) expected *= static_cast<float>(ranks.size());
     for (const DeviceBuffer &buffer : buffers) {
       CHECK_VALUES(buffer.read(), std::vector<float>(count, expected));
+      buffer.write(bytes_of(std::vector<float>(count, 1)));
+    }
+  }
+  /// Lets each even rank send `first` plus its number to the next rank, checks what arrives, and makes all 1 again.
+  void exchange(float first) {
+    const auto values = [&](int rank) { return std::vector<float>(count, first + static_cast<float>(rank)); };
+    for (int rank = 0; rank < ranks.size(); ++rank) buffers[static_cast<size_t>(rank)].write(bytes_of(values(rank)));
+    const auto pair = [&](int rank, rondo_comm_t comm) {
+      void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+      return rank % 2 == 0 ? rondo_send(pointer, count, RONDO_FLOAT32, rank + 1, comm, stream(rank))
+                           : rondo_recv(pointer, count, RONDO_FLOAT32, rank - 1, comm, stream(rank));
+    };
+    REQUIRE(all_ok(call_each(ranks, pair)));
+    complete();
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      const DeviceBuffer &buffer = buffers[static_cast<size_t>(rank)];
+      CHECK_VALUES(buffer.read(), values(rank - rank % 2));
       buffer.write(bytes_of(std::vector<float>(count, 1)));
     }
   }
@@ -103,15 +128,7 @@ TEST_CASE("suspend: device memory is given back, and calls, messages and graphs 
       REQUIRE(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return group.sum(rank, comm); })));
       for (int rank = 0; rank < group.ranks.size(); ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
       group.check_and_reset(2);
-      const auto ring = [&](int rank, rondo_comm_t comm) {
-        const int size = group.ranks.size();
-        void *const pointer = group.buffers[static_cast<size_t>(rank)].pointer();
-        const int peer = rank % 2 == 0 ? (rank + 1) % size : rank - 1;
-        return rank % 2 == 0 ? rondo_send(pointer, count, RONDO_FLOAT32, peer, comm, group.stream(rank))
-                             : rondo_recv(pointer, count, RONDO_FLOAT32, peer, comm, group.stream(rank));
-      };
-      REQUIRE(all_ok(call_each(group.ranks, ring)));
-      group.check_and_reset(0);
+      group.exchange(static_cast<float>(10 * round + 2));
     }
   }
 }
@@ -183,8 +200,63 @@ TEST_CASE("suspend: a rank that does not come to resume is named at the deadline
   CAPTURE(message);
   CHECK(error.status == RONDO_ERROR_TIMEOUT);
   CHECK(message.find("rondo_comm_resume") != std::string::npos);
-  CHECK(message.find("1") != std::string::npos);
+  CHECK(error.peer == 1);
   CHECK(rondo_comm_resume(group.ranks[1]) != RONDO_OK);
+}
+
+TEST_CASE("suspend: resume on the other ranks ends if a suspended rank aborts or revokes the communicator") {
+  for (const bool aborts : {true, false}) {
+    CAPTURE(aborts);
+    Ranks ranks(3, on_host());
+    REQUIRE(ranks.status() == RONDO_OK);
+    REQUIRE(all_ok(ranks.run(suspend)));
+    const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
+      if (rank != 1) return rondo_comm_resume(comm);
+      rondo::sleep_for_ns(head_start_ns);
+      return aborts ? rondo_comm_abort(comm) : rondo_comm_revoke(comm);
+    });
+    CHECK(statuses[1] == RONDO_OK);
+    const rondo_status_t expected = aborts ? RONDO_ERROR_ABORTED : RONDO_ERROR_REVOKED;
+    CHECK(statuses[0] == expected);
+    CHECK(statuses[2] == expected);
+    CHECK(failure_of(ranks[0]).peer == 1);
+  }
+}
+
+TEST_CASE("suspend: resume on the other ranks ends if a suspended rank destroys the communicator") {
+  for (const int leaver : {0, 1}) {  // rank 0 serves the store in which the ranks meet
+    CAPTURE(leaver);
+    Ranks ranks(3, on_host());
+    REQUIRE(ranks.status() == RONDO_OK);
+    REQUIRE(all_ok(ranks.run(suspend)));
+    const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
+      if (rank != leaver) return rondo_comm_resume(comm);
+      rondo::sleep_for_ns(head_start_ns);
+      return rondo_comm_destroy(comm);
+    });
+    ranks.forget(leaver);
+    CHECK(statuses[static_cast<size_t>(leaver)] == RONDO_OK);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == leaver) continue;
+      const rondo_error_t error = failure_of(ranks[rank]);
+      CAPTURE(rank, error.message);
+      CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_REMOTE);
+      CHECK(error.peer == leaver);
+    }
+  }
+}
+
+TEST_CASE("suspend: a rank may destroy the communicator as soon as it has resumed") {
+  Ranks ranks(4, on_host());
+  REQUIRE(ranks.status() == RONDO_OK);
+  REQUIRE(all_ok(ranks.run(suspend)));
+  const auto statuses = ranks.run([](int, rondo_comm_t comm) {
+    const rondo_status_t resumed = rondo_comm_resume(comm);
+    const rondo_status_t destroyed = rondo_comm_destroy(comm);
+    return resumed == RONDO_OK ? destroyed : resumed;
+  });
+  for (int rank = 0; rank < 4; ++rank) ranks.forget(rank);
+  CHECK(all_ok(statuses));
 }
 
 TEST_CASE("suspend: a rank that calls another collective is named") {
