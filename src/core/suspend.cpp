@@ -46,8 +46,8 @@ Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadli
     if (ranks.failed()) return ranks.failure();
     if (now_ns() >= deadline_ns)
       return Error{RONDO_ERROR_TIMEOUT,
-                   "a replayed graph still used the communicator during rondo_comm_suspend; synchronize its stream "
-                   "first",
+                   "a replayed graph or a one-sided operation still used the communicator during rondo_comm_suspend; "
+                   "synchronize its stream first",
                    static_cast<int32_t>(comm.rank()), -1, number};
     sleep_for_ns(poll_ns);
   }
@@ -133,6 +133,8 @@ class ResumeWatch {
 }  // namespace
 
 Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
+  // Streams order one-sided operations, so the barrier does not wait for them.
+  if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
   const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
   SplitCall own;
   own.suspends = true;

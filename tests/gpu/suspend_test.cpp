@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests suspend and resume communicators on devices: what is given back, that everything works afterwards, and
 // what is refused in between. The environment makes ranks share memory by descriptors.
+#include <atomic>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,18 +15,14 @@ using namespace rondo_test;
 namespace {
 
 constexpr size_t count = 100'000;
+constexpr uint64_t look_ns = 1'000'000;
+constexpr int looks_max = 60'000;  // a limit for what hangs
 constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
   config.device_executor = executor;
   config.timeout_ms = timeout_ms;
-  return config;
-}
-
-rondo_config_t on_host() {
-  rondo_config_t config = RONDO_CONFIG_INIT;
-  config.timeout_ms = 60'000;
   return config;
 }
 
@@ -94,6 +92,58 @@ Memory memory_of(rondo_comm_t comm) {
   CHECK(rondo_comm_device_memory(comm, &memory.suspendable, &memory.persistent, &memory.suspended) == RONDO_OK);
   return memory;
 }
+
+/// Keeps a stream busy until it is destroyed, or for a minute, so that nothing hangs.
+class BlockedStream {
+ public:
+  BlockedStream(const World &world, rondo_stream_t stream) {
+    CU_OK(world.cu.launch_host_func(static_cast<rondo::cuda::CuStream>(stream), wait, this));
+  }
+  BlockedStream(const BlockedStream &) = delete;
+  BlockedStream &operator=(const BlockedStream &) = delete;
+  ~BlockedStream() {
+    goes_on_ = true;
+    while (!ended_) rondo::sleep_for_ns(look_ns);
+  }
+
+ private:
+  static void wait(void *self) {
+    auto &it = *static_cast<BlockedStream *>(self);
+    for (int look = 0; look < looks_max && !it.goes_on_; ++look) rondo::sleep_for_ns(look_ns);
+    it.ended_ = true;
+  }
+  std::atomic<bool> goes_on_ = false, ended_ = false;
+};
+
+/// Two ranks whose buffers are a window, and another buffer for each.
+struct WindowGroup : Group {
+  WindowGroup() : Group(by(RONDO_DEVICE_EXECUTOR_AUTO), 2) {
+    for (int rank = 0; rank < 2; ++rank)
+      sources.emplace_back(world_of(rank), bytes_of(std::vector<float>(count, 0)));
+    REQUIRE(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+      const auto index = static_cast<size_t>(rank);
+      return rondo_window_register(comm, buffers[index].pointer(), count * sizeof(float), 0, &windows[index]);
+    })));
+  }
+  /// Lets rank 0 put `value` into the window of rank 1, which waits for the signal.
+  void begin_put(float value) const {
+    fill_source(value);
+    REQUIRE(put() == RONDO_OK);
+    REQUIRE(wait() == RONDO_OK);
+  }
+  void fill_source(float value) const { sources[0].write(bytes_of(std::vector<float>(count, value))); }
+  void check_put(float value) const {
+    complete();
+    CHECK_VALUES(buffers[1].read(), std::vector<float>(count, value));
+  }
+  [[nodiscard]] rondo_status_t put() const {
+    return rondo_put_signal(sources[0].pointer(), count * sizeof(float), 1, windows[0], 0, 0, ranks[0], stream(0));
+  }
+  [[nodiscard]] rondo_status_t wait() const { return rondo_wait_signal(0, 0, 1, ranks[1], stream(1)); }
+
+  std::vector<DeviceBuffer> sources;
+  rondo_window_t windows[2] = {};
+};
 
 bool knows_two_devices() { return has_two_devices("suspending what ranks share by descriptors"); }
 
@@ -204,59 +254,40 @@ TEST_CASE("suspend: a rank that does not come to resume is named at the deadline
   CHECK(rondo_comm_resume(group.ranks[1]) != RONDO_OK);
 }
 
-TEST_CASE("suspend: resume on the other ranks ends if a suspended rank aborts or revokes the communicator") {
-  for (const bool aborts : {true, false}) {
-    CAPTURE(aborts);
-    Ranks ranks(3, on_host());
-    REQUIRE(ranks.status() == RONDO_OK);
-    REQUIRE(all_ok(ranks.run(suspend)));
-    const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
-      if (rank != 1) return rondo_comm_resume(comm);
-      rondo::sleep_for_ns(head_start_ns);
-      return aborts ? rondo_comm_abort(comm) : rondo_comm_revoke(comm);
-    });
-    CHECK(statuses[1] == RONDO_OK);
-    const rondo_status_t expected = aborts ? RONDO_ERROR_ABORTED : RONDO_ERROR_REVOKED;
-    CHECK(statuses[0] == expected);
-    CHECK(statuses[2] == expected);
-    CHECK(failure_of(ranks[0]).peer == 1);
-  }
+TEST_CASE("suspend: windows work after resume, and one-sided calls in between are refused") {
+  if (!knows_two_devices()) return;
+  WindowGroup group;
+  group.begin_put(2);
+  REQUIRE(all_ok(group.ranks.run(suspend)));
+  group.check_put(2);
+  CHECK(group.put() == RONDO_ERROR_INVALID_USAGE);
+  check_message({"the communicator is suspended"});
+  CHECK(group.wait() == RONDO_ERROR_INVALID_USAGE);
+  CHECK(rondo_signal(1, 0, group.ranks[0], group.stream(0)) == RONDO_ERROR_INVALID_USAGE);
+  REQUIRE(all_ok(group.ranks.run(resume)));
+  group.begin_put(3);
+  group.check_put(3);
 }
 
-TEST_CASE("suspend: resume on the other ranks ends if a suspended rank destroys the communicator") {
-  for (const int leaver : {0, 1}) {  // rank 0 serves the store in which the ranks meet
-    CAPTURE(leaver);
-    Ranks ranks(3, on_host());
-    REQUIRE(ranks.status() == RONDO_OK);
-    REQUIRE(all_ok(ranks.run(suspend)));
-    const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
-      if (rank != leaver) return rondo_comm_resume(comm);
-      rondo::sleep_for_ns(head_start_ns);
-      return rondo_comm_destroy(comm);
-    });
-    ranks.forget(leaver);
-    CHECK(statuses[static_cast<size_t>(leaver)] == RONDO_OK);
-    for (int rank = 0; rank < 3; ++rank) {
-      if (rank == leaver) continue;
-      const rondo_error_t error = failure_of(ranks[rank]);
-      CAPTURE(rank, error.message);
-      CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_REMOTE);
-      CHECK(error.peer == leaver);
-    }
+TEST_CASE("suspend: one-sided operations of a rank end before its suspend begins") {
+  if (!knows_two_devices()) return;
+  WindowGroup group;
+  group.fill_source(5);
+  std::future<std::vector<rondo_status_t>> suspended;
+  {
+    const BlockedStream blocked(group.world_of(0), group.stream(0));
+    REQUIRE(group.put() == RONDO_OK);
+    suspended = std::async(std::launch::async, [&] { return group.ranks.run(suspend); });
+    for (int look = 0; look < looks_max && memory_of(group.ranks[1]).suspended == 0; ++look)
+      rondo::sleep_for_ns(look_ns);
+    CHECK(memory_of(group.ranks[1]).suspended == 1);
+    rondo::sleep_for_ns(head_start_ns);
+    CHECK(memory_of(group.ranks[0]).suspended == 0);
   }
-}
-
-TEST_CASE("suspend: a rank may destroy the communicator as soon as it has resumed") {
-  Ranks ranks(4, on_host());
-  REQUIRE(ranks.status() == RONDO_OK);
-  REQUIRE(all_ok(ranks.run(suspend)));
-  const auto statuses = ranks.run([](int, rondo_comm_t comm) {
-    const rondo_status_t resumed = rondo_comm_resume(comm);
-    const rondo_status_t destroyed = rondo_comm_destroy(comm);
-    return resumed == RONDO_OK ? destroyed : resumed;
-  });
-  for (int rank = 0; rank < 4; ++rank) ranks.forget(rank);
-  CHECK(all_ok(statuses));
+  REQUIRE(all_ok(suspended.get()));
+  REQUIRE(all_ok(group.ranks.run(resume)));
+  REQUIRE(group.wait() == RONDO_OK);
+  group.check_put(5);
 }
 
 TEST_CASE("suspend: a rank that calls another collective is named") {
@@ -282,18 +313,6 @@ TEST_CASE("suspend: a device that is full fails resume on all ranks") {
   for (const rondo_status_t status : group.ranks.run(resume))
     CHECK((status == RONDO_ERROR_OUT_OF_RESOURCES || status == RONDO_ERROR_COMM_FAILED));
   CHECK(failure_of(group.ranks[1]).status == RONDO_ERROR_OUT_OF_RESOURCES);
-}
-
-TEST_CASE("suspend: a communicator on host memory has nothing to give back") {
-  Ranks ranks(2);
-  REQUIRE(ranks.status() == RONDO_OK);
-  REQUIRE(all_ok(ranks.run(suspend)));
-  const Memory memory = memory_of(ranks[1]);
-  CHECK(memory.suspendable + memory.persistent == 0);
-  CHECK(memory.suspended == 1);
-  CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_ERROR_INVALID_USAGE);
-  REQUIRE(all_ok(ranks.run(resume)));
-  CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_barrier(comm, nullptr); })));
 }
 
 TEST_CASE("suspend: memory of CUDA IPC stays, and calls work after resume", "[ipc]") {
