@@ -67,6 +67,11 @@ class KernelExecutor final : public ExecutorBase {
            (one_sided() == nullptr || one_sided()->is_idle());
   }
   void stop() override;
+  [[nodiscard]] Result<void> resume(Store &store, const std::string &key_prefix, uint64_t deadline_ns) override {
+    RONDO_TRY(ExecutorBase::resume(store, key_prefix, deadline_ns));
+    const CaptureModeGuard capture_goes_on(*driver_);
+    return regions_ != nullptr ? regions_->catch_up() : Result<void>();
+  }
   void share(const void *first, size_t bytes) override {
     if (regions_ != nullptr) share_region(*regions_, rank_, first, bytes);
   }
@@ -273,7 +278,8 @@ void KernelExecutor::run_round(RegionRound round) {
   const auto quiet = try_quiet();
   if (round != RegionRound::leave && !quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
-  if (round == RegionRound::follow) return use_unless_suspended([this] { regions_->look(); });
+  if (round == RegionRound::follow)
+    return use_unless_suspended([this] { regions_->look(); }, [this] { regions_->close_withdrawn(); });
   regions_->leave();
 }
 

@@ -100,11 +100,11 @@ class ExecutorBase : public DeviceExecutor {
     if (driver_ != nullptr) ending_.emplace(*driver_);
   }
 
-  /// Calls use() unless the memory is suspended, and keeps it from being suspended meanwhile.
-  template <class Use>
-  void use_unless_suspended(const Use &use) {
+  /// Calls use(), or without_memory() if the memory is suspended. Suspend and resume wait until that is done.
+  template <class Use, class WithoutMemory>
+  void use_unless_suspended(const Use &use, const WithoutMemory &without_memory) {
     const std::lock_guard lock(suspend_mutex_);
-    if (!suspended_) use();
+    suspended_ ? without_memory() : use();
   }
 
   std::optional<CaptureModeGuard> ending_;  ///< first, so that it outlives all objects of the driver

@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint32_t region_count_max = device::region_count_max;
 
+constexpr uint64_t unknown_change = UINT64_MAX;  // of changes_seen_: look() must follow all entries of the rank
+
 constexpr bool is_announced(uint64_t generation) { return generation % 2 != 0; }
 
 uint64_t file_bytes(uint32_t rank_count) {
@@ -171,6 +173,41 @@ void Regions::look() {
   }
 }
 
+void Regions::close_withdrawn() {
+  const std::lock_guard lock(peers_mutex_);
+  if (left_) return;
+  for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+    const uint64_t now = memory::load_acquire(changes(rank));  // N2, pairs with N1
+    if (now == changes_seen_[rank]) continue;
+    for (uint32_t region = 0; region < region_count_max; ++region) {
+      RegionEntry &theirs = entry(rank, region);
+      Opened &mine = opened_[size_t{rank} * region_count_max + region];
+      const uint64_t generation = memory::load_acquire(theirs.generation);  // N2, pairs with N1
+      if (generation == mine.generation || is_announced(generation)) continue;
+      mine.generation = generation;
+      mine.memory.reset();
+      memory::store_release(theirs.seen[rank_], generation);  // N3, pairs with N4
+    }
+    memory::store_relaxed(changes_seen_[rank], now);
+  }
+  is_behind_ = true;
+}
+
+Result<void> Regions::catch_up() {
+  const std::lock_guard lock(peers_mutex_);
+  if (left_ || !std::exchange(is_behind_, false)) return {};
+  for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+    for (uint32_t region = 0; region < region_count_max; ++region) {
+      Opened &mine = opened_[size_t{rank} * region_count_max + region];
+      if (is_announced(mine.generation) || !mine.in_table) continue;
+      RONDO_TRY(write_base(rank, region, 0));
+      mine.in_table = false;
+    }
+    memory::store_relaxed(changes_seen_[rank], unknown_change);
+  }
+  return {};
+}
+
 /// Does N2 and N3 for one entry. If the memory cannot be opened, logs that once and never marks the entry as seen. So
 /// the owner does not post the memory.
 void Regions::follow(uint32_t rank, uint32_t region) {
@@ -181,8 +218,10 @@ void Regions::follow(uint32_t rank, uint32_t region) {
   mine.generation = generation;
   Result<void> done = write_base(rank, region, 0);  // first: a replay that begins now must not find closed memory
   mine.memory.reset();
+  mine.in_table = !done.ok();
   if (done.ok() && is_announced(generation)) {
     const auto opened = open(theirs, mine.memory);
+    mine.in_table = opened.ok();
     done = opened.ok() ? write_base(rank, region, opened.value()) : Result<void>(opened.error());
   }
   if (done.ok()) return memory::store_release(theirs.seen[rank_], generation);  // N3, pairs with N4

@@ -87,6 +87,10 @@ class Regions {
   [[nodiscard]] bool has_news() const;
   /// Opens and closes regions. Call it while nothing is in flight.
   void look();
+  /// Closes regions like look(), but leaves the table on the device unchanged. Later, catch_up() must follow.
+  void close_withdrawn();
+  /// Removes the regions from the table that close_withdrawn() has closed, and lets look() open what it left.
+  [[nodiscard]] Result<void> catch_up();
   /// Closes everything. After that no kernel of this rank reaches memory of another rank.
   void leave();
   /// Says whether leave() has begun on some thread.
@@ -103,6 +107,7 @@ class Regions {
   struct Opened {
     uint64_t generation = 0;
     IpcMemory memory;
+    bool in_table = false;  ///< false: its entry in the table on the device is 0
   };
 
   [[nodiscard]] uint64_t &changes(uint32_t rank) const;
@@ -125,6 +130,7 @@ class Regions {
   std::vector<Opened> opened_;                  ///< by rank and region
   std::vector<PrimaryContext> peer_contexts_;   ///< of other devices that this process uses
   std::vector<uint64_t> changes_seen_;          ///< by rank; has_news() reads it without the mutex
+  bool is_behind_ = false;                      ///< close_withdrawn() was called, and catch_up() was not yet
   std::atomic<bool> left_ = false;              ///< read without the mutex, too
 };
 

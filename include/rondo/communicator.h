@@ -249,8 +249,8 @@ RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_i
  * Until rondo_comm_resume(), calls that communicate or register return RONDO_ERROR_INVALID_USAGE. Queries, shrink,
  * grow, flush, revoke, abort and destroy work.
  *
- * rondo_comm_device_memory() says how much is given back. If the communicator is on host memory, that is nothing. The
- * same holds if ranks share memory by CUDA IPC, as ranks of one process usually do. The call succeeds there, too.
+ * rondo_comm_device_memory() says how much is given back. On host memory that is nothing. If ranks share memory by CUDA
+ * IPC, as ranks of one process usually do, they give back only the workspaces of integer means and premul sums.
  * @param flags  RONDO_SUSPEND_MEMORY.
  * @return The statuses of a collective. After such a failure, `comm` has failed.
  * - RONDO_ERROR_INVALID_USAGE: `comm` is suspended already, or this thread has begun a group.

@@ -2,7 +2,6 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -89,13 +88,6 @@ rondo_status_t call(const Collective &it, rondo_comm_t comm) {
 ncclResult_t run(const Collective &collective) {
   const rondo_comm_t handle = collective.comm->handle;
   const rondo_status_t status = call(collective, handle);
-  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
-}
-
-ncclResult_t run(const Suspension &it) {
-  const rondo_comm_t handle = it.comm->handle;
-  const rondo_status_t status =
-      it.resumes ? rondo_comm_resume(handle) : rondo_comm_suspend(handle, RONDO_SUSPEND_MEMORY);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
@@ -216,25 +208,13 @@ ncclResult_t run_all(const Group &of) {
   return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
 }
 
-/// Runs each suspension on a thread of its own, as the communicators may be ranks of one group. Returns a failure if
-/// there is one.
-ncclResult_t run_all(const std::vector<Suspension> &suspensions) {
-  std::vector<ncclResult_t> results(suspensions.size(), ncclSuccess);
-  std::vector<std::thread> threads;
-  for (size_t each = 1; each < suspensions.size(); ++each)
-    threads.emplace_back([&, each] { results[each] = run(suspensions[each]); });
-  if (!suspensions.empty()) results[0] = run(suspensions[0]);
-  for (std::thread &thread : threads) thread.join();
-  const auto failed = std::find_if(results.begin(), results.end(), is_failure);
-  return failed == results.end() ? ncclSuccess : *failed;
-}
-
 /// Checks that a group has only blocking or only nonblocking communicators, because it waits for all or for none.
 ncclResult_t check_blocking(const Group &of) {
   bool blocking = false, nonblocking = false;
   const auto count = [&](const ncclComm *comm) { (comm->blocking ? blocking : nonblocking) = true; };
   for (const Initialisation &each : of.initialisations) count(each.comm);
   for (const Collective &each : of.collectives) count(each.comm);
+  for (const Suspension &each : of.suspensions) count(each.comm);
   for (const OneSided &each : of.one_sided) count(each.comm);
   if (!blocking || !nonblocking) return ncclSuccess;
   return fail(ncclInvalidArgument,
@@ -278,7 +258,7 @@ ncclResult_t run_kept(Group &of) {
   for (const Mark &each : of.marks)
     if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
   ncclResult_t launched = run_all(of);
-  if (launched == ncclSuccess) launched = run_all(of.suspensions);
+  if (launched == ncclSuccess) launched = run_suspensions(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }
 
@@ -350,7 +330,7 @@ ncclResult_t run_or_keep(Initialisation initialisation) {
 
 ncclResult_t run_or_keep(const Suspension &suspension) {
   Group &own = group();
-  if (own.depth == 0) return run(suspension);
+  if (own.depth == 0) return run_suspensions({suspension});
   own.suspensions.push_back(suspension);
   return ncclSuccess;
 }

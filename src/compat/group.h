@@ -73,6 +73,10 @@ ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator, which waits for the other ranks. In a group, the group's end does so, after the
 /// collectives, and for all communicators of the group at the same time.
 ncclResult_t run_or_keep(const Suspension &suspension);
+/// Runs suspensions at the end of a group. The communicators may be ranks of one group, so each but the first has a
+/// thread, which runs its suspensions in their order. Returns a failure if there is one. If a thread cannot start, none
+/// is run.
+ncclResult_t run_suspensions(const std::vector<Suspension> &suspensions);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
 /// Ends a created operation of `comm`. In a group, the group's end does so, after it has run the kept calls.
 ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm);

@@ -160,7 +160,12 @@ void Communicator::end_operations() {
 
 void Communicator::fail(const Error &error) {
   const std::lock_guard lock(submit_lock_);
-  if (!finalized_) operations_.raise(error, next_number());
+  if (finalized_) return;
+  if (error.peer < 0) return operations_.raise(error, next_number());
+  Error complete = error;
+  complete.rank = error.rank >= 0 ? error.rank : static_cast<int32_t>(rank_);
+  complete.operation = error.operation != 0 ? error.operation : next_number();
+  ranks_.raise(complete);
 }
 
 Result<void> Communicator::finalize() {

@@ -124,7 +124,8 @@ Result<void> Part::serve() {
   return {};
 }
 
-Result<void> Part::gather(uint64_t deadline_ns, const std::function<Result<void>(const Rendezvous &)> &use) {
+Result<void> Part::gather(uint64_t deadline_ns, const Cancel &cancel,
+                          const std::function<Result<void>(const Rendezvous &)> &use) {
   const std::string name = group_name(id_);
   if (rank_count_ == 1) {
     Rendezvous alone;
@@ -136,7 +137,7 @@ Result<void> Part::gather(uint64_t deadline_ns, const std::function<Result<void>
   const auto join = [&]() -> Result<void> {
     if (serves()) process().id_servers.hosted_by(name, rank_);
     RONDO_TRY_ASSIGN(const Rendezvous group, join_group({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
-                                                        rank_count_, deadline_ns));
+                                                        rank_count_, deadline_ns, &cancel));
     const auto done = use(group);
     group.store->leave(done);
     return done;

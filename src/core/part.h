@@ -63,8 +63,9 @@ class Part {
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
   /// Instead of making the part, meets its members in the store and calls use() with them there. All members call it
-  /// after meet(), at any time until `deadline_ns`. Fails as use() does, or if a member does not come.
-  [[nodiscard]] Result<void> gather(uint64_t deadline_ns,
+  /// after meet(), at any time until `deadline_ns`. Fails as use() does, or if a member does not come. `cancel` ends
+  /// all waits in the store.
+  [[nodiscard]] Result<void> gather(uint64_t deadline_ns, const Cancel &cancel,
                                     const std::function<Result<void>(const Rendezvous &)> &use);
   /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/core/suspend.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
+#include "src/base/start_thread.h"
 #include "src/core/part.h"
 #include "src/core/split.h"
 #include "src/engine/watch.h"
@@ -15,7 +20,14 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t poll_ns = 50'000;
+constexpr auto look_interval = std::chrono::milliseconds(10);
 constexpr const char *resuming = "rondo_comm_resume";
+
+/// Adds the name of the function to an error.
+Error in_resume(Error error) {
+  error.message.insert(0, std::string(resuming) + ": ");
+  return error;
+}
 
 /// Waits until all ranks have completed the barrier, and this rank's device runs nothing, no replay either.
 Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadline_ns) {
@@ -34,8 +46,8 @@ Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadli
     if (ranks.failed()) return ranks.failure();
     if (now_ns() >= deadline_ns)
       return Error{RONDO_ERROR_TIMEOUT,
-                   "a replayed graph still used the communicator during rondo_comm_suspend; synchronize its stream "
-                   "first",
+                   "a replayed graph or a one-sided operation still used the communicator during rondo_comm_suspend; "
+                   "synchronize its stream first",
                    static_cast<int32_t>(comm.rank()), -1, number};
     sleep_for_ns(poll_ns);
   }
@@ -61,9 +73,68 @@ Result<void> fail(Communicator &comm, const Error &error) {
   return comm.report_failure();
 }
 
+/// Watches the ranks while this rank waits for them in rondo_comm_resume. A thread ends the wait once the communicator
+/// has failed. A rank that ends before all have come makes it fail.
+class ResumeWatch {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<ResumeWatch>> start(Communicator &comm) {
+    auto cancel = Cancel::make();
+    if (!cancel.ok()) return cancel.error();
+    std::unique_ptr<ResumeWatch> watch(new ResumeWatch(comm, std::move(cancel).value()));
+    RONDO_TRY_ASSIGN(watch->thread_, start_thread(resuming, [it = watch.get()] { it->run(); }));
+    return watch;
+  }
+  ResumeWatch(const ResumeWatch &) = delete;
+  ResumeWatch &operator=(const ResumeWatch &) = delete;
+  ~ResumeWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    wake_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  [[nodiscard]] const Cancel &cancel() const { return *cancel_; }
+  /// Notes that all ranks have come. From now on a rank may resume and then end its communicator, but not before this
+  /// call returns on all ranks.
+  void note_all_have_come() {
+    const std::lock_guard lock(mutex_);
+    all_have_come_ = true;
+  }
+
+ private:
+  ResumeWatch(Communicator &comm, std::unique_ptr<Cancel> cancel)
+      : comm_(comm), number_(comm.ranks().completed_operation(comm.rank()) + 1), cancel_(std::move(cancel)) {}
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, look_interval, [this] { return over_; })) {
+      const Ranks &ranks = comm_.ranks();
+      if (!all_have_come_ && !ranks.failed())
+        if (const auto ended = find_ended_rank(ranks, comm_.rank(), comm_.rank_count(), number_, RankEnd::any))
+          comm_.fail(in_resume(*ended));  // before the wait ends, so that other ranks learn this reason
+      if (!ranks.failed()) continue;
+      cancel_->request();
+      return;
+    }
+  }
+
+  Communicator &comm_;
+  const uint64_t number_;  ///< of the operation that would be the next one, so all ranks lack it
+  const std::unique_ptr<Cancel> cancel_;
+  std::mutex mutex_;  ///< guards what follows
+  std::condition_variable wake_;
+  bool over_ = false;
+  bool all_have_come_ = false;
+  std::thread thread_;
+};
+
 }  // namespace
 
 Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
+  // Streams order one-sided operations, so the barrier does not wait for them.
+  if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
   const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
   SplitCall own;
   own.suspends = true;
@@ -90,14 +161,15 @@ Result<void> resume(const std::shared_ptr<Communicator> &comm) {
   if (meeting == nullptr)
     return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
   const uint64_t deadline_ns = now_ns() + comm->settings().timeout_ns;
-  const auto done = meeting->gather(deadline_ns, [&](const Rendezvous &ranks) {
+  const auto watch = ResumeWatch::start(*comm);
+  if (!watch.ok()) return fail(*comm, in_resume(watch.error()));
+  const auto done = meeting->gather(deadline_ns, watch.value()->cancel(), [&](const Rendezvous &ranks) {
+    watch.value()->note_all_have_come();
     return comm->executor().resume(*ranks.store, ranks.key_prefix, deadline_ns);
   });
   if (!done.ok()) {
     if (comm->failure()) return comm->report_failure();
-    Error error = done.error();
-    error.message.insert(0, std::string(resuming) + ": ");
-    return fail(*comm, error);
+    return fail(*comm, in_resume(done.error()));
   }
   comm->end_suspension();
   return {};

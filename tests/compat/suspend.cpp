@@ -2,6 +2,8 @@
 // Communicators whose device memory is given back for a while. Two devices share memory by descriptors.
 #include <nccl.h>
 
+#include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "src/compat/abi_newer.h"
@@ -17,6 +19,24 @@ uint64_t figure(ncclComm_t comm, ncclCommMemStat_t stat) {
   uint64_t value = UINT64_MAX;
   NCCL(ncclCommMemStats(comm, stat, &value));
   return value;
+}
+
+/// Checks that a group refuses the suspension of a blocking communicator beside a nonblocking one.
+void check_mixed_group(ncclComm_t blocking) {
+  ncclUniqueId id;
+  std::memset(&id, 7, sizeof id);
+  ncclConfig_t config;
+  std::memset(&config, 0, sizeof config);
+  config.size = offsetof(ncclConfig_t, cgaClusterSize);
+  config.magic = 0xcafebeef;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  NCCL(ncclGroupStart());
+  NCCL(ncclCommSuspend(blocking, memory_flag));
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "blocking and nonblocking");
+  CHECK(figure(blocking, ncclStatGpuMemSuspended) == 0);
+  NCCL(ncclCommAbort(comm));
 }
 
 }  // namespace
@@ -51,6 +71,14 @@ void compat_test::check_suspend() {
     CHECK_REFUSED(ncclCommResume(comms[0]), ncclInvalidUsage, "not suspended");
     CHECK(figure(comms[0], ncclStatGpuMemSuspend) == bytes);
   }
+  for (int round = 0; round < 10; ++round) {  // both calls of a communicator, in their order
+    NCCL(ncclGroupStart());
+    for (const ncclComm_t comm : comms) NCCL(ncclCommSuspend(comm, memory_flag));
+    for (const ncclComm_t comm : comms) NCCL(ncclCommResume(comm));
+    NCCL(ncclGroupEnd());
+    CHECK(figure(comms[0], ncclStatGpuMemSuspended) == 0);
+  }
+  check_mixed_group(comms[0]);
   CHECK_REFUSED(ncclCommSuspend(comms[0], 2), ncclInvalidArgument, "flags are 2");
   CHECK_REFUSED(ncclCommMemStats(comms[0], ncclStatGpuMemTotal, nullptr), ncclInvalidArgument, "NULL");
   uint64_t value = 0;

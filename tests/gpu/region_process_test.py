@@ -137,6 +137,21 @@ class Regions(RegionCase):
                 self.assertEqual(rank.last().status, "ranks disagree", rank.output)
                 self.assertIn("capture it again", rank.output)
 
+    def test_a_suspended_rank_closes_the_memory_of_a_rank_that_destroys_its_communicator(self):
+        for handles in ("ipc", "vmm"):
+            ranks = self.job(2, ["register", "shared", "suspend", "1:destroy", "1:post=destroyed", "0:await=destroyed"],
+                             {"RONDO_DEVICE_HANDLES": handles})
+            self.assertNotIn("must not be freed yet", ranks[1].output)
+
+    def test_a_graph_with_memory_that_a_suspended_rank_has_closed_touches_none(self):
+        # Rank 1 can close it only when it is suspended, since its process has another collective in flight before.
+        ranks = self.job(2, ["register", "shared", "capture", "other", "1:other_start", "1:not_quiet", "1:post=running",
+                             "0:await=running", "0:hold", "suspend", "0:other_start", "other_end", "sleep",
+                             "resume", "replay=stale"], ok=False)
+        self.assertIn("deregister: not ready", ranks[0].output)
+        for rank in ranks.values():
+            self.assertEqual(rank.last().status, "ranks disagree", rank.output)
+
     def test_deregistering_while_a_peer_waits_for_this_rank_is_to_be_repeated_when_that_has_ended(self):
         ranks = self.job(2, ["register", "shared", "1:start", "1:not_quiet", "1:post=running", "0:await=running",
                              "0:hold", "0:start", "end", "deregister", "sum=apart", "replace", "register", "shared",

@@ -28,7 +28,8 @@
 //     hold                    deregisters the first, which a peer has open still
 //     other                   makes another communicator
 //     other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
-//     abort                   the communicator
+//     suspend, resume         the communicator
+//     abort                   likewise
 //     destroy                 the communicator: the last step on it; prints how long, and what the process has claimed
 //                             of its device after it: "destroyed SECONDS BLOCKS"
 //     return                  ends the process, which has not destroyed its communicator
@@ -300,6 +301,8 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "other") return make_other(it);
   if (step == "other_start") return start_other(it);
   if (step == "other_end") return end_other(it);
+  if (step == "suspend") return rondo_comm_suspend(it.self.comm, RONDO_SUSPEND_MEMORY);
+  if (step == "resume") return rondo_comm_resume(it.self.comm);
   if (step == "abort") return rondo_comm_abort(it.self.comm);
   if (step == "destroy") return destroy(it);
   if (step == "return") return std::fflush(stdout), std::_Exit(0), int{RONDO_OK};

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests suspend and resume communicators on devices: what is given back, that everything works afterwards, and
 // what is refused in between. The environment makes ranks share memory by descriptors.
+#include <atomic>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -12,6 +15,9 @@ using namespace rondo_test;
 namespace {
 
 constexpr size_t count = 100'000;
+constexpr uint64_t look_ns = 1'000'000;
+constexpr int looks_max = 60'000;  // a limit for what hangs
+constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
@@ -46,6 +52,23 @@ struct Group : DeviceRanks {
       buffer.write(bytes_of(std::vector<float>(count, 1)));
     }
   }
+  /// Lets each even rank send `first` plus its number to the next rank, checks what arrives, and makes all 1 again.
+  void exchange(float first) {
+    const auto values = [&](int rank) { return std::vector<float>(count, first + static_cast<float>(rank)); };
+    for (int rank = 0; rank < ranks.size(); ++rank) buffers[static_cast<size_t>(rank)].write(bytes_of(values(rank)));
+    const auto pair = [&](int rank, rondo_comm_t comm) {
+      void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+      return rank % 2 == 0 ? rondo_send(pointer, count, RONDO_FLOAT32, rank + 1, comm, stream(rank))
+                           : rondo_recv(pointer, count, RONDO_FLOAT32, rank - 1, comm, stream(rank));
+    };
+    REQUIRE(all_ok(call_each(ranks, pair)));
+    complete();
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      const DeviceBuffer &buffer = buffers[static_cast<size_t>(rank)];
+      CHECK_VALUES(buffer.read(), values(rank - rank % 2));
+      buffer.write(bytes_of(std::vector<float>(count, 1)));
+    }
+  }
   [[nodiscard]] size_t free_bytes(int rank) const {
     const World &of = world_of(rank);
     const rondo::cuda::ContextGuard guard(of.cu, of.context().get().context);
@@ -69,6 +92,58 @@ Memory memory_of(rondo_comm_t comm) {
   CHECK(rondo_comm_device_memory(comm, &memory.suspendable, &memory.persistent, &memory.suspended) == RONDO_OK);
   return memory;
 }
+
+/// Keeps a stream busy until it is destroyed, or for a minute, so that nothing hangs.
+class BlockedStream {
+ public:
+  BlockedStream(const World &world, rondo_stream_t stream) {
+    CU_OK(world.cu.launch_host_func(static_cast<rondo::cuda::CuStream>(stream), wait, this));
+  }
+  BlockedStream(const BlockedStream &) = delete;
+  BlockedStream &operator=(const BlockedStream &) = delete;
+  ~BlockedStream() {
+    goes_on_ = true;
+    while (!ended_) rondo::sleep_for_ns(look_ns);
+  }
+
+ private:
+  static void wait(void *self) {
+    auto &it = *static_cast<BlockedStream *>(self);
+    for (int look = 0; look < looks_max && !it.goes_on_; ++look) rondo::sleep_for_ns(look_ns);
+    it.ended_ = true;
+  }
+  std::atomic<bool> goes_on_ = false, ended_ = false;
+};
+
+/// Two ranks whose buffers are a window, and another buffer for each.
+struct WindowGroup : Group {
+  WindowGroup() : Group(by(RONDO_DEVICE_EXECUTOR_AUTO), 2) {
+    for (int rank = 0; rank < 2; ++rank)
+      sources.emplace_back(world_of(rank), bytes_of(std::vector<float>(count, 0)));
+    REQUIRE(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+      const auto index = static_cast<size_t>(rank);
+      return rondo_window_register(comm, buffers[index].pointer(), count * sizeof(float), 0, &windows[index]);
+    })));
+  }
+  /// Lets rank 0 put `value` into the window of rank 1, which waits for the signal.
+  void begin_put(float value) const {
+    fill_source(value);
+    REQUIRE(put() == RONDO_OK);
+    REQUIRE(wait() == RONDO_OK);
+  }
+  void fill_source(float value) const { sources[0].write(bytes_of(std::vector<float>(count, value))); }
+  void check_put(float value) const {
+    complete();
+    CHECK_VALUES(buffers[1].read(), std::vector<float>(count, value));
+  }
+  [[nodiscard]] rondo_status_t put() const {
+    return rondo_put_signal(sources[0].pointer(), count * sizeof(float), 1, windows[0], 0, 0, ranks[0], stream(0));
+  }
+  [[nodiscard]] rondo_status_t wait() const { return rondo_wait_signal(0, 0, 1, ranks[1], stream(1)); }
+
+  std::vector<DeviceBuffer> sources;
+  rondo_window_t windows[2] = {};
+};
 
 bool knows_two_devices() { return has_two_devices("suspending what ranks share by descriptors"); }
 
@@ -103,15 +178,7 @@ TEST_CASE("suspend: device memory is given back, and calls, messages and graphs 
       REQUIRE(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return group.sum(rank, comm); })));
       for (int rank = 0; rank < group.ranks.size(); ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
       group.check_and_reset(2);
-      const auto ring = [&](int rank, rondo_comm_t comm) {
-        const int size = group.ranks.size();
-        void *const pointer = group.buffers[static_cast<size_t>(rank)].pointer();
-        const int peer = rank % 2 == 0 ? (rank + 1) % size : rank - 1;
-        return rank % 2 == 0 ? rondo_send(pointer, count, RONDO_FLOAT32, peer, comm, group.stream(rank))
-                             : rondo_recv(pointer, count, RONDO_FLOAT32, peer, comm, group.stream(rank));
-      };
-      REQUIRE(all_ok(call_each(group.ranks, ring)));
-      group.check_and_reset(0);
+      group.exchange(static_cast<float>(10 * round + 2));
     }
   }
 }
@@ -183,8 +250,44 @@ TEST_CASE("suspend: a rank that does not come to resume is named at the deadline
   CAPTURE(message);
   CHECK(error.status == RONDO_ERROR_TIMEOUT);
   CHECK(message.find("rondo_comm_resume") != std::string::npos);
-  CHECK(message.find("1") != std::string::npos);
+  CHECK(error.peer == 1);
   CHECK(rondo_comm_resume(group.ranks[1]) != RONDO_OK);
+}
+
+TEST_CASE("suspend: windows work after resume, and one-sided calls in between are refused") {
+  if (!knows_two_devices()) return;
+  WindowGroup group;
+  group.begin_put(2);
+  REQUIRE(all_ok(group.ranks.run(suspend)));
+  group.check_put(2);
+  CHECK(group.put() == RONDO_ERROR_INVALID_USAGE);
+  check_message({"the communicator is suspended"});
+  CHECK(group.wait() == RONDO_ERROR_INVALID_USAGE);
+  CHECK(rondo_signal(1, 0, group.ranks[0], group.stream(0)) == RONDO_ERROR_INVALID_USAGE);
+  REQUIRE(all_ok(group.ranks.run(resume)));
+  group.begin_put(3);
+  group.check_put(3);
+}
+
+TEST_CASE("suspend: one-sided operations of a rank end before its suspend begins") {
+  if (!knows_two_devices()) return;
+  WindowGroup group;
+  group.fill_source(5);
+  std::future<std::vector<rondo_status_t>> suspended;
+  {
+    const BlockedStream blocked(group.world_of(0), group.stream(0));
+    REQUIRE(group.put() == RONDO_OK);
+    suspended = std::async(std::launch::async, [&] { return group.ranks.run(suspend); });
+    for (int look = 0; look < looks_max && memory_of(group.ranks[1]).suspended == 0; ++look)
+      rondo::sleep_for_ns(look_ns);
+    CHECK(memory_of(group.ranks[1]).suspended == 1);
+    rondo::sleep_for_ns(head_start_ns);
+    CHECK(memory_of(group.ranks[0]).suspended == 0);
+  }
+  REQUIRE(all_ok(suspended.get()));
+  REQUIRE(all_ok(group.ranks.run(resume)));
+  REQUIRE(group.wait() == RONDO_OK);
+  group.check_put(5);
 }
 
 TEST_CASE("suspend: a rank that calls another collective is named") {
@@ -210,18 +313,6 @@ TEST_CASE("suspend: a device that is full fails resume on all ranks") {
   for (const rondo_status_t status : group.ranks.run(resume))
     CHECK((status == RONDO_ERROR_OUT_OF_RESOURCES || status == RONDO_ERROR_COMM_FAILED));
   CHECK(failure_of(group.ranks[1]).status == RONDO_ERROR_OUT_OF_RESOURCES);
-}
-
-TEST_CASE("suspend: a communicator on host memory has nothing to give back") {
-  Ranks ranks(2);
-  REQUIRE(ranks.status() == RONDO_OK);
-  REQUIRE(all_ok(ranks.run(suspend)));
-  const Memory memory = memory_of(ranks[1]);
-  CHECK(memory.suspendable + memory.persistent == 0);
-  CHECK(memory.suspended == 1);
-  CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_ERROR_INVALID_USAGE);
-  REQUIRE(all_ok(ranks.run(resume)));
-  CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_barrier(comm, nullptr); })));
 }
 
 TEST_CASE("suspend: memory of CUDA IPC stays, and calls work after resume", "[ipc]") {
