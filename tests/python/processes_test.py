@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 import job  # noqa: E402
 
 PROGRAM = Path(__file__).resolve().parent / "rank_program.py"
+SCRIPT = "import rondo; print(rondo.__version__)"
 
 
 def join(name, rank, pipe):
@@ -70,7 +71,7 @@ class Processes(unittest.TestCase):
 class Loading(unittest.TestCase):
     """The package finds the library that was installed with it, and says what is wrong otherwise."""
 
-    def imported(self, location, change=str, **variables):
+    def imported(self, location, change=str, cwd=None, script=SCRIPT, **variables):
         """Imports a copy of the package that has another place for its library, and a changed interface."""
         with tempfile.TemporaryDirectory() as folder:
             package = Path(folder) / "rondo"
@@ -82,8 +83,9 @@ class Loading(unittest.TestCase):
             text = (package / "_interface.py").read_text(encoding="utf-8")
             (package / "_interface.py").write_text(change(text), encoding="utf-8")
             environment = {**os.environ, "LD_LIBRARY_PATH": "", "PYTHONPATH": folder, **variables}
-            look = [sys.executable, "-B", "-c", "import rondo; print(rondo.__version__)"]
-            return subprocess.run(look, text=True, env=environment, capture_output=True, timeout=60, check=False)
+            look = [sys.executable, "-B", "-c", script]
+            return subprocess.run(look, text=True, env=environment, capture_output=True, timeout=60, check=False,
+                                  cwd=cwd)
 
     def test_the_library_is_found_by_its_place_or_by_the_linker(self):
         library = (Path(ranks.PACKAGE) / "../../librondo.so.0").resolve()
@@ -96,6 +98,18 @@ class Loading(unittest.TestCase):
         if done.returncode == 0:
             self.skipTest("the dynamic linker finds an installed librondo.so.0")
         self.assertRegex(done.stderr, "ImportError: librondo.so.0 cannot be loaded.*LD_LIBRARY_PATH")
+
+    def test_only_absolute_folders_for_packages_are_searched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for place in ("none", "x-packages/none", "others/none"):
+                (Path(folder) / place).mkdir(parents=True)
+                (Path(folder) / place / "librondo.so.0").write_text("no library", encoding="utf-8")
+            script = f"import sys; sys.path += [None, 'x-packages', '{folder}/others'{{}}]; import rondo"
+            for more, opened in (("", False), (f", '{folder}/x-packages/'", True)):
+                done = self.imported("../none/librondo.so.0", cwd=folder, script=script.format(more),
+                                     LD_LIBRARY_PATH="/nowhere")
+                self.assertEqual(folder in done.stderr, opened, done.stderr)
+                self.assertNotIn(": none/librondo", done.stderr)
 
     def test_a_library_that_is_older(self):
         library = (Path(ranks.PACKAGE) / "../../librondo.so.0").resolve()

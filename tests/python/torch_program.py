@@ -18,19 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
+from torch_special import LIMIT, equal, expect, monitored, remade, sparse
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
-LIMIT = datetime.timedelta(minutes=2)
-
-
-def equal(got, expected):
-    """Compares tensors, or lists of tensors."""
-    if isinstance(got, (list, tuple)):
-        assert len(got) == len(expected), (got, expected)
-        for one, other in zip(got, expected):
-            equal(one, other)
-    else:
-        assert torch.equal(got, expected), (got, expected)
 
 
 def of_rank(rank, count=6, dtype=torch.float32):
@@ -75,47 +65,9 @@ def reductions(rank, size):
     x = torch.tensor([rank == 0, True, False])
     dist.all_reduce(x, dist.ReduceOp.MIN)
     equal(x, torch.tensor([size == 1, True, False]))
-    # Rank r has the elements r and r + 1 of a diagonal, and rank 0 has none.
-    place, values = torch.tensor([[rank, rank + 1]] * 2), torch.tensor([1, 2])
-    if rank == 0:
-        place, values = place[:, :0], values[:0]
-    for dtype in (torch.float32, torch.int16):
-        x = torch.sparse_coo_tensor(place, values, (size + 1, size + 1), dtype=dtype)
-        expected = torch.diag(torch.tensor([0, 1, *[3] * (size - 2), 2])).to(dtype)
-        for wait in (True, False):
-            y = x.clone()
-            work = dist.all_reduce(y, async_op=not wait)
-            if work is not None:
-                work.wait()
-            equal(y.to_dense(), expected)
     x = torch.tensor([1 + 1j * rank])
     dist.all_reduce(x)
     equal(x, torch.tensor([size + 1j * sum(range(size))]))
-
-
-def monitored(rank, size):
-    """Barriers that name the ranks that do not come: once one of them, and once both."""
-    group = dist.group.WORLD
-    assert torch.device("cpu") in group._device_types, group._device_types
-    for everybody in (False, True, False):
-        group.monitored_barrier(LIMIT, wait_all_ranks=everybody)
-    for number, (everybody, said) in enumerate([(False, "Rank 1 failed"), (True, "Ranks 1, 2 failed")]):
-        try:
-            if rank in (1, 2):  # they come once the barrier is over
-                store = group.get_group_store()
-                while not store.check([f"over {number}"]):
-                    time.sleep(0.01)
-                group.monitored_barrier(LIMIT)
-            else:
-                group.monitored_barrier(LIMIT if rank else datetime.timedelta(seconds=1), everybody)
-            raise AssertionError("the barrier was passed")
-        except rondo.TimeoutError as error:
-            text = f"Rank {rank} successfully reached monitoredBarrier" if rank else f"{said} to pass monitoredBarrier"
-            assert text in str(error), error
-            assert error.peer == 1, error.peer
-        if rank == 0:
-            group.get_group_store().set(f"over {number}", "")
-        group.monitored_barrier(LIMIT)
 
 
 def copies(rank, size):
@@ -292,15 +244,6 @@ def trainings(rank, size):
         assert (got - expected).abs().max() < 1e-6, (shared, got, expected)
 
 
-def expect(kind, call):
-    """Returns the exception that a call raises."""
-    try:
-        call()
-    except kind as error:
-        return error
-    raise AssertionError(f"{kind.__name__} was not raised")
-
-
 def death(rank, size):
     """Kills rank 2 in the middle of a group of ranks 1 and 2, and of the whole."""
     pair = dist.new_group([1, 2])
@@ -363,8 +306,8 @@ def memory(rank, size):
     assert group.allocate_tensor(0, dtype=torch.float32, device="cpu").numel() == 0
 
 
-CASES = {case.__name__: case for case in (reductions, monitored, copies, blocks, asynchronous, messages, groups, memory,
-                                          trainings, death, lateness)}
+CASES = {case.__name__: case for case in (reductions, sparse, monitored, remade, copies, blocks, asynchronous, messages,
+                                          groups, memory, trainings, death, lateness)}
 
 
 def main():

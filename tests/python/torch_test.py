@@ -57,7 +57,8 @@ class Torch(unittest.TestCase):
                              (0, [f"done: {case}" for case in cases]))
 
     def test_collectives_and_messages_equal_what_the_ranks_compute_alone(self):
-        self.passes("reductions", "monitored", "copies", "blocks", "asynchronous", "messages", "groups", "memory")
+        self.passes("reductions", "sparse", "monitored", "remade", "copies", "blocks", "asynchronous", "messages",
+                    "groups", "memory")
 
     def test_losses_of_ddp_and_fsdp_equal_those_of_gloo(self):
         self.passes("trainings")

@@ -144,6 +144,7 @@ class ProcessGroup(dist.ProcessGroup):
         with self._lock:
             self._closed = True
             lanes, self._lanes = list(self._lanes.values()), {}
+        self._monitored.close()
         self._messages.close(abort)
         for lane in lanes:
             lane.close(abort)
@@ -204,13 +205,16 @@ class ProcessGroup(dist.ProcessGroup):
             comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
 
     def _add_sparse(self, tensor: Tensor, reduction: Any, opts: Any) -> Work:
-        """Adds sparse tensors. It waits for the counts of all ranks, and then adds in the background."""
-        added = SparseSum(tensor, reduction)
-        counts = added.count.new_empty(self._size)
-        send, recv = moved(added.count), moved(counts)
-        self._lane(tensor.device).run(lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), True,
-                                      [counts], None)
-        return self._run(tensor, added.body(counts.tolist()), opts, [tensor], added.finish)
+        """Adds sparse tensors. It waits for the descriptions of all ranks, and then adds in the background."""
+        added, lane = SparseSum(tensor, reduction), self._lane(tensor.device)
+        described = added.description.new_zeros((self._size, len(added.description)))
+        send, recv = moved(added.description), moved(described)
+        lane.run(lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), True, [described], None)
+        descriptions = described.tolist()  # on a device, this waits for the gathering, which may have failed
+        failed = lane.comm.async_error()
+        if failed is not None:
+            raise Names(self._ranks).explained(failed)
+        return self._run(tensor, added.body(descriptions, self._ranks), opts, [tensor], added.finish)
 
     def _reduce_by_gather(self, tensor: Tensor, reduction: Any, root: Optional[int], opts: Any) -> Work:
         """Collects all operands and reduces them here, by a function that the library does not have."""

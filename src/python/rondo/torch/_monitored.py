@@ -5,6 +5,7 @@ Programs compare the beginnings of its messages, so these have PyTorch's words."
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any, List
 
@@ -13,13 +14,17 @@ from ._store import fetch
 
 
 class MonitoredBarrier:
-    """The barriers of one rank of a process group. Every rank must call the same number of them."""
+    """The barriers of one rank of a process group. Every rank must call the same number of them.
+
+    Each rank publishes a random name, and the first rank answers under that name. So a key that a former group of the
+    same prefix has left is no answer."""
 
     def __init__(self, store: Any, rank: int, ranks: List[int]) -> None:
         self._store, self._rank, self._ranks, self._number = store, rank, ranks, 0
+        self._failed: List[str] = []  # keys of the barriers that have failed, on the first rank
 
-    def _key(self, name: Any, number: int = 0) -> str:
-        return f"monitored/{number or self._number}/{name}"
+    def _key(self, name: Any) -> str:
+        return f"monitored/{self._number}/{name}"
 
     def wait(self, seconds: float, names_all: bool) -> None:
         """Waits until all ranks have come. The first rank names one missing rank, or all with `names_all`."""
@@ -29,36 +34,52 @@ class MonitoredBarrier:
         else:
             self._collect(seconds, names_all)
 
+    def close(self) -> None:
+        """Deletes what the first rank has published about failures. If the store has ended, it does nothing."""
+        try:
+            while self._failed:
+                self._store.delete_key(self._failed.pop())
+        except RuntimeError:  # of the store
+            self._failed.clear()
+
     def _collect(self, seconds: float, names_all: bool) -> None:
         """Waits for the other ranks on the first rank, and then publishes the outcome."""
         missing: List[int] = []
+        names: List[str] = []
         end = time.monotonic() + seconds
         for rank in range(1, len(self._ranks)):
             try:
-                fetch(self._store, self._key(rank), end - time.monotonic())
+                names.append(fetch(self._store, [self._key(rank)], end - time.monotonic()).decode())
                 self._store.delete_key(self._key(rank))
             except TimeoutError:
                 missing.append(self._ranks[rank])
                 if not names_all:
                     break
-        self._store.set(self._key("missing"), ", ".join(map(str, missing)))
-        if missing and seconds <= 0:
+        if not missing:
+            self.close()  # every rank has read of earlier failures
+            for name in names:
+                self._store.set(self._key(name), "passed")
+            return
+        self._failed.append(self._key("missing"))
+        self._store.set(self._failed[-1], ", ".join(map(str, missing)))  # late ranks read it, too
+        if seconds <= 0:
             raise TimeoutError(f"Rank {self._ranks[0]} timed out in monitoredBarrier: the timeout was {seconds} s")
-        if missing:
-            raise TimeoutError(f"Rank{'s' if names_all and len(missing) > 1 else ''} {', '.join(map(str, missing))} "
-                               f"failed to pass monitoredBarrier in {seconds} s", peer=missing[0])
-        if self._number > 1:  # every rank has read it
-            self._store.delete_key(self._key("missing", self._number - 1))
+        raise TimeoutError(f"Rank{'s' if names_all and len(missing) > 1 else ''} {', '.join(map(str, missing))} "
+                           f"failed to pass monitoredBarrier in {seconds} s", peer=missing[0])
 
     def _report(self, seconds: float) -> None:
         """Publishes that this rank has come, and waits for the outcome."""
-        self._store.set(self._key(self._rank), b"here")
-        first = self._ranks[0]
+        name, first = secrets.token_hex(8), self._ranks[0]
+        here, passed = self._key(self._rank), self._key(name)
+        self._store.set(here, name)
         try:
-            missing = fetch(self._store, self._key("missing"), seconds).decode()
+            missing = fetch(self._store, [passed, self._key("missing")], seconds).decode()
         except TimeoutError:
             missing = str(first)
-        if missing:
-            raise TimeoutError(f"Rank {self._ranks[self._rank]} successfully reached monitoredBarrier, but received "
-                               f"errors while waiting for send/recv from rank {first}: rank {missing} did not come in "
-                               f"{seconds} s", peer=int(missing.split(",")[0]))
+        if missing == "passed":
+            self._store.delete_key(passed)
+            return
+        self._store.delete_key(here)  # the first rank may not have read it
+        raise TimeoutError(f"Rank {self._ranks[self._rank]} successfully reached monitoredBarrier, but received "
+                           f"errors while waiting for send/recv from rank {first}: rank {missing} did not come in "
+                           f"{seconds} s", peer=int(missing.split(",")[0]))

@@ -4,13 +4,15 @@ equal indices."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Sequence
 
 import torch
 from torch._C._distributed_c10d import ReduceOp
 
-from .._errors import UnsupportedError
+from .._errors import MismatchError, UnsupportedError
 from ._tensors import blocks, moved, number_of
+
+SIZES_MAX = 16  # sizes that every description has room for; if ranks have others, their descriptions differ in length
 
 
 class SparseSum:
@@ -24,14 +26,23 @@ class SparseSum:
             part = tensor.detach().coalesce()
             self._tensor, self._values = tensor, part.values().contiguous()
             self._indices = part.indices().t().contiguous()  # a row for each element
-        self.count = torch.tensor([len(self._indices)], device=tensor.device)  # of elements, on this rank
+        shape = list(tensor.shape)
+        # The count of elements on this rank, then what must be equal on all ranks.
+        self.description = torch.tensor([len(self._indices), part.sparse_dim(), len(shape), *shape,
+                                         *[0] * (SIZES_MAX - len(shape))], device=tensor.device)
 
-    def body(self, counts: List[int]) -> Callable[[Any, Any], Any]:
-        """Returns the calls that collect the elements. Rank r has counts[r] of them."""
+    def body(self, descriptions: List[List[int]], ranks: Sequence[int]) -> Callable[[Any, Any], Any]:
+        """Returns the calls that collect the elements. `ranks` has the global rank of each description. All ranks
+        compare all descriptions, so all of them refuse tensors of different shapes."""
+        first, counts = descriptions[0], [each[0] for each in descriptions]
+        for rank, each in zip(ranks, descriptions):
+            if each[1:] != first[1:]:
+                raise MismatchError(f"rank {ranks[0]} adds a sparse tensor of {shape_of(first)}, and rank {rank} one "
+                                    f"of {shape_of(each)}: pass tensors of the same shape on all ranks", peer=rank)
         calls, whole = [], []
         for part in (self._indices, self._values):
             row = blocks([part.new_empty((1, *part.shape[1:]))], part)[0]
-            whole.append(part.new_empty((sum(counts), *part.shape[1:])))
+            whole.append(part.new_zeros((sum(counts), *part.shape[1:])))  # valid indices, even if nothing arrives
             calls.append((moved(part), [count * row for count in counts], moved(whole[-1])))
         self._all_indices, self._all_values = whole
         return lambda comm, stream: [comm.all_gather_v(send, each, out=recv, stream=stream)
@@ -41,5 +52,10 @@ class SparseSum:
         """Adds the elements, and writes the sum into the tensor."""
         with torch.no_grad():
             total = torch.sparse_coo_tensor(self._all_indices.t(), self._all_values, self._tensor.shape,
-                                            check_invariants=False)
+                                            check_invariants=True)
             self._tensor.copy_(total.coalesce())
+
+
+def shape_of(description: List[int]) -> str:
+    """Returns the shape in a rank's description, for a message."""
+    return f"the shape {description[3:3 + description[2]]} with {description[1]} sparse dimensions"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 from .._communicator import Communicator, UniqueId, unique_id
 from .._errors import Error, TimeoutError  # pylint: disable=redefined-builtin
@@ -12,18 +12,20 @@ from .._errors import Error, TimeoutError  # pylint: disable=redefined-builtin
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01
 
 
-def fetch(store: Any, key: str, seconds: float) -> bytes:
-    """Waits until the store has a value, and returns it.
+def fetch(store: Any, keys: Sequence[str], seconds: float) -> bytes:
+    """Waits until the store has a value for one of the keys, and returns it.
 
     It polls, because a waiting call would block all other threads that use the store's connection."""
     end, pause = time.monotonic() + seconds, FIRST_PAUSE_S
-    while not store.check([key]):
+    while True:
+        for key in keys:
+            if store.check([key]):
+                return bytes(store.get(key))
         if time.monotonic() >= end:
             raise TimeoutError("rank 0 of the communicator did not publish its id: it has ended, or has not made the "
                                "same call")
         time.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE_S)
-    return bytes(store.get(key))
 
 
 def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
@@ -44,7 +46,7 @@ def joined(store: Any, key: str, rank: int, size: int, seconds: float, device: O
     if size == 1:
         return Communicator(unique_id(), 0, 1, device=device, **chosen)
     if rank:
-        return Communicator(fetch(store, key, seconds), rank, size, device=device, **chosen)
+        return Communicator(fetch(store, [key], seconds), rank, size, device=device, **chosen)
     name: UniqueId = unique_id(options.get("network_interface"))
     try:
         store.set(key, name)
