@@ -52,6 +52,9 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer,
                                                                        const MemoryPlace &place) override;
   [[nodiscard]] bool wait_for_one_sided() override;
+  void wait_for_writers() const override {
+    if (one_sided() != nullptr) one_sided()->release_ended();
+  }
 
  protected:
   [[nodiscard]] Result<void> launch_one_sided(const OneSidedBatch &batch, void *stream) override {
