@@ -91,10 +91,16 @@ Result<void> ExecutorBase::open_one_sided() {
   if (links_ == nullptr || !links_->has_signals()) return Executor::open_one_sided();
   const std::lock_guard lock(opening_);
   if (one_sided_ != nullptr) return {};
+  const CaptureModeGuard capture_goes_on(*driver_);
   RONDO_TRY(links_->open_messages());
   RONDO_TRY_ASSIGN(one_sided_, OneSidedStreams::make(context_, describe(), *links_, *operations()));
   opened_one_sided_.store(one_sided_.get(), std::memory_order_release);  // pairs with one_sided()
   return {};
+}
+
+Result<std::shared_ptr<const RemoteMemory>> ExecutorBase::open_memory(uint32_t peer, const MemoryPlace &place) {
+  const CaptureModeGuard capture_goes_on(*driver_);
+  return one_sided_->open(peer, place);
 }
 
 bool ExecutorBase::wait_for_one_sided() { return one_sided() == nullptr || one_sided()->wait(); }

@@ -50,15 +50,16 @@ class ExecutorBase : public DeviceExecutor {
     return one_sided_->describe(pointer, bytes);
   }
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer,
-                                                                       const MemoryPlace &place) override {
-    return one_sided_->open(peer, place);
-  }
-  [[nodiscard]] Result<void> enqueue_one_sided(OneSidedBatch &batch, StreamRef stream) override {
-    return one_sided_->enqueue(batch, static_cast<CuStream>(stream.device));
-  }
+                                                                       const MemoryPlace &place) override;
   [[nodiscard]] bool wait_for_one_sided() override;
+  void wait_for_writers() const override {
+    if (one_sided() != nullptr) one_sided()->release_ended();
+  }
 
  protected:
+  [[nodiscard]] Result<void> launch_one_sided(const OneSidedBatch &batch, void *stream) override {
+    return one_sided_->enqueue(batch, static_cast<CuStream>(stream));
+  }
   void end_one_sided() override;
   /// Returns the one-sided operations, or null before the first of them.
   [[nodiscard]] OneSidedStreams *one_sided() const { return opened_one_sided_.load(std::memory_order_acquire); }

@@ -6,6 +6,8 @@
 //           signal by writing the new total after its copy, and waits until the total is reached.
 // Streams   Each operation has a word of pinned memory. The stream writes `begun` there before it and `ended` after
 //           it. So a thread of the process knows which waits are under way.
+// Order     A put or a signal follows the earlier ones of the rank to that peer, by an event if they are on another
+//           stream. So the totals only grow, and a signal follows all earlier data.
 // Failure   That thread watches each wait that has begun (SignalWatch). After a failure it ends all waits of this rank,
 //           by a value that no total reaches.
 #pragma once
@@ -43,14 +45,19 @@ class OneSidedStreams final : private ThreadSharer {
   [[nodiscard]] MemoryPlace describe(const void *pointer, size_t bytes) const;
   /// Opens a buffer of a peer. RONDO_ERROR_UNSUPPORTED, with the reason: this device cannot write to it.
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open(uint32_t peer, const MemoryPlace &place) const;
+  /// Enqueues the operations. One thread at a time.
   [[nodiscard]] Result<void> enqueue(const OneSidedBatch &batch, CuStream stream);
 
   /// Returns whether all operations have ended. Any thread.
   [[nodiscard]] bool is_idle() const;
-  /// Waits until is_idle(). Returns false if the communicator has failed.
+  /// Waits until is_idle(). Returns false if the communicator has failed. It fails if no operation begins or ends
+  /// within the timeout.
   [[nodiscard]] bool wait();
   /// Ends all waits of this rank that have begun. Any thread.
   void stop();
+  /// Releases the memory of peers that only ended operations still use. A thread of the user calls it, because it may
+  /// wait for the device.
+  void release_ended();
   /// Ends the use of links and operations.
   void end();
 
@@ -59,7 +66,14 @@ class OneSidedStreams final : private ThreadSharer {
   struct Pending {
     OneSided operation;
     uint32_t slot = 0;
+    CuStream stream = nullptr;
     std::unique_ptr<SignalWatch> watch;  ///< of a wait that has begun
+  };
+  /// The latest put or signal to a peer.
+  struct LastSend {
+    Event ended;  ///< made for the first one
+    CuStream stream = nullptr;
+    bool recorded = false;
   };
   static constexpr uint32_t slot_count = 512;
 
@@ -67,12 +81,19 @@ class OneSidedStreams final : private ThreadSharer {
   [[nodiscard]] bool take_turn() override;
   [[nodiscard]] Result<void> map_signals();
   [[nodiscard]] Result<void> enqueue_one(const OneSided &operation, const StreamWork &work);
+  [[nodiscard]] Result<void> run(const OneSided &operation, const StreamWork &work);
+  [[nodiscard]] Result<void> follow_last_send(uint32_t peer, const StreamWork &work);
+  [[nodiscard]] Result<void> check_reach(int32_t device) const;
   [[nodiscard]] Result<uint32_t> take_slot();
   [[nodiscard]] uint64_t &word(uint32_t slot) const { return static_cast<uint64_t *>(words_.get().object)[slot]; }
   [[nodiscard]] size_t signal_index(uint32_t from, uint32_t to, uint32_t signal) const {
     return (size_t{from} * rank_count_ + to) * signal_count + signal;
   }
-  void remove_ended();
+  [[nodiscard]] uint64_t seen_count(const OneSided &wait) const;
+  [[nodiscard]] bool watches_any() const;
+  [[nodiscard]] uint64_t step_count() const;
+  void set_ended_aside();
+  void raise_stuck();
   void release_waits();
 
   const CudaDriver *const driver_;
@@ -86,10 +107,13 @@ class OneSidedStreams final : private ThreadSharer {
   std::shared_ptr<const RegisteredFile> signals_;  ///< of this process
   DevicePointer signals_address_ = 0;
   HostMemory words_;
+  std::vector<LastSend> last_sends_;  ///< by peer; only enqueue() uses it
   bool shares_thread_ = false;  ///< true from make() to end()
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::list<Pending> pending_;
+  std::list<Pending> ended_;  ///< removed from pending_, for release_ended()
+  uint64_t ended_count_ = 0;  ///< operations that were moved to ended_ so far
   std::vector<uint32_t> free_slots_;
 };
 

@@ -25,12 +25,12 @@ extern "C" {
  * called before the awaited signals.
  *
  * On the host, the operations of a rank run in the order of its calls, together with its collectives and messages. On a
- * device, only the stream orders them, and they cannot be captured into a graph. A put or a signal never waits for the
- * peer. In a group, puts and signals run first, then collectives and messages, then waits. The rules of rondo_send()
- * hold for streams, buffers and threads.
+ * device, the stream orders them, and a put or a signal follows earlier ones to that peer on any stream. They cannot be
+ * captured. No put or signal waits for the peer, unless 512 operations have not ended. In a group, puts and signals run
+ * first, then collectives and messages, then waits. The rules of rondo_send() hold for streams, buffers and threads.
  *
- * All ranks must be on one host. The buffers are memory of the communicator's device, or of the host. A window ends
- * with rondo_window_deregister(), or with the communicator.
+ * All ranks must be on one host. Buffers are memory of the communicator's device, or of the host. A window ends with
+ * rondo_window_deregister(), or with the communicator. On a device, let nothing be in flight during the first call.
  *
  * An operation on a window returns one of these statuses:
  * - RONDO_OK: The operation is complete, enqueued on the stream, or kept in the group.
@@ -70,7 +70,7 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * On the host, memory of rondo_mem_alloc(), and buffers registered with RONDO_REGISTER_MOVE_PAGES, are mapped by all
  * ranks. Any other memory works where the system allows cross-memory attach; then rondo_window_pointer() gives no
  * address. Between threads of one process, any memory works and has an address. Between processes, memory of a device
- * must come from rondo_device_mem_alloc(). On a device, let no collective be in flight during the first call.
+ * must come from rondo_device_mem_alloc().
  *
  * Do not free the buffer while a peer may write to it.
  * @param pointer  start of this rank's buffer. May be NULL if `bytes` is 0.

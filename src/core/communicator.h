@@ -110,9 +110,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   }
   /// Submits one-sided operations as one operation of this rank, and counts their signals.
   Result<void> submit(std::span<const OneSided> operations, StreamRef stream);
-  /// Waits, after a failure, until no thread of this process writes to a window of this rank.
+  /// Waits, after a failure, until no thread of this process writes to a window of this rank. On a device, lets ended
+  /// operations release their windows.
   void wait_for_writers() const {
-    if (ranks_.failed()) executor_->wait_for_writers();
+    if (ranks_.failed() || capabilities_.one_sided_by_stream) executor_->wait_for_writers();
   }
   /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);

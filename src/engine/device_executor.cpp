@@ -189,6 +189,22 @@ Result<void> DeviceExecutor::enqueue_messages(MessageBatch &batch, StreamRef str
   return operations_->report_failure();
 }
 
+Result<void> DeviceExecutor::enqueue_one_sided(OneSidedBatch &batch, StreamRef stream) {
+  const auto launched = launch_held(0, false, [&]() -> Result<void> {
+    try {
+      return launch_one_sided(batch, stream.device);
+    } catch (const std::bad_alloc &) {
+      return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
+    }
+  });
+  if (launched.ok()) return {};
+  // The operations have their places in the counts of signals, so the other ranks must not wait for them.
+  Error error = launched.error();
+  error.message = "a one-sided operation could not be enqueued: " + error.message;
+  operations_->raise(std::move(error), 0);
+  return operations_->report_failure();
+}
+
 /// Returns the error of a call that waited too long. It is raised only if the communicator has not failed already.
 Error DeviceExecutor::opening_timed_out() const {
   return {RONDO_ERROR_TIMEOUT,

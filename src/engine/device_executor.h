@@ -93,6 +93,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) final;
   [[nodiscard]] Result<void> open_messages() override;
   [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) final;
+  [[nodiscard]] Result<void> enqueue_one_sided(OneSidedBatch &batch, StreamRef stream) final;
   [[nodiscard]] bool is_idle() const final { return drained(); }
   void look_for_failure() final;
   [[nodiscard]] bool quiesce() final;
@@ -137,6 +138,10 @@ class DeviceExecutor : public Executor {
   /// Launches a batch of messages, in the same way as launch().
   [[nodiscard]] virtual Result<void> launch_messages(const DeviceMessages &, void * /*stream*/) {
     return Executor::open_messages();
+  }
+  /// Enqueues one-sided operations.
+  [[nodiscard]] virtual Result<void> launch_one_sided(const OneSidedBatch &, void * /*stream*/) {
+    return Executor::open_one_sided();
   }
   /// Returns the most parts into which a message, or a block of a collective, is cut. It is equal on all ranks.
   [[nodiscard]] virtual uint32_t part_count_max(bool /*of_blocks*/) const { return 1; }

@@ -90,6 +90,16 @@ void SignalWatch::explain_refusal(int error_number) {
             "; keep the memory of a window until rondo_window_deregister");
 }
 
+void SignalWatch::raise_held_up(const std::string &stream) {
+  const char *const what = operation_.kind == OneSided::Kind::wait  ? "wait for signals of"
+                           : operation_.kind == OneSided::Kind::put ? "put to"
+                                                                    : "signal to";
+  raise(RONDO_ERROR_TIMEOUT, operation_.peer,
+        "rank " + std::to_string(owner_.rank()) + " has enqueued a " + what + " rank " +
+            std::to_string(operation_.peer) + " on stream " + stream +
+            ", which has not ended in time; check what holds up that stream, or raise timeout_ms (RONDO_TIMEOUT)");
+}
+
 void SignalWatch::raise(rondo_status_t status, uint32_t peer, const std::string &message) {
   Error error{status, message + what_now};
   error.rank = static_cast<int32_t>(owner_.rank());

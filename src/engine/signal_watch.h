@@ -24,6 +24,8 @@ class SignalWatch final : public Watch {
 
   /// Raises the reason why the system refused to write to the peer's buffer, with that errno value.
   void explain_refusal(int error_number);
+  /// Raises that the operation has not ended in time on a stream of that name.
+  void raise_held_up(const std::string &stream);
 
  private:
   [[nodiscard]] uint64_t seen_count() const;
