@@ -23,8 +23,10 @@ void run_rank(Ranks &ranks, int rank) {
   // If one rank passes no buffer, a size of 0 or no result, the other one fails at once, and later calls work.
   for (int kind = 0; kind < 3; ++kind) {
     const bool wrong = rank == 1;
-    CHECK(ncclCommWindowRegister(comm, wrong && kind == 0 ? nullptr : memory, wrong && kind == 1 ? 0 : 8,
-                                 wrong && kind == 2 ? nullptr : &window, 0) == ncclInvalidArgument);
+    const ncclResult_t result =
+        ncclCommWindowRegister(comm, wrong && kind == 0 ? nullptr : memory, wrong && kind == 1 ? 0 : 8,
+                               wrong && kind == 2 ? nullptr : &window, 0);
+    CHECK(wrong ? result == ncclInvalidArgument : result != ncclSuccess);
     CHECK(window == nullptr);
   }
   NCCL(ncclCommWindowRegister(comm, memory, 2 * count * 4, &window, symmetric));
