@@ -35,11 +35,15 @@ extern "C" {
  * An operation on a window returns one of these statuses:
  * - RONDO_OK: The operation is complete, enqueued on the stream, or kept in the group.
  * - RONDO_ERROR_INVALID_ARGUMENT, RONDO_ERROR_INVALID_HANDLE: An argument was refused, such as a range outside of the
- *   peer's buffer, or a window that has ended or is of another communicator. Nothing was enqueued.
- * - RONDO_ERROR_UNSUPPORTED: The communicator has no windows. The error says why.
+ *   peer's buffer, or a window that has ended or is of another communicator. Nothing was enqueued. It is also
+ *   RONDO_ERROR_INVALID_HANDLE if the communicator is finalized.
+ * - RONDO_ERROR_INVALID_USAGE: The communicator is suspended.
+ * - RONDO_ERROR_UNSUPPORTED: The communicator has no windows, or the stream is captured. The error says which.
  * - RONDO_ERROR_TIMEOUT: The awaited signals did not arrive within the timeout. The error names the peer, and how many
  *   signals are wanted and have arrived. The communicator has failed.
- * - RONDO_ERROR_REMOTE: The peer ended and owes signals, or its memory is gone. Signals that it had sent count.
+ * - RONDO_ERROR_REMOTE: The peer ended, and owes signals or is to receive a put. Signals that it had sent count.
+ * - RONDO_ERROR_SYSTEM: The system refused a put, because the memory of the peer's window or of `send` is gone while
+ *   both ranks live. The error says which. The communicator has failed.
  * - RONDO_ERROR_ABORTED, RONDO_ERROR_COMM_FAILED: The meaning is the same as for collectives.
  * @{ */
 /** The handle of a window on one rank. It is opaque. */
@@ -77,13 +81,18 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * @param bytes    size of this rank's buffer in bytes. It may be 0, and may differ between ranks.
  * @param flags    0 or RONDO_WINDOW_SYMMETRIC, the same on all ranks.
  * @param window   receives the handle, and is unchanged on failure.
- * @return If the call fails, no rank has the window, unless a rank ended meanwhile. The communicator remains usable.
+ * @return If the call fails on a rank, it fails on all. But if a rank ends, or the timeout ends the call while buffers
+ *   are opened, some ranks may have the window. The communicator remains usable. A call that is refused on one rank
+ *   fails on the others at once, and counts as one of its registrations.
  * - RONDO_ERROR_INVALID_ARGUMENT: An argument was refused here or on another rank.
- * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ. The error names two ranks.
+ * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ. The error names two ranks. Or a rank has given up this
+ *   registration, and has called several times since.
  * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, or a rank cannot reach the buffer of another rank.
  * - RONDO_ERROR_TIMEOUT: A rank has not called within timeout_ms. The error names it.
  * - RONDO_ERROR_REMOTE: A rank ended.
- * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or another thread registers a window, too. */
+ * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, another thread registers a window, too, or the
+ *   communicator is suspended.
+ * - RONDO_ERROR_OUT_OF_RESOURCES: This rank or another one has no memory or no handle left. */
 RONDO_API rondo_status_t rondo_window_register(rondo_comm_t comm, void *pointer, size_t bytes, unsigned flags,
                                                rondo_window_t *window) RONDO_NOEXCEPT;
 
@@ -123,7 +132,8 @@ RONDO_API rondo_status_t rondo_signal(int peer, uint32_t signal, rondo_comm_t co
 /** Waits until `count` more signals of a peer have arrived than earlier waits have used.
  * @param peer    rank that signals. It may be this rank.
  * @param signal  number of the signal, below RONDO_SIGNAL_COUNT.
- * @param count   number of signals. 0 waits for nothing.
+ * @param count   number of signals. 0 waits for nothing. The counts of all waits for one signal must sum to less than
+ *                2^62.
  * @return The statuses that are listed above for all operations on windows. */
 RONDO_API rondo_status_t rondo_wait_signal(int peer, uint32_t signal, uint64_t count, rondo_comm_t comm,
                                            rondo_stream_t stream) RONDO_NOEXCEPT;

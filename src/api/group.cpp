@@ -155,11 +155,12 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
 }
 
 /// Finds the streams of a part, and checks all of the part except its plans, before any part runs. With `alone`, it is
-/// the only part. Then submit() checks the communicator, and takes all of the part or nothing.
+/// the only part. Then submit() checks the communicator, and takes all of the part or nothing. One-sided operations are
+/// checked here, because they are submitted apart from the other calls of the part.
 Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
-  if (alone && part.has_no_stream()) return {};
+  if (alone && part.has_no_stream() && part.waits.empty()) return {};
   // If one of several streams is null, everything runs in the call, so null goes first.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
@@ -169,6 +170,8 @@ Result<void> check(Part &part, bool alone) {
     if (part.streams.size() > 1 && found.device != nullptr)
       return Error{RONDO_ERROR_UNSUPPORTED,
                    "a group has calls of one communicator on several streams of a device; give all of them one stream"};
+    // If the stream is captured, the part's other calls would be captured without these.
+    if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
     if (!alone || part.streams.size() > 1) RONDO_TRY(part.comm->check_usable(found));
     if (part.held.empty()) part.lead = found;
     part.held.push_back(std::move(held));

@@ -21,11 +21,40 @@ Result<std::shared_ptr<PeerWindow>> window_of(rondo_window_t handle, const Commu
   return window;
 }
 
-/// Checks the arguments of rondo_window_register() on this rank.
-Result<void> check_request(const Communicator &comm, const WindowRequest &request, unsigned flags) {
+/// A handle that is reserved for a window, and freed unless the window is made.
+class ReservedHandle {
+ public:
+  ReservedHandle() = default;
+  ReservedHandle(const ReservedHandle &) = delete;
+  ReservedHandle &operator=(const ReservedHandle &) = delete;
+  ~ReservedHandle() {
+    if (handle_ != nullptr) process().windows.release(handle_);
+  }
+  Result<void> reserve() {
+    handle_ = process().windows.reserve();
+    return handle_ != nullptr ? Result<void>() : no_more_handles(HandleKind::window);
+  }
+  rondo_window_t fill(const std::shared_ptr<PeerWindow> &window) {
+    window->handle = std::exchange(handle_, nullptr);
+    process().windows.fill(window->handle, window);
+    return static_cast<rondo_window_t>(window->handle);
+  }
+
+ private:
+  void *handle_ = nullptr;
+};
+
+/// Checks a call of rondo_window_register() on this rank.
+Result<void> check_request(Communicator &comm, const WindowRequest &request, unsigned flags, const void *window) {
+  if (group::is_open())
+    return Error{RONDO_ERROR_INVALID_USAGE,
+                 "rondo_window_register waits for all ranks, so it cannot be in a group; call it before "
+                 "rondo_group_begin"};
+  if (window == nullptr) return invalid_argument("window is NULL; it receives the handle");
   if ((flags & ~unsigned{RONDO_WINDOW_SYMMETRIC}) != 0)
     return invalid_argument("unknown flags " + std::to_string(flags) + "; known is RONDO_WINDOW_SYMMETRIC (1)");
   RONDO_TRY(check_buffer("pointer", request.pointer, request.bytes));
+  RONDO_TRY(comm.open_one_sided());
   return comm.check_buffer("pointer", request.pointer, request.bytes);
 }
 
@@ -40,7 +69,7 @@ rondo_status_t call_one_sided(OneSided::Kind kind, int peer, uint32_t signal, ro
       if (signal >= signal_count)
         return invalid_argument("signal is " + std::to_string(signal) + "; it must be less than RONDO_SIGNAL_COUNT (" +
                                 std::to_string(signal_count) + ")");
-      RONDO_TRY(comm->open_one_sided());
+      RONDO_TRY(comm->open_one_sided({nullptr, decode_handle(stream) ? nullptr : stream}));
       OneSided operation;
       operation.kind = kind;
       operation.peer = static_cast<uint32_t>(peer);
@@ -82,18 +111,15 @@ rondo_status_t rondo_window_register(rondo_comm_t handle, void *pointer, size_t 
                                      rondo_window_t *window) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    if (group::is_open())
-      return Error{RONDO_ERROR_INVALID_USAGE,
-                   "rondo_window_register waits for all ranks, so it cannot be in a group; call it before "
-                   "rondo_group_begin"};
-    if (window == nullptr) return invalid_argument("window is NULL; it receives the handle");
-    RONDO_TRY(comm->open_one_sided());
+    RONDO_TRY(comm->check_one_host());
     const WindowRequest request{pointer, bytes, (flags & RONDO_WINDOW_SYMMETRIC) != 0};
-    RONDO_TRY_ASSIGN(const auto made, register_window(*comm, request, check_request(*comm, request, flags)));
-    made->handle = process().windows.insert(made);
-    if (made->handle == nullptr) return no_more_handles(HandleKind::window);
-    comm->windows().add(made);
-    *window = static_cast<rondo_window_t>(made->handle);
+    ReservedHandle reserved;
+    const auto prepare = [&]() -> Result<void> {
+      RONDO_TRY(check_request(*comm, request, flags, window));
+      return reserved.reserve();
+    };
+    RONDO_TRY_ASSIGN(const auto made, register_window(*comm, request, prepare));
+    *window = reserved.fill(made);
     return {};
   });
 }

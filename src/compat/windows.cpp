@@ -46,11 +46,18 @@ NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, s
                                                 int flags) {
   constexpr const char *function = "ncclCommWindowRegister";
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
-  if (window == nullptr) return refuse(function, "the pointer for the result is NULL");
-  if (buffer == nullptr || bytes == 0) return refuse(function, "the buffer is NULL, or its size is 0");
-  *window = nullptr;
-  if (in_group()) return ncclSuccess;
   const rondo_comm_t handle = comm->handle;
+  if (window == nullptr || buffer == nullptr || bytes == 0) {
+    // Rondo refuses a call without a result, and lets the other ranks know.
+    static_cast<void>(rondo_window_register(handle, buffer, bytes, 0, nullptr));
+    return refuse(function, window == nullptr ? "the pointer for the result is NULL"
+                                              : "the buffer is NULL, or its size is 0");
+  }
+  *window = nullptr;
+  if (in_group()) {
+    static_cast<void>(rondo_window_register(handle, buffer, bytes, 0, nullptr));  // as above
+    return ncclSuccess;
+  }
   rondo_window_t made = nullptr;
   const unsigned symmetric = (flags & symmetric_window) != 0 ? RONDO_WINDOW_SYMMETRIC : 0;
   const rondo_status_t status = rondo_window_register(handle, buffer, bytes, symmetric, &made);

@@ -98,9 +98,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
   /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
-  /// Prepares for windows and one-sided operations. If this communicator has none, the result is
-  /// RONDO_ERROR_UNSUPPORTED with the reason. All ranks get the same answer. Any thread may call it.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if the ranks are on several hosts, so that there are no windows.
+  [[nodiscard]] Result<void> check_one_host() const;
+  /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
+  /// Prepares for an operation on the stream. If that is captured, refuses to do so, as this would end the capture.
+  [[nodiscard]] Result<void> open_one_sided(StreamRef stream);
+  /// Returns the error with which submit() of these operations would fail at once.
+  [[nodiscard]] Result<void> check_one_sided(std::span<const OneSided> operations, StreamRef stream);
   /// Describes a buffer of this rank for open_memory() of the other ranks.
   [[nodiscard]] Result<MemoryPlace> describe_memory(const void *pointer, size_t bytes) const {
     return executor_->describe_memory(pointer, bytes);
@@ -176,6 +181,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     return why_unusable();
   }
   Result<void> why_unusable();
+  Result<void> check_not_captured_locked(StreamRef stream);
+  [[nodiscard]] uint64_t &total_of(const OneSided &operation);
+  /// Adds the operations to the signals, and sets their totals. If one is refused, none is counted.
+  Result<void> count_signals(std::span<OneSided> operations);
   Result<void> try_to_open_messages();
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
   [[nodiscard]] std::optional<Error> find_unreceived();

@@ -6,38 +6,96 @@
 #include "src/core/communicator.h"
 
 namespace rondo {
+namespace {
 
-Result<void> Communicator::open_one_sided() {
-  if (group_.one_node()) return executor_->open_one_sided();
+/// The total of a signal stays below this number, because streams compare totals by the sign of their difference.
+constexpr uint64_t signal_total_end = uint64_t{1} << 62;
+
+}  // namespace
+
+Result<void> Communicator::check_one_host() const {
+  if (group_.one_node()) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                "windows and signals are for ranks of one host in this version, and this communicator has " +
                    std::to_string(group_.node_count()) +
                    " hosts; use rondo_send and rondo_recv between hosts, or make a communicator of each host"};
 }
 
+Result<void> Communicator::open_one_sided() {
+  {
+    const std::lock_guard lock(submit_lock_);
+    RONDO_TRY(check_usable_locked());
+  }
+  RONDO_TRY(check_one_host());
+  return executor_->open_one_sided();
+}
+
+Result<void> Communicator::open_one_sided(StreamRef stream) {
+  {
+    const std::lock_guard lock(submit_lock_);
+    RONDO_TRY(check_usable_locked());
+    if (signals_.empty()) RONDO_TRY(check_not_captured_locked(stream));  // later, submit() checks it
+  }
+  RONDO_TRY(check_one_host());
+  return executor_->open_one_sided();
+}
+
+/// Checks that the stream takes one-sided operations. The caller holds submit_lock_.
+Result<void> Communicator::check_not_captured_locked(StreamRef stream) {
+  if (stream.none() && capabilities_.runs_in_call) return {};
+  RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
+  executor_->forget_stream();  // the call takes no place among the calls of other ranks
+  if (!captured) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               "puts, signals and waits cannot be captured into a graph in this version; enqueue them on a stream "
+               "that is not captured"};
+}
+
+Result<void> Communicator::check_one_sided(std::span<const OneSided> operations, StreamRef stream) {
+  std::vector<OneSided> copies(operations.begin(), operations.end());
+  const std::lock_guard lock(submit_lock_);
+  RONDO_TRY(check_usable_locked());
+  RONDO_TRY(check_not_captured_locked(stream));
+  RONDO_TRY(count_signals(copies));
+  for (const OneSided &each : copies) total_of(each) -= each.count;
+  return {};
+}
+
+/// Returns the total of the operation's signal. The caller holds submit_lock_.
+uint64_t &Communicator::total_of(const OneSided &operation) {
+  if (signals_.empty()) signals_.resize(size_t{2} * signal_count * rank_count_);
+  const bool sends = operation.kind != OneSided::Kind::wait;
+  return signals_[(size_t{operation.peer} * signal_count + operation.signal) * 2 + (sends ? 1 : 0)];
+}
+
+Result<void> Communicator::count_signals(std::span<OneSided> operations) {
+  for (size_t at = 0; at < operations.size(); ++at) {
+    OneSided &each = operations[at];
+    uint64_t &total = total_of(each);
+    if (each.count >= signal_total_end - total) {
+      Error error{RONDO_ERROR_INVALID_ARGUMENT,
+                  "count is " + std::to_string(each.count) + ", and earlier waits want " + std::to_string(total) +
+                      " signals of number " + std::to_string(each.signal) + " from rank " +
+                      std::to_string(each.peer) + "; together they must be less than 2^62"};
+      for (const OneSided &counted : operations.first(at)) total_of(counted) -= counted.count;
+      return error;
+    }
+    each.total = total += each.count;
+  }
+  return {};
+}
+
 Result<void> Communicator::submit(std::span<const OneSided> operations, StreamRef stream) {
   OneSidedBatch batch;
-  batch.operations.assign(operations.begin(), operations.end());
+  for (const OneSided &each : operations)
+    if (each.count != 0) batch.operations.push_back(each);  // a wait for nothing is left out
   std::unique_lock lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
-  const bool runs_here = stream.none() && capabilities_.runs_in_call;
-  if (!runs_here) {
-    RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
-    executor_->forget_stream();  // the call takes no place among the calls of other ranks
-    if (captured)
-      return Error{RONDO_ERROR_UNSUPPORTED,
-                   "puts, signals and waits cannot be captured into a graph in this version; enqueue them on a stream "
-                   "that is not captured"};
-  }
-  if (signals_.empty()) signals_.resize(size_t{2} * signal_count * rank_count_);
+  RONDO_TRY(check_not_captured_locked(stream));
+  RONDO_TRY(count_signals(batch.operations));
+  if (batch.operations.empty()) return {};
   if (!capabilities_.one_sided_by_stream) batch.turn = ++turn_;
-  for (OneSided &each : batch.operations) {
-    const bool sends = each.kind != OneSided::Kind::wait;
-    uint64_t &total = signals_[(size_t{each.peer} * signal_count + each.signal) * 2 + (sends ? 1 : 0)];
-    total += each.count;
-    each.total = total;
-  }
-  if (runs_here) lock.unlock();
+  if (stream.none() && capabilities_.runs_in_call) lock.unlock();
   return executor_->enqueue_one_sided(batch, stream);
 }
 

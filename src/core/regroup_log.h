@@ -30,11 +30,7 @@ class RegroupLog {
     const std::lock_guard lock(mutex_);
     occurrences_[wanted.counted()] = occurrence;
   }
-  /// Returns a number for a note of another kind, such as of a window.
-  [[nodiscard]] uint64_t next_number() {
-    const std::lock_guard lock(mutex_);
-    return ++number_;
-  }
+  /// Returns the revision of the next note, which may be of another kind.
   [[nodiscard]] uint64_t next_revision() {
     const std::lock_guard lock(mutex_);
     return ++revision_;

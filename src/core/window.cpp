@@ -8,6 +8,7 @@
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
 #include "src/core/window_note.h"
+#include "src/links/window_notes.h"
 
 namespace rondo {
 namespace {
@@ -18,11 +19,10 @@ using Made = Result<std::shared_ptr<PeerWindow>>;
 
 std::string quantity(uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-/// One call of register_window().
+/// One call of register_window(). A rank that takes no part in a registration publishes that, too.
 class WindowRegistration final {
  public:
-  WindowRegistration(Communicator &comm, const WindowRequest &request, uint64_t number)
-      : comm_(comm), notes_(comm.rank_count()), note_number_(comm.regroup_log().next_number()) {
+  WindowRegistration(Communicator &comm, const WindowRequest &request, uint64_t number) : comm_(comm) {
     own_.number = number;
     own_.symmetric = request.symmetric;
   }
@@ -43,29 +43,41 @@ class WindowRegistration final {
 
   Communicator &comm_;
   std::vector<std::optional<WindowNote>> notes_;  ///< latest notes of all ranks
-  const uint64_t note_number_;
   WindowNote own_;
 };
 
 void WindowRegistration::post(WindowPhase phase) {
   own_.phase = phase;
   Note note;
-  note.number = note_number_;
+  own_.opened_number = comm_.windows().opened_number();
+  note.number = window_note_bit | own_.number;
   note.revision = comm_.regroup_log().next_revision();
   write_words(own_, note);
   comm_.post(note);
 }
 
 void WindowRegistration::give_up(const Error &why) {
+  if (own_.phase == WindowPhase::opened) comm_.windows().set_opened(own_.number - 1);
   own_.status = why.status;
   own_.peer = why.peer;
   post(WindowPhase::failed);
 }
 
+/// Returns the note of a rank about this registration. If only a later note is left, the rank has ended this one, and
+/// the later note says how.
 std::optional<WindowNote> WindowRegistration::note_of(uint32_t rank) const {
-  for (const Note &note : comm_.ranks().notes(rank))
-    if (const auto window = window_note_of(note); window && window->number == own_.number) return window;
-  return std::nullopt;
+  std::optional<WindowNote> later;
+  for (const Note &note : comm_.ranks().notes(rank)) {
+    const auto window = window_note_of(note);
+    if (window && window->number == own_.number) return window;
+    if (window && window->number > own_.number) later = window;
+  }
+  if (!later) return std::nullopt;
+  WindowNote ended = notes_[rank].value_or(WindowNote{});
+  ended.number = later->number;
+  ended.phase = later->opened_number >= own_.number ? WindowPhase::opened : WindowPhase::failed;
+  ended.status = RONDO_ERROR_MISMATCH;
+  return ended;
 }
 
 Error WindowRegistration::about(rondo_status_t status, const std::string &message, uint32_t rank) const {
@@ -77,6 +89,11 @@ Result<void> WindowRegistration::check_rank(uint32_t rank) const {
   const RankState state = comm_.ranks().state(rank);
   const auto &note = notes_[rank];
   if (note && note->phase == WindowPhase::failed) {
+    if (note->number != own_.number)
+      return about(note->status,
+                   comm_.ranks().describe_rank(rank) + " has given up this registration, and has called again since; "
+                   "call it as often on every rank",
+                   rank);
     const bool names_peer = note->peer >= 0 && note->peer != static_cast<int32_t>(rank);
     const std::string peer = names_peer ? ", rank " + std::to_string(note->peer) : "";
     return about(note->status,
@@ -161,33 +178,64 @@ Made WindowRegistration::open_all() const {
 }
 
 Made WindowRegistration::run(const MemoryPlace &place) {
+  notes_.resize(comm_.rank_count());
   own_.place = place;
   own_.offers = true;
   post(WindowPhase::offered);
   RONDO_TRY(wait_for_all(WindowPhase::offered));
   RONDO_TRY(check_sizes());
   RONDO_TRY_ASSIGN(auto window, open_all());
+  comm_.windows().set_opened(own_.number);
   post(WindowPhase::opened);
   RONDO_TRY(wait_for_all(WindowPhase::opened));
   return window;
 }
 
+/// Ends a registration, also if an exception ends it. Unless it was successful, the other ranks learn that.
+class Ending {
+ public:
+  Ending(Communicator &comm, WindowRegistration &registration) : comm_(comm), registration_(registration) {}
+  Ending(const Ending &) = delete;
+  Ending &operator=(const Ending &) = delete;
+  ~Ending() {
+    if (why_) registration_.give_up(*why_);
+    comm_.windows().end();
+  }
+  void end(const Made &made) {
+    if (made.ok())
+      why_.reset();
+    else
+      why_ = made.error();
+  }
+
+ private:
+  Communicator &comm_;
+  WindowRegistration &registration_;
+  std::optional<Error> why_ = Error{RONDO_ERROR_OUT_OF_RESOURCES, ""};
+};
+
 }  // namespace
 
-Made register_window(Communicator &comm, const WindowRequest &request, const Result<void> &checked) {
-  const uint64_t number = comm.windows().begin();
-  if (number == 0)
-    return Error{RONDO_ERROR_INVALID_USAGE,
-                 "another thread registers a window of this communicator; make one call at a time"};
-  WindowRegistration registration(comm, request, number);
+Made register_window(Communicator &comm, const WindowRequest &request,
+                     const std::function<Result<void>()> &prepare) {
+  const WindowTable::Turn turn = comm.windows().begin();
+  WindowRegistration registration(comm, request, turn.number);
+  if (!turn.begun) {
+    Error error{RONDO_ERROR_INVALID_USAGE,
+                "another thread registers a window of this communicator; make one call at a time"};
+    registration.give_up(error);
+    return error;
+  }
+  Ending ending(comm, registration);
   const auto describe = [&]() -> Result<MemoryPlace> {
-    RONDO_TRY(checked);
+    RONDO_TRY(prepare());
+    comm.windows().make_room();
     return comm.describe_memory(request.pointer, request.bytes);
   };
   const auto place = describe();
   Made made = place.ok() ? registration.run(place.value()) : Made(place.error());
-  if (!made.ok()) registration.give_up(made.error());
-  comm.windows().end();
+  if (made.ok()) comm.windows().add(made.value());
+  ending.end(made);
   return made;
 }
 

@@ -3,8 +3,10 @@
 // together: each one publishes where its buffer is, opens the buffers of the others, and publishes whether it could.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -40,17 +42,32 @@ class PeerWindow {
 /// The windows of one communicator. Any thread.
 class WindowTable {
  public:
-  /// Begins a registration and returns its number, from 1. Returns 0 while an earlier registration runs. The caller
-  /// must call end() later.
-  [[nodiscard]] uint64_t begin() {
+  struct Turn {
+    uint64_t number = 0;  ///< of the registration on this rank, from 1
+    bool begun = false;   ///< false if an earlier registration still runs. Otherwise the caller must call end() later
+  };
+  /// Gives each call of rondo_window_register() its number, and begins the registration.
+  [[nodiscard]] Turn begin() {
     const std::lock_guard lock(mutex_);
-    if (registers_) return 0;
-    registers_ = true;
-    return ++registration_count_;
+    return {++registration_count_, !std::exchange(registers_, true)};
   }
   void end() {
     const std::lock_guard lock(mutex_);
     registers_ = false;
+  }
+  /// Returns the number of the latest registration in which this rank has opened all buffers.
+  [[nodiscard]] uint64_t opened_number() {
+    const std::lock_guard lock(mutex_);
+    return opened_number_;
+  }
+  void set_opened(uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    opened_number_ = number;
+  }
+  /// Takes the memory that add() needs for the running registration.
+  void make_room() {
+    const std::lock_guard lock(mutex_);
+    if (windows_.size() == windows_.capacity()) windows_.reserve(std::max<size_t>(8, 2 * windows_.size()));
   }
   void add(std::shared_ptr<PeerWindow> window) {
     const std::lock_guard lock(mutex_);
@@ -70,6 +87,7 @@ class WindowTable {
   std::mutex mutex_;
   bool registers_ = false;
   uint64_t registration_count_ = 0;
+  uint64_t opened_number_ = 0;
   std::vector<std::shared_ptr<PeerWindow>> windows_;
 };
 
@@ -80,10 +98,11 @@ struct WindowRequest {
   bool symmetric = false;  ///< true: all ranks must give the same size
 };
 
-/// Registers a window together with all other ranks of the communicator. Waits for them until the timeout of the
-/// communicator. If it fails, the communicator remains usable, unless a rank has ended. If `checked` is an error, the
-/// request was refused on this rank. Then this function informs the other ranks, and returns the error.
+/// Registers a window together with all other ranks of the communicator, on one host. Waits for them until the timeout
+/// of the communicator. If it fails, the communicator remains usable, unless a rank has ended. `prepare` runs first. If
+/// this rank refuses the request there, this function informs the other ranks, and returns the error. Every call has a
+/// number, refused or not, so the registrations of all ranks stay in step.
 [[nodiscard]] Result<std::shared_ptr<PeerWindow>> register_window(Communicator &comm, const WindowRequest &request,
-                                                              const Result<void> &checked);
+                                                              const std::function<Result<void>()> &prepare);
 
 }  // namespace rondo

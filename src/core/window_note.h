@@ -26,6 +26,7 @@ struct WindowNote {
   MemoryPlace place;
   rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason
   int32_t peer = -1;                 ///< with `failed`: the rank that the failure is about, or -1
+  uint64_t opened_number = 0;        ///< number of the latest registration in which the rank has opened all buffers
 };
 
 inline void write_words(const WindowNote &window, Note &note) {
@@ -41,6 +42,7 @@ inline void write_words(const WindowNote &window, Note &note) {
   note.words[7] = place.region_bytes;
   note.words[8] = static_cast<uint64_t>(static_cast<uint32_t>(place.descriptor));
   note.words[10] = static_cast<uint32_t>(window.peer);
+  note.words[11] = window.opened_number;
   note.words[9] =
       static_cast<uint64_t>(static_cast<uint32_t>(place.process)) << 32 | static_cast<uint32_t>(place.device);
 }
@@ -66,6 +68,7 @@ inline void write_words(const WindowNote &window, Note &note) {
   window.place.process = static_cast<int32_t>(note.words[9] >> 32);
   window.place.device = static_cast<int32_t>(note.words[9]);
   window.peer = static_cast<int32_t>(note.words[10]);
+  window.opened_number = note.words[11];
   return window;
 }
 

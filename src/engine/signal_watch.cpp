@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/signal_watch.h"
 
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -14,6 +18,18 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t refusal_look_interval_ns = 5'000'000;
 constexpr int refusal_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
+
+/// Returns whether this process can read its own memory, one byte of each page.
+bool is_readable(const std::byte *from, uint64_t bytes) {
+  constexpr uint64_t page_bytes = 4096;
+  std::byte copy{};
+  const iovec local{&copy, 1};
+  for (uint64_t at = 0; at < bytes; at += std::min(page_bytes, std::max<uint64_t>(1, bytes - 1 - at))) {
+    const iovec own{const_cast<std::byte *>(from) + at, 1};
+    if (::process_vm_readv(::getpid(), &local, 1, &own, 1, 0) < 0 && errno == EFAULT) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -78,6 +94,13 @@ bool SignalWatch::raise_end() {
 }
 
 void SignalWatch::explain_refusal(int error_number) {
+  if (error_number == EFAULT && !is_readable(operation_.from, operation_.bytes)) {
+    raise(RONDO_ERROR_SYSTEM, owner_.rank(),
+          "rank " + std::to_string(owner_.rank()) + " cannot read its buffer `send` of " +
+              std::to_string(operation_.bytes) + " bytes for a put to rank " + std::to_string(operation_.peer) +
+              "; keep that memory until the put is complete");
+    return;
+  }
   for (int look = 0; look < refusal_looks_max; ++look) {  // the memory of a dying rank disappears before it is dead
     if (ranks_.failed() || raise_end()) return;
     sleep_for_ns(refusal_look_interval_ns);

@@ -7,22 +7,6 @@
 #include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
 
-#if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE < 22900  // this header is older than the functions
-struct ncclWaitSignalDesc_t {
-  int opCnt;
-  int peer;
-  int sigIdx;
-  int ctx;
-};
-extern "C" {
-ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void **pointer);
-ncclResult_t ncclPutSignal(const void *send, size_t count, ncclDataType_t type, int peer, ncclWindow_t window,
-                           size_t offset, int index, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclSignal(int peer, int index, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, ncclComm_t comm, cudaStream_t stream);
-}
-#endif
-
 using namespace compat_test;
 
 namespace {
@@ -41,6 +25,15 @@ void run_rank(Ranks &ranks, int rank) {
   void *memory = nullptr, *found = nullptr;
   NCCL(ncclMemAlloc(&memory, 2 * count * 4));
   ncclWindow_t window = nullptr;
+  // If one rank passes no buffer, a size of 0 or no result, the other one fails at once, and later calls work.
+  for (int kind = 0; kind < 3; ++kind) {
+    const bool wrong = rank == 1;
+    const ncclResult_t result =
+        ncclCommWindowRegister(comm, wrong && kind == 0 ? nullptr : memory, wrong && kind == 1 ? 0 : 8,
+                               wrong && kind == 2 ? nullptr : &window, 0);
+    CHECK(wrong ? result == ncclInvalidArgument : result != ncclSuccess);
+    CHECK(window == nullptr);
+  }
   NCCL(ncclCommWindowRegister(comm, memory, 2 * count * 4, &window, symmetric));
   CHECK(window != nullptr);
   NCCL(ncclWinGetUserPtr(comm, window, &found));

@@ -49,6 +49,24 @@ WindowMemory on_stream(const rondo::cuda::CudaDriver &cu, rondo_comm_t comm, ron
   return memory;
 }
 
+/// An all-reduce of a single rank, which copies a buffer to another one.
+struct Copied {
+  explicit Copied(DeviceRanks &of) : group(of), to(of.world, std::vector<std::byte>(8)) {}
+  [[nodiscard]] rondo_status_t call() const {
+    return rondo_all_reduce(from.pointer(), to.pointer(), 2, RONDO_INT32, RONDO_SUM, group.ranks[0], group.stream(0));
+  }
+  /// Launches the graph. Returns whether it has run the call.
+  [[nodiscard]] bool is_done_by(const rondo::cuda::GraphExec &graph) const {
+    auto *const stream = static_cast<rondo::cuda::CuStream>(group.stream(0));
+    CU_OK(group.world.cu.graph_launch(graph.get().object, stream));
+    CU_OK(group.world.cu.stream_synchronize(stream));
+    return to.read() == from.read();
+  }
+  DeviceRanks &group;
+  const DeviceBuffer from{group.world, std::vector<std::byte>(8, std::byte{7})};
+  const DeviceBuffer to;
+};
+
 rondo_error_t await_failure(rondo_comm_t comm) {
   for (int look = 0; look < 120'000; ++look) {  // a limit for a test that hangs
     if (const rondo_error_t error = failure_of(comm); error.status != RONDO_OK) return error;
@@ -147,6 +165,10 @@ TEST_CASE("device windows: a capture, host memory and wrong frees are refused") 
     CHECK(rondo_signal(0, 0, group.ranks[0], group.stream(0)) == RONDO_ERROR_UNSUPPORTED);
     check_message({"cannot be captured into a graph"});
   });
+  CHECK(rondo_wait_signal(0, 0, uint64_t{1} << 62, group.ranks[0], group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
+  check_message({"must be less than 2^62"});
+  CHECK(rondo_wait_signal(0, 0, 0, group.ranks[0], group.stream(0)) == RONDO_OK);
+  group.synchronize();
   CHECK(rondo_window_deregister(group.ranks[0], window) == RONDO_OK);
   CHECK(rondo_device_mem_free(own.data() + 1) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK(rondo_device_mem_free(host) == RONDO_ERROR_INVALID_ARGUMENT);
@@ -155,4 +177,48 @@ TEST_CASE("device windows: a capture, host memory and wrong frees are refused") 
   CHECK(rondo_device_mem_alloc(&pointer, 8, 99) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK(rondo_device_mem_alloc(&pointer, size_t{1} << 50, 0) == RONDO_ERROR_OUT_OF_RESOURCES);
   CHECK(rondo_device_mem_alloc(nullptr, 8, 0) == RONDO_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("device windows: a captured stream refuses the first operation, and the capture goes on") {
+  DeviceRanks group(1);
+  const Copied copy(group);
+  const auto graph = captured(group.world, group.stream(0), [&] {
+    CHECK(rondo_signal(0, 0, group.ranks[0], group.stream(0)) == RONDO_ERROR_UNSUPPORTED);
+    check_message({"cannot be captured into a graph"});
+    CHECK(copy.call() == RONDO_OK);
+  });
+  CHECK(copy.is_done_by(graph));
+  CHECK(rondo_signal(0, 0, group.ranks[0], group.stream(0)) == RONDO_OK);
+  CHECK(rondo_wait_signal(0, 0, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  group.synchronize();
+}
+
+TEST_CASE("device windows: a group with a wait on a captured stream captures nothing") {
+  DeviceRanks group(1);
+  CHECK(rondo_signal(0, 0, group.ranks[0], group.stream(0)) == RONDO_OK);
+  CHECK(rondo_wait_signal(0, 0, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  group.synchronize();
+  const Copied copy(group);
+  const auto graph = captured(group.world, group.stream(0), [&] {
+    CHECK(rondo_group_begin() == RONDO_OK);
+    CHECK(copy.call() == RONDO_OK);
+    CHECK(rondo_wait_signal(0, 0, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+    CHECK(rondo_group_end() == RONDO_ERROR_UNSUPPORTED);
+    check_message({"cannot be captured into a graph"});
+  });
+  CHECK_FALSE(copy.is_done_by(graph));
+}
+
+TEST_CASE("device windows: a suspended communicator refuses every call, and has windows after resume") {
+  DeviceRanks group(1);
+  PeerBuffer own(64);
+  rondo_window_t window = nullptr;
+  CHECK(rondo_comm_suspend(group.ranks[0], RONDO_SUSPEND_MEMORY) == RONDO_OK);
+  CHECK(rondo_window_register(group.ranks[0], own.pointer, 64, 0, &window) == RONDO_ERROR_INVALID_USAGE);
+  CHECK(rondo_signal(0, 0, group.ranks[0], group.stream(0)) == RONDO_ERROR_INVALID_USAGE);
+  CHECK(rondo_comm_resume(group.ranks[0]) == RONDO_OK);
+  CHECK(rondo_window_register(group.ranks[0], own.pointer, 64, 0, &window) == RONDO_OK);
+  CHECK(rondo_signal(0, 0, group.ranks[0], group.stream(0)) == RONDO_OK);
+  CHECK(rondo_wait_signal(0, 0, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  group.synchronize();
 }

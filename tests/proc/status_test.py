@@ -26,7 +26,7 @@ PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 RECORDS_MAX = 1024
-MAGIC = 0x726F6E646F000008  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
+MAGIC = 0x726F6E646F000009  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
 
 
 def status(*arguments, **popen):
@@ -244,7 +244,7 @@ class Refused(unittest.TestCase):
 
     def sparse_segment(self, rank_count, communicator=1):
         """Makes a segment without records that says it has this many ranks, each of which is in operation 2^60."""
-        boards, board = 1088, (3 + 16 + 1024 + 4 * 6) * 64  # its words, counters of 16 collectives, records, notes
+        boards, board = 1088, (3 + 16 + 1024 + 6 * 6) * 64  # its words, counters of 16 collectives, records, notes
         messages = (1 + 256 + 305) * 64  # a rank's words about messages, their records, and those of its device
         descriptor = self.segment(struct.pack("<QQQQ", MAGIC, 0, communicator, rank_count))
         os.ftruncate(descriptor, boards + rank_count * (board + messages) + (1 << 20))

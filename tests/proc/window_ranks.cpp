@@ -3,6 +3,7 @@
 //     window_ranks programs [SEED]   random programs of puts, signals and waits, compared with a model
 //     window_ranks death             a rank is killed; its signals count, then the others get an error
 //     window_ranks apart             if a rank cannot reach a peer's memory, no rank gets the window
+//     window_ranks gone              a put from memory, or into memory, that is gone while both ranks live
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -209,6 +210,37 @@ int run_apart() {
   return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
 }
 
+/// Rank 0 puts by cross-memory attach. With `own`, its own buffer is gone, otherwise the window of rank 1.
+int run_gone(bool own) {
+  Board *const board = make_board();
+  const auto children = start(2, [&](int rank) {
+    const rondo_comm_t comm = connect(*board, rank, 2);
+    if (comm == nullptr) return 2;
+    constexpr size_t bytes = 20'000;
+    const auto pages = [] {
+      return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    };
+    void *const memory = pages();
+    void *const source = pages();
+    rondo_window_t window = nullptr;
+    if (rondo_window_register(comm, memory, bytes, 0, &window) != RONDO_OK) return 2;
+    if (rank == 1 && !own) ::munmap(memory, bytes);
+    if (rank == 0 && own) ::mprotect(source, bytes, PROT_NONE);
+    if (rondo_barrier(comm, nullptr) != RONDO_OK) return 2;
+    if (rank == 0) {
+      const auto status = rondo_put_signal(source, bytes, 1, window, 0, 0, comm, nullptr);
+      const bool right = told(comm, status, RONDO_ERROR_SYSTEM,
+                              own ? "rank 0 cannot read its buffer `send` of 20000 bytes for a put to rank 1"
+                                  : "rank 0 cannot write to the window of rank 1");
+      board->gone = 1;
+      return right ? 0 : 1;
+    }
+    while (board->gone == 0) ::usleep(1'000);
+    return 0;
+  });
+  return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -217,6 +249,7 @@ int main(int argc, char **argv) {
   if (what == "programs") return seed != 0 ? run_programs(seed, seed) : run_programs(2'001, 2'030);
   if (what == "death") return run_death() != 0 ? 1 : run_death_while_used();
   if (what == "apart") return run_apart();
-  std::fprintf(stderr, "usage: window_ranks programs [SEED] | death | apart\n");
+  if (what == "gone") return run_gone(true) != 0 ? 1 : run_gone(false);
+  std::fprintf(stderr, "usage: window_ranks programs [SEED] | death | apart | gone\n");
   return 2;
 }

@@ -2,6 +2,9 @@
 // The record of a communicator's first failure.
 #include "transports/shm/board.h"
 
+#include <array>
+#include <vector>
+
 #include "src/proto/memory.h"
 #include "tests/catch.h"
 
@@ -22,6 +25,20 @@ TEST_CASE("failure record: the first failure stays, with the rank that wrote it"
   CHECK(read->rank == 3);
   CHECK(read->peer == 1);
   CHECK(read->operation == 7);
+}
+
+TEST_CASE("notes: those of windows have records of their own, and the latest of each kind are kept", "[shm]") {
+  std::array<NoteRecord, note_record_count> records{};
+  const auto numbers = [&] {
+    std::vector<uint64_t> found;
+    for (const Note &note : read_notes(records)) found.push_back(note.number);
+    return found;
+  };
+  uint64_t revision = 0;
+  for (uint64_t number = 1; number <= 5; ++number) post_note(records, {number, ++revision, {}});
+  CHECK(numbers() == std::vector<uint64_t>{4, 5, 2, 3});
+  for (uint64_t number = 1; number <= 9; ++number) post_note(records, {window_note_bit | number, ++revision, {}});
+  CHECK(numbers() == std::vector<uint64_t>{4, 5, 2, 3, window_note_bit | 8, window_note_bit | 9});
 }
 
 TEST_CASE("failure record: a status that is no error reads as an internal error", "[shm]") {

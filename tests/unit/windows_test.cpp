@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/seeds.h"
 #include "tests/sanitized.h"
-#include "tests/unit/ranks.h"
+#include "tests/unit/held_window.h"
 #include "tests/window_program.h"
 
 using namespace rondo_test;
@@ -14,29 +14,11 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-struct Told {
-  rondo_status_t status = RONDO_OK;
-  std::string message;
-};
-
-Told tell(rondo_status_t status) { return {status, error_message()}; }
-
 rondo_config_t with_timeout(uint32_t timeout_ms) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = timeout_ms;
   return config;
 }
-
-/// A window over a buffer of `bytes` bytes on this rank.
-struct Held {
-  Held(rondo_comm_t of, size_t bytes, unsigned flags = 0) : comm(of), memory(bytes) {
-    status = rondo_window_register(comm, memory.data(), bytes, flags, &window);
-  }
-  rondo_comm_t comm;
-  std::vector<std::byte> memory;
-  rondo_window_t window = nullptr;
-  rondo_status_t status = RONDO_OK;
-};
 
 void run_program(uint64_t seed) {
   INFO("RONDO_SEED=" << seed);

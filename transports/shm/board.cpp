@@ -198,15 +198,17 @@ void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns) { wait_for_wo
 
 void cancel_sleep(RankBoard &board) { memory::store_release(board.sleeping, 0); }  // pairs with load_sync in ring()
 
-void post_note(std::span<NoteRecord, kept_note_count> records, const Note &note) {
-  NoteRecord &record = records[note.number % kept_note_count];
+void post_note(std::span<NoteRecord, note_record_count> records, const Note &note) {
+  const bool is_of_window = (note.number & window_note_bit) != 0;
+  NoteRecord &record = records[is_of_window ? kept_note_count + note.number % kept_window_note_count
+                                            : note.number % kept_note_count];
   memory::store_release(record.revision, 0);  // pairs with the second look in read_notes()
   memory::store_release(record.number, note.number);
   for (size_t at = 0; at < Note::word_count; ++at) memory::store_release(record.words[at], note.words[at]);
   memory::store_release(record.revision, note.revision);  // pairs with the first look in read_notes()
 }
 
-std::vector<Note> read_notes(std::span<const NoteRecord, kept_note_count> records) {
+std::vector<Note> read_notes(std::span<const NoteRecord, note_record_count> records) {
   std::vector<Note> notes;
   for (const NoteRecord &record : records) {
     Note note;

@@ -15,6 +15,7 @@
 #include "src/base/result.h"
 #include "src/links/ranks.h"
 #include "src/links/recording.h"
+#include "src/links/window_notes.h"
 #include "src/proto/connection.h"
 
 namespace rondo::shm {
@@ -49,6 +50,8 @@ struct alignas(cache_line_bytes) NoteRecord {
   uint64_t words[Note::word_count] = {};
 };
 
+inline constexpr size_t note_record_count = kept_note_count + kept_window_note_count;
+
 struct alignas(cache_line_bytes) RankCounters {
   uint64_t on_device = 0;       ///< 1: some ran on a device
   uint64_t last_end_ticks = 0;  ///< end of the latest operation on a device
@@ -76,10 +79,10 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t processor = 0;
   RankCounters counters;
   OperationRecord records[recorded_operation_count];  ///< operation n is at n % recorded_operation_count
-  NoteRecord notes[kept_note_count];                  ///< note n is at n % kept_note_count
+  NoteRecord notes[note_record_count];                ///< note n is at n % kept_note_count, notes of windows follow
 };
 static_assert(sizeof(RankBoard) == (3 + counted_collective_count + recorded_operation_count) * cache_line_bytes +
-                                       kept_note_count * sizeof(NoteRecord));
+                                       note_record_count * sizeof(NoteRecord));
 
 /// The first failure of the communicator on this host; the first writer wins.
 struct alignas(cache_line_bytes) SharedFailure {
@@ -146,9 +149,9 @@ void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns);
 void cancel_sleep(RankBoard &board);
 
 /// Writes the note in its record. `records` belong to this rank, and one thread writes at a time.
-void post_note(std::span<NoteRecord, kept_note_count> records, const Note &note);
+void post_note(std::span<NoteRecord, note_record_count> records, const Note &note);
 
 /// Returns the notes of a rank, except one that is being written.
-[[nodiscard]] std::vector<Note> read_notes(std::span<const NoteRecord, kept_note_count> records);
+[[nodiscard]] std::vector<Note> read_notes(std::span<const NoteRecord, note_record_count> records);
 
 }  // namespace rondo::shm

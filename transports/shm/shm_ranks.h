@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,10 @@ class ShmRanks final : public Ranks {
 
   MessageBoards *messages() override { return &messages_; }
 
-  void post(const Note &note) override { post_note(own_.notes, note); }
+  void post(const Note &note) override {
+    const std::lock_guard lock(posting_);
+    post_note(own_.notes, note);
+  }
   std::vector<Note> notes(uint32_t peer) const override { return read_notes(segment_->board(peer).notes); }
 
   void raise(const Error &error) override {
@@ -92,6 +96,7 @@ class ShmRanks final : public Ranks {
   const TickSource tick_source_;
   RankBoard &own_;
   SharedFailure &failure_;
+  std::mutex posting_;  ///< held during post(), because threads that register, shrink and grow post notes
   ShmMessages messages_;
 };
 
