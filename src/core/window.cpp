@@ -121,7 +121,9 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
   const uint64_t begun_ns = now_ns();
   while (true) {  // ends at the deadline
     const uint64_t now = now_ns();
-    const auto failure = comm_.failure();  // before the notes are read, so that the last note of a dead rank counts
+    // This is read before the notes, so that the last note of a dead rank counts. If no note is missing, the death of a
+    // rank is not raised here, because the signals that the rank has sent can still be waited for.
+    const bool someone_ended = comm_.ranks().failed() || !comm_.ranks().find_dead().empty();
     std::optional<uint32_t> missing;
     for (uint32_t rank = 0; rank < comm_.rank_count(); ++rank) {
       if (auto note = note_of(rank)) notes_[rank] = note;
@@ -130,7 +132,7 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
       if (!missing) missing = rank;
     }
     if (!missing) return {};
-    if (failure) return *failure;
+    if (const auto failure = someone_ended ? comm_.failure() : std::nullopt) return *failure;
     if (now - begun_ns >= comm_.settings().timeout_ns)
       return about(RONDO_ERROR_TIMEOUT,
                    comm_.ranks().describe_rank(*missing) +
