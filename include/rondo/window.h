@@ -20,9 +20,9 @@ extern "C" {
  * buffer of a peer, and the peer does not call anything for that. A signal informs the peer that the data is there.
  *
  * Between every two ranks there are RONDO_SIGNAL_COUNT signals in each direction. A signal only counts: each
- * rondo_put_signal() and each rondo_signal() adds 1, and rondo_wait_signal() waits until the count has grown by as much
- * as the waits want in total. When a wait is complete, this rank sees the data of all puts of that peer that were
- * called before the awaited signals.
+ * rondo_put_signal() and each rondo_signal() adds 1. rondo_wait_signal() waits until `count` more signals have arrived
+ * than all earlier waits have waited for. When a wait is complete, this rank sees the data of all puts of that peer
+ * that were called before the awaited signals.
  *
  * On the host, the operations of a rank run in the order of its calls, together with its collectives and messages. On a
  * device, the stream orders them, and a put or a signal follows earlier ones to that peer on any stream. They cannot be

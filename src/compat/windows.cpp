@@ -104,8 +104,8 @@ NCCL_EXPORT ncclResult_t ncclSignal(int peer, int index, int context, unsigned f
                                     cudaStream_t stream) {
   if (const ncclResult_t checked = check("ncclSignal", comm, peer, index, context, flags); checked != ncclSuccess)
     return note(checked);
-  return run_or_keep(OneSided{
-      comm, stream, [=](rondo_comm_t handle) { return rondo_signal(peer, signal_of(index, context), handle, stream); }});
+  const auto call = [=](rondo_comm_t handle) { return rondo_signal(peer, signal_of(index, context), handle, stream); };
+  return run_or_keep(OneSided{comm, stream, call});
 }
 NCCL_ALIAS(Signal)
 
