@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/gpu/device_process.h"
+#include "tests/soft_cuda/soft_cuda.h"
 
 using namespace rondo_test;
 
@@ -76,16 +77,36 @@ int message_once(const DeviceProcess &self, int round, size_t short_by, bool gro
   return RONDO_OK;
 }
 
-/// A window over memory that other processes map. It ends with the process.
+/// Returns how many ranges of device memory this process maps. With a real driver it is 0.
+uint64_t mapping_count(const DeviceProcess &self) {
+  auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(self.cu->library, "soft_cuda_live");
+  SoftCudaLive live;
+  if (ask != nullptr) ask(&live);
+  return live.mappings;
+}
+
+/// A window over memory that other processes map. The memory ends with the process.
 struct ProcessWindow {
   rondo_status_t open(const DeviceProcess &self) {
     if (window != nullptr) return RONDO_OK;
     bytes = self.count * sizeof(int32_t);
     if (const auto made = rondo_device_mem_alloc(&memory, bytes, self.device); made != RONDO_OK) return made;
+    own_mappings = mapping_count(self);
     return rondo_window_register(self.comm, memory, bytes, RONDO_WINDOW_SYMMETRIC, &window);
+  }
+  /// Ends the window right after a put, and checks that this process maps no memory of peers any more.
+  int close(const DeviceProcess &self) const {
+    auto *const stream = self.stream.get().object;
+    const auto *const from = reinterpret_cast<const void *>(self.buffer.get().object);
+    const auto put = rondo_put_signal(from, bytes, (self.rank + 1) % self.size, window, 0, 2, self.comm, stream);
+    if (put != RONDO_OK) return put;
+    if (self.cu->stream_synchronize(stream) != rondo::cuda::CuStatus::success) return driver_failed;
+    if (const auto ended = rondo_window_deregister(self.comm, window); ended != RONDO_OK) return ended;
+    return mapping_count(self) == own_mappings ? RONDO_OK : wrong_value;
   }
   void *memory = nullptr;
   size_t bytes = 0;
+  uint64_t own_mappings = 0;  ///< before the window
   rondo_window_t window = nullptr;
 };
 
@@ -197,6 +218,7 @@ int main(int argument_count, char **arguments) {
                                                               scenario != "messages_cross")
                                                  : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }
+  if (outcome == RONDO_OK && scenario == "windows") outcome = window.close(self);
   if (outcome == RONDO_OK && scenario == "messages_lost" && self.rank == 0)
     outcome = rondo_send(reinterpret_cast<void *>(self.buffer.get().object), 1, RONDO_INT32, 1, self.comm,
                          self.stream.get().object);
