@@ -4,22 +4,6 @@
 
 #include "tests/compat/client.h"
 
-#if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE < 22900  // this header is older than the functions
-struct ncclWaitSignalDesc_t {
-  int opCnt;
-  int peer;
-  int sigIdx;
-  int ctx;
-};
-extern "C" {
-ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void **pointer);
-ncclResult_t ncclPutSignal(const void *send, size_t count, ncclDataType_t type, int peer, ncclWindow_t window,
-                           size_t offset, int index, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclSignal(int peer, int index, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, ncclComm_t comm, cudaStream_t stream);
-}
-#endif
-
 using namespace compat_test;
 
 namespace {
