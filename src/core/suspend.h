@@ -7,6 +7,7 @@
 // Resume   The ranks meet in a store of rank 0. Each allocates its memory at the same addresses, writes the content,
 //          and opens the memory of its peers again. So plans and graphs of before stay valid.
 // Failure  If one of the two fails on a rank, the communicator fails.
+//          Resume fails on the waiting ranks as soon as the communicator has failed, or one of its ranks has ended it.
 #pragma once
 
 #include <memory>
