@@ -54,6 +54,28 @@ bool includes(const std::string &list, const char *algorithm, std::string *unkno
   return excludes != (std::find(names.begin(), names.end(), algorithm) != names.end());
 }
 
+/// Changes the operands of a mean of integers to the words that Rondo adds for it (widen() in src/plan), since these
+/// determine the plan. A mean of other elements stays as it is.
+void widen_mean(size_t *count, rondo_type_t *type) {
+  switch (*type) {
+    case RONDO_INT8:
+    case RONDO_UINT8:
+      *type = RONDO_INT32;
+      return;
+    case RONDO_INT32:
+    case RONDO_UINT32:
+      *type = RONDO_INT64;
+      return;
+    case RONDO_INT64:
+    case RONDO_UINT64:
+      *type = RONDO_INT64;
+      *count *= 2;
+      return;
+    default:
+      return;
+  }
+}
+
 }  // namespace
 
 ncclResult_t read_call_config(const ncclCollConfig_t *config, const char *function, CallConfig *taken) {
@@ -72,8 +94,9 @@ ncclResult_t read_call_config(const ncclCollConfig_t *config, const char *functi
 }
 
 ncclResult_t check_algorithm(const CallConfig &config, const char *function, const ncclComm *comm,
-                             rondo_collective_t kind, size_t count, rondo_type_t type) {
+                             rondo_collective_t kind, size_t count, rondo_type_t type, bool averages) {
   if (names_of(config.algorithms).empty()) return ncclSuccess;
+  if (averages && comm->rank_count > 1) widen_mean(&count, &type);
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_comm_t handle = comm->handle;
   const rondo_status_t asked = rondo_comm_query_plan(handle, kind, count, type, &plan);

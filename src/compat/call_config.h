@@ -18,8 +18,9 @@ struct CallConfig {
 /// Reads `config`. `function` begins the message of an error.
 ncclResult_t read_call_config(const ncclCollConfig_t *config, const char *function, CallConfig *taken);
 
-/// Checks that Rondo would use one of the algorithms for this collective of a ready communicator.
+/// Checks that Rondo would use one of the algorithms for this collective of a ready communicator. `averages` is true if
+/// the operation is ncclAvg.
 ncclResult_t check_algorithm(const CallConfig &config, const char *function, const ncclComm *comm,
-                             rondo_collective_t kind, size_t count, rondo_type_t type);
+                             rondo_collective_t kind, size_t count, rondo_type_t type, bool averages);
 
 }  // namespace rondo::compat

@@ -69,17 +69,18 @@ ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) 
 }
 
 /// Does the same with a configuration, which may be null. As in NCCL, the configuration is checked before the
-/// communicator, and a wrong one does not make the group fail.
+/// communicator, and a malformed one does not make the group fail. An algorithm that is refused does.
 ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream, const ncclCollConfig_t *config) {
   if (config == nullptr) return submit(call, comm, stream);
   CallConfig taken;
   if (const ncclResult_t read = read_call_config(config, call.function, &taken); read != ncclSuccess) return read;
   if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
-  if (const auto checked = check_algorithm(taken, call.function, comm, call.kind, call.count, type_of(call.type));
+  if (const auto checked = check_algorithm(taken, call.function, comm, call.kind, call.count, type_of(call.type),
+                                         call.op == ncclAvg);
       checked != ncclSuccess)
-    return checked;
+    return note(checked);
   if (taken.event != nullptr)
-    if (const ncclResult_t kept = record_or_keep(taken.event, stream); kept != ncclSuccess) return kept;
+    if (const ncclResult_t kept = record_or_keep(taken.event, stream); kept != ncclSuccess) return note(kept);
   return submit(call, comm, stream);
 }
 

@@ -123,6 +123,41 @@ void check_refusals(Ranks &ranks) {
   for (int rank = 0; rank < ranks.size(); ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank)));
   NCCL(ncclGroupEnd());
   ranks.check(it);
+  // After the refusal of an algorithm, the group does not run, as rank 1 would wait for rank 0.
+  const ncclCollConfig_t other = with_algorithms("nvls");
+  NCCL(ncclGroupStart());
+  CHECK_REFUSED(call_with(it, 0, ranks.part(0), ranks.comm(0), &other), ncclInvalidArgument, "but Rondo uses ");
+  NCCL(call(it, 1, ranks.part(1), ranks.comm(1)));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "but Rondo uses ");
+  ranks.check_usable();
+}
+
+/// Returns whether an all-reduce of one rank is accepted. A wrong call makes its group fail, so that it does not run.
+bool accepts(Ranks &ranks, Case it, const char *algorithm, ncclDataType_t type, ncclRedOp_t op) {
+  const ncclCollConfig_t config = with_algorithms(algorithm);
+  it.type = type;
+  it.op = op;
+  NCCL(ncclGroupStart());
+  const ncclResult_t result = call_with(it, 0, ranks.part(0), ranks.comm(0), &config);
+  CHECK(call(it, 0, ranks.part(0), nullptr) == ncclInvalidArgument && ncclGroupEnd() == ncclInvalidArgument);
+  return result == ncclSuccess;
+}
+
+/// Checks that a mean of integers has the algorithm of a sum of the wider words that Rondo adds for it.
+void check_means(Ranks &ranks) {
+  int differences = 0;
+  for (size_t count = 4; count <= size_t{1} << 26; count *= 2)
+    for (const char *const algorithm : {"ring", "one_shot", "two_shot", "halving_doubling", "tree"}) {
+      const Case it = ranks.sum(count);
+      const bool wide = accepts(ranks, it, algorithm, ncclInt32, ncclSum);
+      CHECK(accepts(ranks, it, algorithm, ncclInt8, ncclAvg) == wide);
+      CHECK(accepts(ranks, it, algorithm, ncclFloat32, ncclAvg) == wide);
+      CHECK(accepts(ranks, it, algorithm, ncclUint32, ncclAvg) == accepts(ranks, it, algorithm, ncclInt64, ncclSum));
+      CHECK(accepts(ranks, it, algorithm, ncclInt64, ncclAvg) ==
+            accepts(ranks, ranks.sum(2 * count), algorithm, ncclInt64, ncclSum));
+      if (wide != accepts(ranks, it, algorithm, ncclInt8, ncclSum)) ++differences;
+    }
+  CHECK(differences > 0);
 }
 
 /// Checks hints, and lists of algorithms that allow or do not force what Rondo chooses.
@@ -175,6 +210,7 @@ void compat_test::check_configured() {
   check_kinds(ranks);
   check_blocks(ranks);
   check_refusals(ranks);
+  check_means(ranks);
   check_accepted(ranks);
   check_event(ranks);
 }
