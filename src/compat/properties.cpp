@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file returns the properties of a communicator. All properties for device code are false or 0, because Rondo
-// gives device code no access to other ranks.
+// gives device code no access to other ranks. The property commHash is always 0, too, because the public interface has
+// no number of a communicator that is equal on all ranks.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -30,6 +31,10 @@ NCCL_EXPORT ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProper
   if (properties->version < oldest_version || properties->version >= next_major_version)
     return fail(ncclInvalidUsage, std::string(function) + ": the ncclCommProperties_t is of version " +
                                       std::to_string(properties->version) + "; known are 22900 to 2.x");
+  const rondo_comm_t handle = comm->handle;
+  rondo_comm_properties_t ours = RONDO_COMM_PROPERTIES_INIT;
+  if (const rondo_status_t asked = rondo_comm_get_properties(handle, &ours); asked != RONDO_OK)
+    return pass_on(asked, handle);
   ncclCommProperties_t own{};
   own.size = properties->size;
   own.magic = properties->magic;
@@ -39,6 +44,7 @@ NCCL_EXPORT ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProper
   own.cudaDev = comm->device;
   own.nvmlDev = -1;                 // Rondo does not ask NVML
   own.nLsaTeams = comm->rank_count;  // each has one rank: teams.cpp
+  own.hostRmaSupport = ours.local_rank_count == ours.rank_count;  // a window needs ranks of one host
   std::memcpy(properties, &own, std::min(own.size, sizeof own));
   return ncclSuccess;
 }

@@ -84,7 +84,7 @@ void check_release(ncclComm_t comm, size_t size, unsigned version) {
   CHECK(properties.size == size && properties.version == version);
   CHECK(properties.rank == 1 && properties.nRanks == 2 && properties.cudaDev == 0 && properties.nLsaTeams == 2);
   CHECK(!properties.deviceApiSupport && !properties.multimemSupport && properties.ginType == 0);
-  CHECK(!properties.hostRmaSupport && properties.railedGinType == 0);
+  CHECK(properties.hostRmaSupport && properties.railedGinType == 0);
   unsigned char bytes[sizeof properties];
   std::memcpy(bytes, &properties, sizeof bytes);
   const size_t later = offsetof(ncclCommProperties_t, commHash), last = offsetof(ncclCommProperties_t, cftSupport);
