@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/compat/captures.h"
 #include "src/compat/driver.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
@@ -193,22 +194,25 @@ ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
   return is_failure(result) ? fail(result, sentence) : result;
 }
 
-ncclResult_t run_each(const Group &of) {
-  for (const Collective &each : of.collectives)
-    if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
-  for (const OneSided &each : of.one_sided)
+template <class Call>
+ncclResult_t run_each(const std::vector<Call> &calls) {
+  for (const Call &each : calls)
     if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
   return ncclSuccess;
 }
 
-/// Runs all operations. With messages or one-sided operations, they form a group of Rondo, because these may cross.
-/// Collectives alone need no group.
+/// Runs all operations. Messages, and with them the collectives, form a group of Rondo, because messages may cross.
+/// Without messages, the collectives run first, and only one-sided operations form a group, which may cross, too.
 ncclResult_t run_all(const Group &of) {
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  if (of.one_sided.empty() && std::none_of(of.collectives.begin(), of.collectives.end(), is_message))
-    return run_each(of);
+  const bool together = std::any_of(of.collectives.begin(), of.collectives.end(), is_message);
+  if (!together)
+    if (const ncclResult_t result = run_each(of.collectives); result != ncclSuccess || of.one_sided.empty())
+      return result;
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  if (const ncclResult_t result = run_each(of); result != ncclSuccess) {
+  ncclResult_t result = together ? run_each(of.collectives) : ncclSuccess;
+  if (result == ncclSuccess) result = run_each(of.one_sided);
+  if (result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));
     return result;
   }
@@ -241,34 +245,11 @@ ncclResult_t check_blocking(const Group &of) {
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
 }
 
-/// Checks that all streams of a communicator are captured by the same graph, or none is. The driver is asked only if
-/// there are several.
-ncclResult_t check_captures(const std::vector<Collective> &collectives) {
-  std::vector<const Collective *> firsts;  // the first call of each communicator
-  for (const Collective &each : collectives) {
-    const auto of = std::find_if(firsts.begin(), firsts.end(),
-                                 [&](const Collective *first) { return first->comm == each.comm; });
-    if (of == firsts.end()) {
-      firsts.push_back(&each);
-      continue;
-    }
-    if ((*of)->stream == each.stream) continue;
-    unsigned long long one = 0, other = 0;
-    for (const auto &[stream, number] : {std::pair{(*of)->stream, &one}, std::pair{each.stream, &other}})
-      if (const ncclResult_t asked = capture_of(stream, number); asked != ncclSuccess) return asked;
-    if (one != other)
-      return fail(ncclInvalidUsage,
-                  "ncclGroupEnd: the group has two streams of one communicator, and they are not captured by the same "
-                  "graph; capture both, or end the group between them");
-  }
-  return ncclSuccess;
-}
-
 ncclResult_t run_kept(Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
-  if (result == ncclSuccess) result = check_captures(of.collectives);
+  if (result == ncclSuccess) result = check_captures(of.collectives, of.one_sided);
   if (is_failure(result)) {
     give_up(of.initialisations, result);
     return result;

@@ -27,6 +27,7 @@ struct Collective {
 /// A put, a signal or a wait whose arguments were checked.
 struct OneSided {
   ncclComm *comm;
+  cudaStream_t stream;
   std::function<rondo_status_t(rondo_comm_t)> call;
 };
 
@@ -66,7 +67,8 @@ ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
 ncclResult_t run_or_keep(OneSided operation);
-/// Records an event before the collective that follows. In a group, the end records it before it runs collectives.
+/// Records an event before the collective that follows. In a group, the end records it before it runs collectives. So
+/// either all events are recorded, or no collective runs.
 ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);

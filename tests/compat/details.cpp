@@ -25,6 +25,10 @@ void check_captured_streams() {
   Graph graph = nullptr;
   CU(begin_capture(streams[0], global));
   CHECK_REFUSED(group(), ncclInvalidUsage, "not captured by the same graph");
+  NCCL(ncclGroupStart());
+  NCCL(ncclAllReduce(at, at, 4, ncclInt8, ncclSum, ranks.comm(0), streams[0]));
+  NCCL(ncclSignal(0, 0, 0, 0, ranks.comm(0), streams[1]));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "not captured by the same graph");
   CU(begin_capture(streams[1], global));
   CHECK_REFUSED(group(), ncclInvalidUsage, "not captured by the same graph");
   for (const Stream stream : streams) {

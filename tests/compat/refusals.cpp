@@ -115,12 +115,6 @@ void compat_test::check_unsupported() {
     const std::string words = std::string(name) + ": Rondo ";
     CHECK_REFUSED(function(), ncclInvalidUsage, words.c_str());
   }
-  void *const at = ranks.part(0).at(0);
-  auto *const gather = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGatherConfig"));
-  NCCL(ncclGroupStart());
-  CHECK_REFUSED(gather(), ncclInvalidUsage, "ncclGatherConfig");
-  NCCL(ncclAllReduce(at, at, 1, ncclInt8, ncclSum, ranks.comm(0), ranks.part(0).stream()));
-  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclGatherConfig: Rondo takes no configuration");
   auto *const simulate = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGroupSimulateEnd"));
   NCCL(ncclGroupStart());
   CHECK_REFUSED(simulate(), ncclInvalidUsage, "cannot estimate");

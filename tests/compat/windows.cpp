@@ -20,6 +20,8 @@ void run_rank(Ranks &ranks, int rank) {
   const OnDevice current(0);
   ncclComm_t comm = ranks.comm(rank);
   const DevicePart &part = ranks.part(rank);
+  const DevicePart other(0, 64);  // allocated before any rank waits
+  other.write(std::vector<unsigned char>(64, static_cast<unsigned char>(rank + 1)));
   void *memory = nullptr, *found = nullptr;
   NCCL(ncclMemAlloc(&memory, 2 * count * 4));
   ncclWindow_t window = nullptr;
@@ -48,6 +50,16 @@ void run_rank(Ranks &ranks, int rank) {
     put(ncclInt32, peer * 1000 + static_cast<int>(i % count % 7), wanted);
     CHECK(std::equal(wanted, wanted + 4, &got[4 * i]));
   }
+  // Collectives of the same group may be on two streams.
+  waits[0] = {1, peer, 2, 2};
+  NCCL(ncclGroupStart());
+  NCCL(ncclWaitSignal(1, waits, comm, part.stream()));
+  NCCL(ncclSignal(peer, 2, 2, 0, comm, part.stream()));
+  NCCL(ncclAllReduce(part.at(0), part.at(half_bytes), count, ncclInt32, ncclSum, comm, part.stream()));
+  NCCL(ncclAllReduce(other.at(0), other.at(0), 64, ncclInt8, ncclSum, comm, other.stream()));
+  NCCL(ncclGroupEnd());
+  CU(synchronize(part.stream()));
+  CHECK(other.read() == std::vector<unsigned char>(64, 3));
   CHECK_REFUSED(ncclPutSignal(part.at(0), 8, ncclInt32, peer, window, 2 * count * 4 - 8, 0, 0, 0, comm, part.stream()),
                 ncclInvalidArgument, "exceed the window");
   CHECK_REFUSED(ncclPutSignal(part.at(0), 8, ncclInt32, peer, nullptr, 0, 0, 0, 0, comm, part.stream()),
