@@ -54,8 +54,8 @@ bool includes(const std::string &list, const char *algorithm, std::string *unkno
   return excludes != (std::find(names.begin(), names.end(), algorithm) != names.end());
 }
 
-/// Changes the operands of a mean of integers to the words that Rondo adds for it, whose plan it uses. A mean of other
-/// elements stays as it is. The test of configurations compares this with what runs.
+/// Changes the operands of a mean of integers to the words that Rondo adds for it (widen() in src/plan), since these
+/// determine the plan. A mean of other elements stays as it is.
 void widen_mean(size_t *count, rondo_type_t *type) {
   switch (*type) {
     case RONDO_INT8:
