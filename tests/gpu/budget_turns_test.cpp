@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the waits of ranks on several devices, as emulated blocks count them. It counts the loads over a link that
-// follow one another, and the polls of a rank that waits for long.
+// follow one another, and the polls of a rank that waits for long, also for each peer.
 #include <thread>
 
+#include "cuda/kernels/load_store_wait.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -116,7 +117,7 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     apart.group.complete();
     count_accesses(true);
     call(0);
-    std::this_thread::sleep_for(rondo::cuda::conformance::a_while);
+    std::this_thread::sleep_for(4 * rondo::cuda::conformance::a_while);
     call(1);
     apart.group.complete();
     const auto ranks = apart.counts();
@@ -137,29 +138,43 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
   }
 }
 
-TEST_CASE("budgets: a rank that waits for one of 8 devices looks at that device only", "[budget]") {
-  constexpr int rank_count = 8, late = rank_count - 1;
-  constexpr uint64_t polls = 8, loads_of_poll = 2, stop_loads = 2;  // between two reads of the abort word
-  rondo_config_t config = on_device();
-  config.timeout_ms = 200'000;
-  config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
-  config.max_ctas = 1;
-  Apart apart(rank_count, 64 * KiB, true, config);
-  count_accesses(true);
-  for (int rank = 0; rank < late; ++rank) apart.sum(rank);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);
-  apart.sum(late);
-  apart.group.complete();
-  const auto ranks = apart.counts();
-  count_accesses(false);
-  // The rank whose kernel begins last finds all others but the late one.
-  double least = 1e9;
-  for (const AccessCounts &rank : ranks) {
-    const uint64_t relaxed = rank.idle_loads - rank.idle_acquires;
-    std::printf("places, 8 devices: %llu relaxed looks, %llu at the host\n", static_cast<unsigned long long>(relaxed),
-                static_cast<unsigned long long>(rank.idle_host_loads));
-    if (rank.idle_host_loads > 16)
-      least = std::min(least, static_cast<double>(relaxed) / static_cast<double>(rank.idle_host_loads));
+namespace {
+
+struct OneThread : rondo::SingleThread {
+  void pause() const {}
+};
+
+}  // namespace
+
+TEST_CASE("budgets: a long wait for peers loads no flag again that was ready") {
+  constexpr uint32_t own = 3, late = 6, late_look = 20;
+  using rondo::device::Look;
+  for (const uint32_t rank_count : {8u, 64u}) {
+    CAPTURE(rank_count);
+    rondo::device::DeviceProgress progress;
+    rondo::device::DeviceResult result;
+    const uint64_t abort = 0;
+    rondo::device::LoadStoreOperation operation;
+    operation.base.progress = &progress;
+    operation.base.result = &result;
+    operation.base.abort = &abort;
+    operation.geometry.rank_count = rank_count;
+    operation.rank = own;
+    std::vector<uint32_t> looks(rank_count, 0);
+    bool told = false;
+    const auto load = [&](uint32_t peer) -> uint64_t {
+      return ++looks[peer] == (peer == late ? late_look : 1) ? 1 : 0;
+    };
+    const auto judge = [](uint64_t seen) { return seen != 0 ? Look::ready : Look::waits; };
+    REQUIRE(rondo::device::watch_peers(OneThread{}, operation, told, load, judge));
+    std::vector<uint32_t> expected(rank_count, 1);
+    expected[own] = 0;
+    expected[late] = late_look;
+    CHECK(looks == expected);
+    CHECK(told);
+    const auto disagree = [](uint64_t) { return Look::stop; };
+    CHECK(rondo::device::watch_peers(OneThread{}, operation, told, load, disagree));  // the next attempt finds it
+    progress.verdict = 1;
+    CHECK_FALSE(rondo::device::watch_peers(OneThread{}, operation, told, load, judge));
   }
-  CHECK(least <= polls * loads_of_poll + stop_loads);
 }
