@@ -117,7 +117,7 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     apart.group.complete();
     count_accesses(true);
     call(0);
-    std::this_thread::sleep_for(4 * rondo::cuda::conformance::a_while);
+    std::this_thread::sleep_for(8 * rondo::cuda::conformance::a_while);
     call(1);
     apart.group.complete();
     const auto ranks = apart.counts();
