@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test program depends on details of groups, streams and configurations, as frameworks do.
+#include <nccl.h>
+
 #include <cstring>
 
+#include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
 
 using namespace compat_test;
