@@ -126,26 +126,29 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
                         uint32_t stride, const Reducer &reducer, std::byte *shared) {
   std::byte *const scratch = shared + channel.lane_count * lane_control_bytes;
   LaneState states[lanes_max]{};
-  uint32_t running = 0;  // a bit a lane
+  // The bits of `running` above the lanes count idle rounds, because another variable would spill registers on sm_120.
+  constexpr uint32_t idle_round = 1u << lanes_max;
+  constexpr uint32_t rounds_per_check = 8;  // idle rounds for each read of the abort word, which is in host memory
+  static_assert(lanes_max <= 16);
+  uint32_t running = 0;  // a bit for each lane, and the rounds since a lane moved; after one, the wait is long
   uint32_t lane_count = 0;
   for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
   bool told = false;
-  constexpr uint32_t rounds_per_check = 8;  // idle rounds for each read of the abort word, which is in host memory
-  uint32_t idle_rounds = 0;  // since a lane moved; after one, the wait is long
   if (group.rank() == 0) begin_operation(operation, operation.progress->ended_kernels);
   // After a failed kernel, no kernel may touch the links. Groups that have to wait also read the abort word.
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
-  while (running != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
+  while (running % idle_round != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
     bool moved = false;
     RONDO_UNROLL
     for (uint32_t index = 0; index < lanes_max && verdict == 0; ++index) {
       if ((running >> index & 1) == 0) continue;
       const uint32_t lane = first + index * stride;
       LaneLinks links{channel.links, channel.lanes + lane, scratch + lane * scratch_count * operation.scratch_bytes,
-                      operation.scratch_bytes, idle_rounds == 0 ? operation.poll_count : 1, idle_rounds != 0};
+                      operation.scratch_bytes, running < idle_round ? operation.poll_count : 1,
+                      running >= idle_round};
       memory::Attempt attempt;
       const Progress progress =
           advance<G, Protocol>(group, states[index], channel.lanes[lane], operation.buffers, reducer, links);
@@ -155,11 +158,13 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       if (progress == Progress::failed)
         verdict = pack_verdict(Outcome::fault, states[index].fault, links.at(states[index].fault_link).peer);
     }
-    if (moved) idle_rounds = 0;
+    if (moved) running %= idle_round;
     if (moved || verdict != 0) continue;
     const memory::Attempt waiting;
     group.pause();
-    if (idle_rounds++ % rounds_per_check != 0) continue;
+    const uint32_t idle_rounds = running / idle_round;
+    running += idle_round;
+    if (idle_rounds % rounds_per_check != 0) continue;
     if (group.any(group.rank() == 0 && must_stop(operation, told)))
       verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   }
