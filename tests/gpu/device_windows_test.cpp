@@ -144,9 +144,12 @@ TEST_CASE("device windows: a rank that has left is named, and its signals count"
 TEST_CASE("device windows: an abort and a flush end a wait") {
   DeviceRanks group(2);
   CHECK(rondo_wait_signal(1, 0, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
-  std::thread aborter([&] { CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK); });
-  CHECK(rondo_comm_flush(group.ranks[0]) == RONDO_ERROR_ABORTED);
+  rondo_status_t aborted = RONDO_ERROR_INTERNAL;
+  std::thread aborter([&] { aborted = rondo_comm_abort(group.ranks[1]); });
+  const rondo_status_t flushed = rondo_comm_flush(group.ranks[0]);
   aborter.join();
+  CHECK(aborted == RONDO_OK);
+  CHECK(flushed == RONDO_ERROR_ABORTED);
   group.synchronize();
 }
 
