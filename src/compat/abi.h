@@ -118,9 +118,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config);
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *rest, ncclConfig_t *config,
                             int flags);
-ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
-ncclResult_t ncclCommGrow(ncclComm_t comm, int rank_count, const ncclUniqueId *id, int rank, ncclComm_t *grown,
-                          ncclConfig_t *config);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 ncclResult_t ncclCommCount(ncclComm_t comm, int *count);

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators that take in new ranks.
+#include <nccl.h>
+
 #include <string>
 
+#include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
-
-#if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE < 22900  // this header is older than the functions
-extern "C" {
-ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
-ncclResult_t ncclCommGrow(ncclComm_t comm, int size, const ncclUniqueId *id, int rank, ncclComm_t *grown,
-                          ncclConfig_t *config);
-}
-#endif
 
 using namespace compat_test;
 
