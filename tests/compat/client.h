@@ -2,6 +2,8 @@
 // The files of the test program share this header: its scenarios, and communicators for them.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
 
 #include "tests/compat/collectives.h"
@@ -28,6 +30,16 @@ void check_version();
 void check_sum();
 void check_timeout();
 void check_blocking_variable();
+
+/// Makes a configuration that an older release would have, with the fields up to `blocking`, which is 0.
+inline ncclConfig_t nonblocking() {
+  ncclConfig_t config;
+  std::memset(&config, 0, sizeof config);
+  config.size = offsetof(ncclConfig_t, cgaClusterSize);
+  config.magic = 0xcafebeef;
+  config.blocking = 0;
+  return config;
+}
 
 /// Waits, for at most a minute, while the communicator's state is `lasting`. So a test waits until a communicator is
 /// made, or until a ready one fails. Returns the state.

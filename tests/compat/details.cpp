@@ -64,10 +64,7 @@ void check_inherited_configuration() {
   const OnDevice current(0);
   ncclUniqueId id;
   std::memset(&id, 0, sizeof id);
-  ncclConfig_t config;
-  std::memset(&config, 0, sizeof config);
-  config.size = offsetof(ncclConfig_t, cgaClusterSize);
-  config.magic = 0xcafebeef;
+  ncclConfig_t config = nonblocking();
   ncclComm_t parent = nullptr, part = nullptr, rest = nullptr;
   CHECK(ncclCommInitRankConfig(&parent, 1, id, 0, &config) == ncclInProgress);
   CHECK(wait_while(parent, ncclInProgress) == ncclSuccess);

@@ -65,11 +65,8 @@ void compat_test::check_grow() {
   Ranks others(2);
   grow_and_sum(others, true, nullptr);
   grow_and_sum(others, false, nullptr);
-  ncclConfig_t config;
-  std::memset(&config, 0, sizeof config);
+  ncclConfig_t config = nonblocking();
   config.size = offsetof(ncclConfig_t, minCTAs);
-  config.magic = 0xcafebeef;
-  config.blocking = 0;
   grow_and_sum(others, true, &config);
   others.check_usable();
 }

@@ -11,16 +11,6 @@ using namespace compat_test;
 
 namespace {
 
-/// Makes a configuration that an older release would have: the fields up to `blocking`.
-ncclConfig_t nonblocking() {
-  ncclConfig_t config;
-  std::memset(&config, 0, sizeof config);
-  config.size = offsetof(ncclConfig_t, cgaClusterSize);
-  config.magic = 0xcafebeef;
-  config.blocking = 0;
-  return config;
-}
-
 void check_first_error() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);

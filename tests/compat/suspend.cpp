@@ -25,11 +25,7 @@ uint64_t figure(ncclComm_t comm, ncclCommMemStat_t stat) {
 void check_mixed_group(ncclComm_t blocking) {
   ncclUniqueId id;
   std::memset(&id, 7, sizeof id);
-  ncclConfig_t config;
-  std::memset(&config, 0, sizeof config);
-  config.size = offsetof(ncclConfig_t, cgaClusterSize);
-  config.magic = 0xcafebeef;
-  config.blocking = 0;
+  ncclConfig_t config = nonblocking();
   ncclComm_t comm = nullptr;
   NCCL(ncclGroupStart());
   NCCL(ncclCommSuspend(blocking, memory_flag));
