@@ -59,13 +59,19 @@ ncclResult_t check(const Arguments &call, ncclComm *comm) {
   return ncclSuccess;
 }
 
-/// Runs or keeps the call. A collective without elements ends here, on all ranks. A message without elements is sent.
-ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
-  if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
+/// Runs or keeps a checked call. A collective without elements ends here, on all ranks. A message without elements is
+/// sent.
+ncclResult_t pass(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
   if (call.count == 0 && !call.is_message()) return ncclSuccess;
   const rondo_op_t op = call.op < ncclNumOps ? ops[call.op] : static_cast<rondo_op_t>(call.op);
   return run_or_keep(Collective{call.kind, call.send, call.recv, call.count, type_of(call.type), op, call.root, comm,
                                 stream});
+}
+
+/// Checks the call, and runs or keeps it.
+ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
+  if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
+  return pass(call, comm, stream);
 }
 
 /// Does the same with a configuration, which may be null. As in NCCL, the configuration is checked before the
@@ -81,7 +87,7 @@ ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream, 
     return note(checked);
   if (taken.event != nullptr)
     if (const ncclResult_t kept = record_or_keep(taken.event, stream); kept != ncclSuccess) return note(kept);
-  return submit(call, comm, stream);
+  return pass(call, comm, stream);
 }
 
 }  // namespace
