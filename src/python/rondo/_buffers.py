@@ -12,19 +12,38 @@ import struct
 import sys
 import weakref
 from ctypes import addressof, byref, c_char, c_void_p, py_object
-from typing import Any, Dict, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, NoReturn, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import _dlpack
-from ._errors import InvalidArgument, check
+from ._errors import Error, InvalidArgument, check
 from ._interface import Type
 from ._library import C
 
+Scoped = TypeVar("Scoped", bound="Scope")
 Described = Tuple[Optional[int], int, int, bool, Any]
 
 SIZES: Dict[int, int] = {type_: C.rondo_type_size(type_) for type_ in Type}
 ALIASES = {"float8_e4m3fn": Type.FLOAT8_E4M3, "float": Type.FLOAT64, "double": Type.FLOAT64, "int": Type.INT64,
            "half": Type.FLOAT16}
 NAMES = {**{type_.name.lower(): type_ for type_ in Type}, **ALIASES}
+
+
+class Scope:
+    """Something that deregister() ends, at the latest at the end of its `with` block."""
+
+    def deregister(self) -> None:
+        """Ends it. Each kind has its own."""
+        raise NotImplementedError
+
+    def __enter__(self: Scoped) -> Scoped:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            self.deregister()
+        except Error:
+            if kind is None:  # an exception that leaves the block is not replaced
+                raise
 
 
 def formats() -> Dict[str, int]:

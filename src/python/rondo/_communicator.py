@@ -9,7 +9,7 @@ import time
 from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._buffers import SIZES, describe, type_of
+from ._buffers import SIZES, Scope, describe, type_of
 from ._calls import Calls, number_of
 from ._config import configuration, enumerator
 from ._errors import Error, InvalidArgument, check, failure
@@ -51,7 +51,7 @@ def unique_id(network_interface: Optional[str] = None) -> UniqueId:
     return UniqueId(bytes(made))
 
 
-class Registration:
+class Registration(Scope):
     """A registered buffer, which stays alive while it is registered. The registration ends with its `with` block, by
     deregister(), or with the communicator."""
 
@@ -64,16 +64,6 @@ class Registration:
             check(C.rondo_comm_deregister(self._comm._handle, self._handle), self._comm._handle)
             del self._comm._registrations[self._handle]
             self._held = None
-
-    def __enter__(self) -> "Registration":
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        try:
-            self.deregister()
-        except Error:
-            if kind is None:  # an exception that leaves the block is not replaced
-                raise
 
 
 class Communicator(Calls, Windows):

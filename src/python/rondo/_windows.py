@@ -9,9 +9,9 @@ from ctypes import byref, c_void_p
 from operator import index
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from ._buffers import SIZES, describe, type_of
+from ._buffers import SIZES, Scope, describe, type_of
 from ._calls import number_of
-from ._errors import Error, InvalidArgument, check
+from ._errors import InvalidArgument, check
 from ._interface import SIGNAL_COUNT, WINDOW_SYMMETRIC, Type
 from ._library import C
 
@@ -26,7 +26,7 @@ def signal_of(signal: Any) -> int:
     return number
 
 
-class Window:
+class Window(Scope):
     """An array of each rank into which the other ranks write. It stays alive while the window exists.
 
     The window ends with its `with` block, by deregister(), or with the communicator. Let no peer write to the array
@@ -69,16 +69,6 @@ class Window:
         if self._comm._windows.get(self._handle) is self:
             check(C.rondo_window_deregister(self._comm._handle, self._handle), self._comm._handle)
             del self._comm._windows[self._handle]
-
-    def __enter__(self) -> "Window":
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        try:
-            self.deregister()
-        except Error:
-            if kind is None:  # an exception that leaves the block is not replaced
-                raise
 
 
 class DeviceArray:
