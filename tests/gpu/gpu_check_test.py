@@ -62,13 +62,20 @@ class GpuCheck(unittest.TestCase):
     def check(self, *options, status=0, bundle=None):
         done = subprocess.run(self.command(*options, bundle=bundle), capture_output=True, text=True, timeout=900,
                               env=self.environment, cwd="/", check=False)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, status, self.what_failed(done))
         self.assertEqual(sorted(path.name for path in self.output.iterdir()),
                          ["logs.tar.gz", "record.md", "results.json"])
         results = json.loads((self.output / "results.json").read_text(encoding="utf-8"))
         record = (self.output / "record.md").read_text(encoding="utf-8")
         self.assertTrue(done.stdout.endswith(record + "\n"), "it ends with the record")
         return results, record
+
+    def what_failed(self, done):
+        """Returns the lines of the steps that failed, and what they wrote. The record, which is long, would hide both
+        where only the end of a log is kept."""
+        lines = [line for line in done.stdout.splitlines() if line.startswith("failed ")]
+        written = [self.log(line.rpartition("see ")[2]) for line in lines if "; see " in line]
+        return "\n".join([done.stderr, *written, *lines]) if lines else done.stdout + done.stderr
 
     def log(self, name):
         with tarfile.open(self.output / "logs.tar.gz") as archive:
