@@ -130,6 +130,8 @@ TEST_CASE("stream memory operations: each condition is met by what meets it, and
   const DevicePointer word = words.get().object;
   const Stream writer = world.another_stream();
   CU_OK(cu.stream_write_value64(world.stream(), word, row.before, write_value_default));
+  CU_OK(cu.stream_write_value64(world.stream(), word + 8, 0, write_value_default));
+  CU_OK(cu.stream_synchronize(world.stream()));  // otherwise the other stream may write first on a busy machine
   CU_OK(cu.stream_wait_value64(world.stream(), word, row.wanted, row.condition));
   CU_OK(cu.stream_write_value64(world.stream(), word + 8, 1, write_value_default));
   std::this_thread::sleep_for(a_while / 2);
