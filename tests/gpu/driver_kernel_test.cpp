@@ -192,7 +192,7 @@ TEST_CASE("capture: an event that was recorded in it stands for no work, and may
   CuGraph graph = nullptr;
   CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::relaxed));
   CU_OK(cu.event_record(event.get().object, world.stream()));
-  // To ask within the capture would end it: a capture is behind us where anything that it needs is asked.
+  // A query during the capture would invalidate it, so this case queries the event after the capture has ended.
   CU_OK(cu.stream_end_capture(world.stream(), &graph));
   CU_OK(cu.graph_destroy(graph));
   CU_FAILS(cu.event_query(event.get().object), CuStatus::invalid_value);

@@ -112,7 +112,7 @@ std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   return moment;
 }
 
-/// Checks how a call ends that waits for `driver`, which still waits then, and that the next call reports that failure.
+/// Checks that a call fails with `status` while `driver` still waits, and that the next call reports the failure.
 void check_stuck(Rank &rank, const StuckDriver &driver, rondo_status_t status) {
   const uint64_t begun_ns = now_ns();
   const auto stuck = rank.call();

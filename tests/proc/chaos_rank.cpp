@@ -144,7 +144,7 @@ rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Calls another operation, or another kind, whose rank may complete it without waiting for the others.
+/// Calls a collective that no other rank calls. It may complete on this rank without a wait for the other ranks.
 rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *values) {
   const size_t count = self.count + 1;
   const int next = (self.rank + 1) % self.size;

@@ -47,7 +47,7 @@ struct FloatType {
   long double unit = 0;  ///< the largest relative error of a rounding
 };
 
-/// Returns element `index` of `rank`: all largest, all lowest, both signs, or large at random.
+/// Returns element `index` of `rank`. Its column is all largest, all lowest, of both signs, nearly largest, or random.
 long double operand(const FloatType &of, uint32_t rank, size_t index, std::mt19937_64 &random) {
   const long double part = static_cast<long double>(random() % 1001) / 1000;
   switch (index % 5) {
