@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run ranks on devices that wait for each other in a circle, or that wait long.
+// In these tests, ranks on devices wait for each other in a circle, or wait long.
 #include <string>
 #include <vector>
 

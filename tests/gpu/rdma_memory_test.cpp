@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device for networks, as the driver in software says that its devices are. Each tag has its own
-// environment.
+// These tests prepare a device's memory for networks. The driver in software sets the properties of the device. Each
+// tag has its own environment.
 #include "cuda/transport/rdma_memory.h"
 #include "tests/gpu/conformance.h"
 
@@ -48,7 +48,7 @@ TEST_CASE("rdma memory: a device whose writes the host flushes is flushed, with 
   std::thread([&] { memory->run([&] { flushed = memory->flush().ok(); }); }).join();
   CHECK(flushed);
   CHECK(flush_count(world) == before + 1);
-  std::thread([&] { flushed = memory->flush().ok(); }).join();  // no context is current there
+  std::thread([&] { flushed = memory->flush().ok(); }).join();  // that thread has no current context
   CHECK_FALSE(flushed);
 }
 

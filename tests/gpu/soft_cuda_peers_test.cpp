@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver in software refuses what devices without peer access are refused, and shows the devices that it is to
-// show. Each tag has its own environment.
+// The driver in software refuses calls that need peer access between devices without it, and shows only the visible
+// devices. Each tag has its own environment.
 #include <utility>
 
 #include "cuda/transport/shared_memory.h"

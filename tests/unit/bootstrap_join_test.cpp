@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that meet: through a store that runs, at rank 0's port, by a file, by a unique id, alone.
+// In these tests ranks meet through a running store, at rank 0's port, by a file or by a unique id, or a rank is alone.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,8 +42,8 @@ class ScratchDirectory {
   std::string path_, inner_;
 };
 
-/// Runs all ranks of `job` as threads: each joins, and gathers once more through the store. Returns how many were
-/// right.
+/// Runs all ranks of `job` as threads. Each joins, and gathers once through the store. Returns how many gathered
+/// correctly.
 int ranks_that_met(const Job &job, uint32_t generation, bool serving = false) {
   std::vector<int> right(job.size, 0);
   std::vector<Rendezvous> met(job.size);
@@ -210,7 +210,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
     const auto made = start_unique_id_server("lo");
     REQUIRE(made.ok());
     std::vector<Error> errors(3);
-    std::vector<std::thread> ranks;  // 0 and 1 of 3 (or 4), and one more that is wrong
+    std::vector<std::thread> ranks;  // ranks 0 and 1 of 3 (or 4), and a wrong one
     for (uint32_t at = 0; at < 3; ++at)
       ranks.emplace_back([&, at] {
         const bool wrong = at == 2;
