@@ -74,7 +74,7 @@ TEST_CASE("collectives: buffers may coincide as in place, or be disjoint, and no
   const auto type = RONDO_FLOAT32;
   CHECK(rondo_all_reduce(a.data(), a.data() + 1, 8, type, RONDO_SUM, comm, nullptr) == refused);
   CHECK_THAT(error_message(), Contains("overlap"));
-  CHECK(rondo_all_gather(a.data(), a.data(), 8, type, comm, nullptr) == refused);  // rank 1's place is at 8
+  CHECK(rondo_all_gather(a.data(), a.data(), 8, type, comm, nullptr) == refused);  // rank 1's block is at 8
   CHECK(rondo_reduce_scatter(a.data(), a.data(), 8, type, RONDO_SUM, comm, nullptr) == refused);
   const size_t counts[2] = {4, 4};
   const size_t displacements[2] = {0, 3};

@@ -311,7 +311,7 @@ TEST_CASE("unique id: it carries the addresses of several networks") {
     id.endpoint = {hosts, 4000};
     CHECK(decode_unique_id(encode_unique_id(id).value()).value() == id);
   }
-  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // an id has room for three IPv4 addresses
+  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // of mixed addresses, an id has the IPv4 ones
   CHECK(decode_unique_id(encode_unique_id(id).value()).value().endpoint.host == "10.0.0.1,10.0.0.2");
 }
 

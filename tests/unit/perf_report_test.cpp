@@ -89,7 +89,7 @@ TEST_CASE("perf report: the table fits terminals of 120 and 80 columns, and othe
     CHECK(table_row(series.what, series.rows[0], columns) == table_row(series.what, series.rows[0]));
     CHECK_THAT(table_head(options, machine, "1", columns), Contains(" redop ") && !Contains("redop:"));
   }
-  options.ops = {RONDO_MAX, RONDO_SUM};  // the column says which
+  options.ops = {RONDO_MAX, RONDO_SUM};  // a column names the operation
   CHECK(table_columns(options, false, 80).choices);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("perf report: one rank without a launcher is told how to be more") {
   machine.members.resize(1);
   CHECK_THAT(table_head(options, machine, "1"),
              Contains("# One rank exchanges no data") && Contains("rondo run -n N\n"));
-  options.ranks = 1;  // asked for
+  options.ranks = 1;  // a request
   CHECK_THAT(table_head(options, machine, "1"), !Contains("exchanges no data"));
   options.ranks = 0;
   machine.members.resize(2);

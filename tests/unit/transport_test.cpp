@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite over every transport: what Links, Ranks and FlightRecorder promise holds in each of the worlds of
-// tests/unit/transport_world.h.
+// One suite tests every transport: in each of the worlds of tests/unit/transport_world.h, the promises of Links, Ranks
+// and FlightRecorder must hold.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,7 +17,7 @@ using namespace rondo_test;
 
 namespace {
 
-/// Waits for a state that may lag. Returns true once it is so.
+/// Waits until `is_so()`, since a state may lag. Returns false if it does not become true.
 bool eventually(const std::function<bool()> &is_so) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (!is_so()) {
@@ -67,7 +67,7 @@ class Flow {
     world_.links(from_).peers().wake(to_);
     return true;
   }
-  /// `wakes`: the sender is there.
+  /// `wakes` says whether to wake the sender, which must be alive.
   bool receive(bool wakes = true) {
     if (!receiver_.can_receive()) return false;
     uint64_t value = 0;
@@ -264,7 +264,7 @@ TEST_CASE("transports: what a rank enters and completes is seen by all, never be
       for (uint32_t peer = 0; peer < world.size(); ++peer)
         if (peer != actor) CHECK(ranks.latest_operation(peer) == 0);
     }
-    world.ranks(actor).fail(3);  // ends, but is not complete
+    world.ranks(actor).fail(3);  // it ends without completion
     for (uint32_t rank = 0; rank < world.size(); ++rank) CHECK(world.ranks(rank).completed_operation(actor) == 2);
   }
 }
@@ -346,7 +346,7 @@ TEST_CASE("transports: one rank of those that share a recording claims it, and a
       };
       CHECK(claims() == 1);
       CHECK(claims() == 0);
-      world.recorder(sharing[0]).end_dump(false);  // its writer has died, say
+      world.recorder(sharing[0]).end_dump(false);  // as if its writer had died
       CHECK(claims() == 1);
       CHECK_FALSE(world.recorder(sharing[0]).recording()->dumped());
       world.recorder(sharing[0]).end_dump(true);

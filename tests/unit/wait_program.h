@@ -34,7 +34,7 @@ struct Program {
   std::vector<std::vector<std::vector<Item>>> calls;  ///< by rank: groups of messages, or a collective alone
 };
 
-/// Makes a program. If it is not legal, each rank has its items in an order of its own.
+/// Makes a program. If it is not legal, each rank has the items in a different order.
 inline Program make_program(Random &random, bool legal) {
   Program program;
   program.rank_count = between(random, 2, 5);
