@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-# Under a sanitizer everything takes longer.
+# Under a sanitizer, limits are longer.
 PATIENCE = 4 if "RONDO_TEST_SANITIZED" in os.environ else 1
 LINE = re.compile(r"^rank (\d+): (.*?) peer (-?\d+) operation (\d+): (.*)$", re.MULTILINE)
 
@@ -41,7 +41,7 @@ class Rank:
 
 
 class HeldPort:
-    """A port of this machine that is given only to a program that asks for it by its number, as a store does."""
+    """A port of this machine that only a program that requests it by number can get, as a store does."""
 
     def __init__(self):
         self.socket = socket.socket()

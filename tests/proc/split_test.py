@@ -57,7 +57,7 @@ class Split(JobTest):
         self.expect(ranks, "ranks disagree", text="rondo_comm_split with color 0 (0, 1, 2 of the parent)")
 
     def test_a_rank_that_dies_between_the_agreement_and_its_part_is_named_on_the_ranks_of_its_color_alone(self):
-        for victim in (0, 3):  # the first one runs the store of its part
+        for victim in (0, 3):  # rank 0 runs the store of its part
             with self.subTest(victim=victim):
                 ranks = self.job(6, "strike", victim, 3)
                 self.assertEqual(ranks[victim].process.returncode, -signal.SIGKILL)

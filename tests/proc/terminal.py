@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that a person watches."""
+"""Runs a command on a terminal, as a person watches it."""
 
 import os
 import pty

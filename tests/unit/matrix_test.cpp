@@ -250,7 +250,7 @@ TEST_CASE("load_store: one_shot and two_shot round sums and means of small float
     rondo_op_t op;
     double first, others, result;
   };
-  // Rounded after each rank, 256 would stay 256 in bfloat16, and the means would pass the largest number on the way.
+  // If each rank's sum were rounded, 256 would stay 256 in bfloat16, and sums of means would exceed the largest number.
   const Example examples[] = {{RONDO_BFLOAT16, RONDO_SUM, 256, 1, 260},
                               {RONDO_FLOAT16, RONDO_SUM, 2048, 1, 2052},
                               {RONDO_FLOAT8_E4M3, RONDO_SUM, 16, 0.5, 18},
