@@ -10,11 +10,11 @@ import subprocess
 import tempfile
 import time
 
-PREFIX = "10.201."  # then 17 for the first rail
+PREFIX = "10.201."  # the next number is 17 for the first rail
 MANY = 24  # hosts; each learns the addresses of all others, and 1,024 are kept (net.ipv4.neigh.default.gc_thresh3)
 HEADERS = 14 + 20 + 32  # bytes of Ethernet, IPv4, and TCP with timestamps
-SEGMENT = 1500 - 20 - 32  # bytes of a full one
-NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
+SEGMENT = 1500 - 20 - 32  # payload bytes of a full segment
+NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # None if it is not installed
 
 
 def why_not():
@@ -66,7 +66,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
-        # The first process of a namespace of processes takes all others of it along.
+        # If the first process of a namespace of processes ends, all others of it end, too.
         for pid in self.inner:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class Hosts:
                        check=True, timeout=120)
         self._inside(1 + host, ["ip", "link", "set", "lo", "up"])
         for rail in range(self.rails):
-            # Made inside of the switch, then one end is handed to the host.
+            # Both ends are made in the switch's namespace, and then one end moves to the host.
             outer, inner = f"p{host}r{rail}", f"q{host}r{rail}"
             self._inside(0, ["ip", "link", "add", outer, "type", "veth", "peer", "name", inner])
             self._inside(0, ["ip", "link", "set", inner, "netns", str(pid)])
@@ -144,7 +144,7 @@ class Hosts:
                                 stderr=subprocess.STDOUT, text=True, **options)
 
     def limit(self, rate):
-        """Limits what each host may send, such as "200mbit". None: it sends as much as it can."""
+        """Limits the rate at which each host sends, such as "200mbit". None removes the limit."""
         for host in range(self.count):
             self._inside(1 + host, ["tc", "qdisc", "replace", "dev", "eth0", "root",
                                     *(["noqueue"] if rate is None else
@@ -170,14 +170,14 @@ class Hosts:
         return sent["bytes"] - HEADERS * sent["packets"] - SEGMENT * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
-        """Cuts its cable, both ways: silently, as cables are."""
+        """Cuts its cable in both directions, without a notice to the interface."""
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "nomaster"])
 
     def heal(self, host, rail=0):
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"br{rail}"])
 
     def part(self, away, rail=0):
-        """Moves the cables of these hosts to a bridge of their own: silently."""
+        """Moves the cables of these hosts to another bridge, without a notice to the interfaces."""
         self._inside(0, ["ip", "link", "add", f"away{rail}", "type", "bridge"])
         self._inside(0, ["ip", "link", "set", f"away{rail}", "up"])
         for host in away:
@@ -188,8 +188,8 @@ class Hosts:
         self._inside(1 + host, ["ip", "link", "set", f"eth{rail}", "down"])
 
     def cut_one_way(self, host):
-        """Drops all that the host sends; what others send to it arrives."""
-        # An address of another machine for its neighbours: frames go out, and nobody takes them.
+        """Drops all packets that the host sends. Packets to the host still arrive."""
+        # The host gets wrong hardware addresses for its neighbours, so no host accepts its frames.
         for other in range(self.count):
             if other != host:
                 self._inside(1 + host, ["ip", "neigh", "replace", self.address(other), "lladdr", "02:00:00:00:00:99",
