@@ -67,7 +67,7 @@ struct CaseRank {
   [[nodiscard]] Buffers buffers(uint64_t number, bool exports) {
     Buffers buffers;
     buffers.signature = fingerprint(extend_history(number, plan->identity));
-    // As in the API, a rank that sends nothing has no send buffer, and one that receives nothing has no recv buffer.
+    // A rank that sends nothing has no send buffer, and one that receives nothing has no recv buffer.
     if (plan->send.count != 0) buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     if (plan->recv.count != 0) buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
     buffers.send.handle.exported = buffers.recv.handle.exported = exports;

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// These tests cover the kernel in which load_store runs all ranks that share a launch: when it is chosen, and its
-// graphs. emulated_joint_test.cpp and the device matrix of ranks that share launches check its results.
+// SPDX-License-Identifier: Apache-2.0 These tests cover the kernel in which load_store runs all ranks that share a
+// launch. They check when it is chosen, and its graphs. The file emulated_joint_test.cpp and the device matrix of ranks
+// that share launches check its results.
 #include <barrier>
 #include <functional>
 #include <latch>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests run reduce_scatter, all_gather, broadcast and reduce by load_store among threads as ranks on several
 // devices. If all ranks' buffers can be read, the kernel uses them, and otherwise the ranks' places. If no device
-// reaches another, requested calls use only places. Tags are those of load_store_peers_test.cpp.
+// reaches another, requested calls use only places. The file load_store_peers_test.cpp explains the tags.
 #include <string>
 #include <vector>
 

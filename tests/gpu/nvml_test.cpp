@@ -132,7 +132,7 @@ TEST_CASE("nvml: what it tells is in the topology, and in a file in its place") 
   const DeviceDiscovery found = discover_devices(config).value();
   CHECK(found.nvml_asked);
   CHECK(found.nvml_error.empty());
-  // The addresses are those of the software's devices. On this machine, hwloc finds other devices there, or none.
+  // The addresses are of the software's devices. On this machine, hwloc finds other devices there, or none.
   const uint32_t first = device_at(found.topology, {0, 1, 0, 0});
   const uint32_t second = device_at(found.topology, {0, 2, 0, 0});
   const uint32_t third = device_at(found.topology, {0, 3, 0, 0});

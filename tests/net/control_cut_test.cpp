@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check how the end of a control connection is reported, if the other end or a device between resets it, or
-// if it is cut in one direction.
+// These tests check how the end of a control connection is reported. The other end or a device between resets it, or it
+// is cut in one direction.
 #include <linux/filter.h>
 
 #include <array>

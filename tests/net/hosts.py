@@ -170,7 +170,7 @@ class Hosts:
         return sent["bytes"] - HEADERS * sent["packets"] - SEGMENT * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
-        """Cuts its cable in both directions, without a notice to the interface."""
+        """Cuts a host's cable in both directions. Its interface gets no notice."""
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "nomaster"])
 
     def heal(self, host, rail=0):

@@ -185,7 +185,7 @@ class Report(unittest.TestCase):
         rows += [row("rondo", 1.0, "far", 1 << 16, chosen[2], name) for name in ("bfloat16", "float16")] * 2
         summary, _, hollow = self.picture(results.Results(rows, 2), chosen, ["fast"], sizes)
         self.assertEqual(summary.get_title("left"), "Rondo's time by that of the best peer: far")
-        # Of several kinds of buffers, the slower one counts.
+        # The slower one of several kinds of buffers counts.
         self.assertEqual([each.get_label() for each in self.curves(summary.get_lines())],
                          ["0.50  private-in-place, 2 of 3 sizes", "0.75  mapped-in-place, 2 of 3 sizes"])
         self.assertEqual([each for each in summary.get_lines() if each.get_label() == plot.HOLLOW], [])

@@ -62,7 +62,7 @@ class Failure(JobTest):
             self.assertEqual(rank.last().operation, 3)
 
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
-        # The same timeout limits the start of the other ranks, and is far longer than they take.
+        # This timeout also limits the start of the other ranks. It is far longer than they take.
         ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "15"})
         # Rank 0 runs the store. Other ranks reach their own deadline, or learn from rank 0 that it gave up.
         for rank in ranks.values():

@@ -126,7 +126,7 @@ class Sim(unittest.TestCase):
                      for it in drawing.iter(SVG + "polyline")]
             for word in ("ring", "tree", "halving_doubling", "message size", "ranks"):
                 self.assertIn(word, labels)
-            # The tree has points from 2 to 131072 ranks, doubled each time. No other curve has so many ranks.
+            # The tree has points from 2 to 131072 ranks, doubled each time. No other curve reaches that number.
             to_the_end = [line for line in lines if line[-1] == labels["131072"]]
             self.assertEqual([(len(line), line[0]) for line in to_the_end], [(17, labels["2"])])
 

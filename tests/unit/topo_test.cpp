@@ -175,7 +175,7 @@ TEST_CASE("topology: what is exported reads back as the same machine") {
   CHECK(again.numa_nodes == here.numa_nodes);
   CHECK(again.processor == here.processor);
   CHECK(again.package_count == here.package_count);
-  // The same from the file, since an injected topology can be exported, too.
+  // An injected topology can be exported, too.
   CHECK(import_topology(export_topology_xml(config).value()).value() == again);
 }
 
