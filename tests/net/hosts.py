@@ -170,7 +170,7 @@ class Hosts:
         return sent["bytes"] - HEADERS * sent["packets"] - SEGMENT * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
-        """Cuts a host's cable in both directions. Its interface gets no notice."""
+        """Makes a host's cable lose all packets in both directions."""
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "nomaster"])
 
     def heal(self, host, rail=0):

@@ -71,7 +71,7 @@ constexpr ErrorText error_texts[] = {
     {CuStatus::unknown, "CUDA_ERROR_UNKNOWN", "unknown"},
 };
 
-/// Returns a text as cuGetErrorName says: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be
+/// Returns a text as cuGetErrorName documents: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be
 /// returned and *pStr will be set to the NULL address."
 CuStatus error_text(CuStatus error, const char **text, const char *ErrorText::*field) {
   if (text == nullptr) return CuStatus::invalid_value;
@@ -129,7 +129,7 @@ CuStatus cuInit(unsigned flags) {
 
 CuStatus cuDriverGetVersion(int *version) {
   if (version == nullptr) return CuStatus::invalid_value;
-  Settings settings;  // may be asked before cuInit, which reports what is wrong with them
+  Settings settings;  // this call may precede cuInit, which reports invalid settings
   std::string why;
   (void)read_settings(settings, why);
   *version = settings.version;
