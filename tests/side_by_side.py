@@ -34,7 +34,7 @@ def run_case(case):
     counts = {"ran": sum(int(found[2] or 0) for found in ENDING.finditer(done.stderr))}
     for found in ENDING.finditer(done.stderr):
         counts |= {outcome: int(count) for outcome, count in COUNT.findall(found[1])}
-    # Standard output stands first, since a reason to skip must be a line of its own there.
+    # Standard output is first, since a reason to skip must be a separate line there.
     told = (done.stdout + ENDING.sub("", done.stderr)).strip("\n")
     bad = counts.get("failures", 0) + counts.get("errors", 0)
     if bad == 0 and (done.returncode not in (0, 5) or counts["ran"] + counts.get("skipped", 0) == 0):

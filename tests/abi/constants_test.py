@@ -23,7 +23,7 @@ def header():
 
 
 def assertions():
-    """Yields one line of C for each. A name of the JSON that the header does not have does not compile."""
+    """Yields one line of C for each constant. If the header lacks a name of the JSON, the line does not compile."""
     for name, value in zip(("MAJOR", "MINOR", "PATCH"), TOLD["version"]):
         yield f"RONDO_VERSION_{name} == {value}"
     for enum, values in TOLD["enums"].items():

@@ -38,7 +38,7 @@ void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &ca
   }
 }
 
-constexpr size_t count = 1500;  // int32 of a message or block
+constexpr size_t count = 1500;  // int32 values of a message or block
 
 size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
 
@@ -112,7 +112,7 @@ void check_refusals(Ranks &ranks) {
   CHECK_REFUSED(ncclSend(part.at(0), 1, ncclInt8, 9, comm, part.stream()), ncclInvalidArgument, "the peer is 9");
   CHECK_REFUSED(ncclRecv(nullptr, 1, ncclInt8, 1, comm, part.stream()), ncclInvalidArgument, "recvbuff is NULL");
   CHECK_REFUSED(ncclGather(part.at(0), nullptr, 1, ncclInt8, 0, comm, part.stream()), ncclInvalidArgument, "recvbuff");
-  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // on one rank alone: it is dropped
+  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // of one rank only, so it is dropped
   // A message to the rank itself needs both of its ends in the group.
   NCCL(ncclGroupStart());
   NCCL(ncclSend(part.at(0), 1, ncclInt8, 0, comm, part.stream()));

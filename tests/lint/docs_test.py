@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation: links lead somewhere, the README's example is the one that is built, no status is left out."""
+"""Tests the documentation: links lead to pages, the README's example is the built one, no status is left out."""
 
 import re
 import unittest
@@ -17,7 +17,7 @@ ELSEWHERE = {"all_reduce.c": "docs/get-started.md", "data_parallel.c": "docs/ove
 # Examples of which a page shows only the lines that matter there. All others are shown whole.
 IN_PART = ("all_reduce.py", "data_parallel.c", "device.c", "messages.c", "overlap.c", "recovery.c", "registered.c",
            "survivors.c", "threads.c", "unique_id.c")
-# A whole application, and the twin of a program that a page has.
+# A whole application, and the Python form of a program that a page shows.
 WHOLE = ("word_count.c", "data_parallel.py")
 
 

@@ -15,7 +15,7 @@ import ranks
 import rondo
 from rondo import _buffers, _calls, _streams
 
-# The arrays end with the modules. What is in `sys` ends later, and gives the streams' threads time to notice.
+# The arrays end with the modules. Objects in `sys` end later, and give the streams' threads time to notice.
 EXIT = """
 import array, sys, time, rondo
 

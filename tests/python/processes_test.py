@@ -72,7 +72,7 @@ class Loading(unittest.TestCase):
     """The package finds the library that was installed with it, and says what is wrong otherwise."""
 
     def imported(self, location, change=str, cwd=None, script=SCRIPT, **variables):
-        """Imports a copy of the package that has another place for its library, and a changed interface."""
+        """Imports a copy of the package with another path of its library, and a changed interface."""
         with tempfile.TemporaryDirectory() as folder:
             package = Path(folder) / "rondo"
             package.mkdir()

@@ -81,7 +81,7 @@ def asleep_last(comm):
 
 
 def left(comm):
-    """Ends the process without a word to the library."""
+    """Ends the process without a call of the library."""
     comm.barrier()
     return comm.size
 

@@ -47,7 +47,7 @@ class Counter {
   struct Loads {
     uint64_t all = 0, acquires = 0, of_host = 0;
   };
-  Loads loads;                   ///< loads except those of polls in vain
+  Loads loads;                   ///< loads outside of polls in vain
   Loads idle_loads;              ///< loads of polls in vain
   bool batch_is_remote = false;  ///< the batch has a load from another device
   struct Saved {
