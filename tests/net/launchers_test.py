@@ -84,7 +84,7 @@ class Launchers(unittest.TestCase):
             command = [mpiexec, "-launcher", "ssh", "-launcher-exec", hosts.launcher_agent, "-iface", "eth0", "-hosts",
                        "h0:2,h1:2", "-n", "4"]
             self.expect_sums(hosts, command)
-            # Hydra kills the neighbours of a process that has spoken PMI and ends without its finalize.
+            # If a process has used PMI and ends without finalizing PMI, Hydra kills its neighbours.
             self.expect_sums(hosts, command, then='sleep $((4 - PMI_RANK)) && echo "rank $PMI_RANK: was left alone"',
                              end="was left alone")
 
