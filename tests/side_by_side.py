@@ -45,7 +45,7 @@ def run_case(case):
 
 def main(jobs, whole_classes=False):
     """Runs every case, at most `jobs` of them at a time, and exits as unittest.main() does. With `whole_classes`, the
-    cases of a class share a process, and so what setUpClass() makes."""
+    cases of a class share a process, and so the objects that setUpClass() makes."""
     case = os.environ.pop(CASE, None)
     if case is not None or len(sys.argv) > 1:
         unittest.main(module="__main__", argv=[sys.argv[0], *([case] if case else sys.argv[1:])], verbosity=2)

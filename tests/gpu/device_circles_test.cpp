@@ -84,7 +84,7 @@ TEST_CASE("device messages: ranks that wait long, but not in a circle, are not a
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
-// SOFT_CUDA_QUEUES=1, CUDA_DEVICE_MAX_CONNECTIONS=1
+// This case needs SOFT_CUDA_QUEUES=1, CUDA_DEVICE_MAX_CONNECTIONS=1.
 TEST_CASE("device messages: replays that wait in one hardware queue time out with what to set", "[.][queue]") {
   rondo_config_t config = on_executor();
   config.timeout_ms = 500;

@@ -294,7 +294,7 @@ TEST_CASE("device messages: a replay without a counterpart ends with the timeout
   group.synchronize();
 }
 
-// SOFT_CUDA_FAULTS=cuMemcpyAsync#NUMBER=1, one of the copies of a message
+// This case needs SOFT_CUDA_FAULTS=cuMemcpyAsync#NUMBER=1 for one of the copies of a message.
 TEST_CASE("device messages: an error of a copy is told to both ranks", "[.][copy fault]") {
   DeviceRanks group(2, on_executor());
   const Exchange exchange(group, {1000});

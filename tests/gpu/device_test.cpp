@@ -314,7 +314,7 @@ TEST_CASE("device: a rank that does not come is named when the time is up, ranks
   }
 }
 
-// SOFT_CUDA_FAULTS=work#NUMBER=719, one of the first calls
+// This case needs SOFT_CUDA_FAULTS=work#NUMBER=719 for one of the first calls.
 TEST_CASE("device: an error of the device is told to the next call, and ends every rank's kernels",
           "[.][work fault]") {
   constexpr size_t count = 4096;

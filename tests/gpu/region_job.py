@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of region_rank: ranks that are processes and share the memory that they register, and what their kernels have
-moved. By the driver in software."""
+"""Runs jobs of region_rank, whose ranks are processes that share registered memory, and reads how much their kernels
+have moved. The driver is the one in software."""
 
 import sys
 import tempfile

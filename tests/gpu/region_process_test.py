@@ -167,8 +167,8 @@ class Regions(RegionCase):
         self.assertEqual(self.failing_in(ranks[0])[0], TIMEOUT, ranks[0].output)
 
     def busy_job(self, ahead, steps, environment=None, ok=True):
-        """Runs a job in which rank 1 registers while rank 0's device is busy, and rank 0's process waits for it to open
-        that."""
+        """Runs a job in which rank 1 registers while rank 0's device is busy, so rank 0's process waits before it can
+        open that memory."""
         return self.job(2, ["sum=first", "0:busy", "0:post=busy", "1:await=busy", "1:register", "0:not_quiet", *ahead,
                             *steps], environment, ok=ok)
 

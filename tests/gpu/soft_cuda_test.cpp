@@ -53,7 +53,7 @@ void call_driver(void *argument) {
 
 }  // namespace
 
-// SOFT_CUDA_RESIDENT_BLOCKS=4
+// This case needs SOFT_CUDA_RESIDENT_BLOCKS=4.
 TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempted", "[blocks]") {
   World world;
   const auto kernels = test_kernels(world);
@@ -126,7 +126,7 @@ TEST_CASE("soft cuda: places go to who came first, and blocks that begin later m
   CU_OK(world.cu.stream_synchronize(second.get().object));
 }
 
-// SOFT_CUDA_QUEUES=1
+// This case needs SOFT_CUDA_QUEUES=1.
 TEST_CASE("soft cuda: what waits in a hardware queue blocks the other streams that share it", "[queues]") {
   World world;
   const Stream other = world.another_stream();
@@ -139,7 +139,7 @@ TEST_CASE("soft cuda: what waits in a hardware queue blocks the other streams th
   CU_OK(world.cu.stream_synchronize(other.get().object));
 }
 
-// SOFT_CUDA_LAUNCH_QUEUE=4
+// This case needs SOFT_CUDA_LAUNCH_QUEUE=4.
 TEST_CASE("soft cuda: a stream whose launch queue is full makes the host wait", "[launch queue]") {
   World world;
   Gate gate(world);
@@ -294,7 +294,7 @@ TEST_CASE("soft cuda: to ask for an event of a capture ends that capture, and is
            CuStatus::invalid_value);
 }
 
-// SOFT_CUDA_CAPTURE_WAITS=off
+// This case needs SOFT_CUDA_CAPTURE_WAITS=off.
 TEST_CASE("soft cuda: a driver that captures no stream memory operations ends the capture", "[capture waits]") {
   const bool waits = GENERATE(false, true);
   World world;
@@ -310,7 +310,7 @@ TEST_CASE("soft cuda: a driver that captures no stream memory operations ends th
   CU_OK(cu.stream_synchronize(world.stream()));
 }
 
-// SOFT_CUDA_FAULTS=seed=3;cuMemAlloc#2=2;work=1:719
+// This case needs SOFT_CUDA_FAULTS=seed=3;cuMemAlloc#2=2;work=1:719.
 TEST_CASE("soft cuda: injected errors come where they were ordered, stick, and leave nothing behind", "[faults]") {
   for (int round = 0; round < 2; ++round) {  // a new context has no error
     World world;
@@ -332,7 +332,7 @@ TEST_CASE("soft cuda: injected errors come where they were ordered, stick, and l
   }
 }
 
-// SOFT_CUDA_DEVICES=2
+// This case needs SOFT_CUDA_DEVICES=2.
 TEST_CASE("soft cuda: two devices copy between each other and do not mix their objects", "[devices]") {
   World here(0);
   const DeviceMemory source = here.memory(4096);

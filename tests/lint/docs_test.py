@@ -78,8 +78,8 @@ class Documentation(unittest.TestCase):
         self.assertEqual([it for it in named if not (tree.ROOT / it[1]).is_file()], [])
 
     def test_every_page_that_users_are_sent_to_is_installed(self):
-        """Checks what messages, helps, the manual page and the public headers name. Those that users read name the
-        installed place, since they have no sources."""
+        """Checks the pages that messages, helps, the manual page and the public headers name. Texts for users must name
+        the installed page, since users have no sources."""
         installed = installed_pages()
         shown = [(path, text) for path in tree.all_files()
                  if path.suffix in (".cpp", ".h") and path.parts[0] in ("src", "bench", "transports", "cuda")

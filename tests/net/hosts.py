@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several hosts on one machine: each is a set of namespaces (network, name, IPC, processes, mounts), joined by a bridge
-that lies in a namespace of its own. Needs root. What it made goes with it; nothing outside of it is touched."""
+"""Makes several hosts on one machine. Each is a set of namespaces (network, name, IPC, processes, mounts). A bridge in
+another namespace joins them. Needs root. Everything that it made ends with it; nothing else is touched."""
 
 import json
 import os
@@ -31,8 +31,8 @@ def why_not():
 
 
 def innermost(pid):
-    """Returns the process itself that hosts.start() or a program like unshare has begun, below those that lead to
-    it."""
+    """Returns the innermost process that hosts.start() or a program like unshare has started, below the processes that
+    lead to it."""
     while True:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             children = file.read().split()
@@ -117,7 +117,7 @@ class Hosts:
                 self._inside(1 + host, command)
 
     def _introduce(self):
-        """Gives each host the others' hardware addresses: the kernel learns a limited number for all namespaces
+        """Gives each host the others' hardware addresses, because the kernel learns a limited number for all namespaces
         together."""
         for own in range(self.count):
             known = [f"neigh replace {self.address(host, rail)} lladdr {self.hardware(host, rail)} dev eth{rail} nud "
@@ -203,8 +203,8 @@ class Hosts:
             self._inside(1 + host, [NFT, rules])
 
     def change_packets(self, host):
-        """Changes a byte in each larger TCP packet that the host sends, as somebody between the hosts would do it. Sums
-        of TCP still match. Returns False if nft or the kernel cannot."""
+        """Changes a byte in each larger TCP packet that the host sends, as an attacker between the hosts would do it.
+        The checksums of TCP still match. Returns False if nft or the kernel cannot."""
         rules = ("add table ip changed; add chain ip changed out { type filter hook output priority 0; }; "
                  "add rule ip changed out ip length > 1200 meta l4proto tcp @ih,8000,8 set 0x55")
         try:

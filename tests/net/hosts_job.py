@@ -110,8 +110,8 @@ class HostsTest(unittest.TestCase):
             raise unittest.SkipTest(why)
 
     def seconds_until_told(self, job, harm, *expected):
-        """Does `harm` to a job that has begun. Returns after how many seconds the last of the expected ranks got its
-        error. `expected` has ranks, the error that each of them gets, and the ranks that it may name."""
+        """Does `harm` to a job that has begun. Returns the seconds until the last of the expected ranks got its error.
+        `expected` has ranks, the error that each of them gets, and the ranks that it may name."""
         begun = time.monotonic()
         harm()
         job.finish(60, skip=set(range(len(job.layout))) - {rank for ranks, _, _ in expected for rank in ranks})

@@ -229,7 +229,7 @@ def losses(program, seeds, busy):
 
 
 def cuts_and_heals(program, seeds, minutes):
-    """Cables that come and go around live jobs: a job ends well or with an error, never with a wrong sum, and leaves
+    """Cuts and restores cables during jobs. A job ends well or with an error, never with a wrong sum, and leaves
     nothing behind on its hosts."""
     tally = Tally("cuts and heals")
     ended_well = 0
@@ -263,7 +263,7 @@ def cuts_and_heals(program, seeds, minutes):
 
 
 def left_on(hosts, host):
-    """Returns the host's processes beside the one that reads, and what is in its shared memory and rendezvous
+    """Returns the host's processes except the reading one, and the files in its shared memory and rendezvous
     folder."""
     script = ("for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done; ls /dev/shm /tmp/rondo-0 2>/dev/null; "
               "true")

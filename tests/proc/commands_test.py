@@ -161,7 +161,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def start_job(cls):
-        """Starts a job that runs meanwhile, for `rondo status`. Its numbers and its recording replace the pages'.
+        """Starts a job that runs meanwhile, for `rondo status`. Its process ids and recording replace the pages'.
         """
         cls.job = subprocess.Popen([cls.rondo, "run", "-n", "2", "--", cls.rondo, "perf", "all_reduce", "-b", "1M",
                                     "-e", "1M", "-n", "1000000"], env=cls.environment, stdin=subprocess.DEVNULL,

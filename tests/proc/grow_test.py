@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_grow() between processes of this host. New ranks join, and ranks that die or do not come are named.
-usage: grow_test.py GROW_RANKS"""
+"""Tests rondo_comm_grow() between processes of this host. New ranks join, and errors name ranks that die or do not
+call. usage: grow_test.py GROW_RANKS"""
 
 import signal
 import sys

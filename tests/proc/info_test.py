@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo info. Text and JSON report the same, and so do communicators. Settings and an injected machine show, and
-bad input is refused.
+"""Tests rondo info. Text and JSON report the same, and so do communicators. Both show settings and an injected machine,
+and bad input is refused.
 
 usage: info_test.py RONDO RANK_PROGRAM"""
 

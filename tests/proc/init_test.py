@@ -54,8 +54,8 @@ class Death(unittest.TestCase):
         self.assertGreater(naming, 0)
 
     def live(self, victim, strike):
-        """Returns whether it struck, and how long the slowest other rank took to name it, or None if not all of them
-        did."""
+        """Returns whether the victim died, and how long the slowest other rank took to name it, or None if not all of
+        them did."""
         nap = "100" if victim == 0 else "0"  # if it runs the store, the others enter first
         own = {rank: dict(self.own) for rank in range(3)}
         own[victim].update(RONDO_TEST_STRIKE=str(strike), RONDO_TEST_NAP=nap)

@@ -105,7 +105,7 @@ class FileSize(Case):
 class Log(Case):
     def test_a_fifo_whose_reader_leaves_loses_lines_and_not_the_rank(self):
         fifo = self.fifo()
-        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # there before the ranks, gone after the first byte
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # reads only the first byte
         ended = threading.Event()
         thread = threading.Thread(target=self.leave_after_a_byte, args=(reader, ended))
         thread.start()

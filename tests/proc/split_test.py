@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_split() between processes of this host. A hundred splits leave nothing behind. A rank that dies,
-does not call, or calls something else is named on every other rank. usage: split_test.py SPLIT_RANKS"""
+"""Tests rondo_comm_split() between processes of this host. A hundred splits leave nothing behind. If a rank dies, does
+not call, or calls something else, every other rank names it. usage: split_test.py SPLIT_RANKS"""
 
 import json
 import signal

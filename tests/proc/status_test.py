@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo status and the flight recorder: which ranks are waited for, and what a killed rank did last. No garbage
-and no process that may not be read brings it down.
+"""Tests rondo status and the flight recorder: for which ranks others wait, and the last calls of a killed rank. Neither
+garbage nor an unreadable process may make the command fail.
 
 usage: status_test.py RONDO RANK_PROGRAM"""
 

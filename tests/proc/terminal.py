@@ -7,8 +7,8 @@ import subprocess
 
 
 def watched(command, *, output=False, **popen):
-    """Returns the exit status, and what a terminal shows that is standard error, and with `output` standard output,
-    too."""
+    """Returns the exit status, and the text on a terminal, which is standard error and, with `output`, standard output
+    as well."""
     mine, its = pty.openpty()
     shown = b""
     with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stderr=its,

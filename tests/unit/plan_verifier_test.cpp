@@ -106,7 +106,7 @@ TEST_CASE("verifier: a ring needs two slots, and with one it deadlocks") {
   for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER})
     for (const uint32_t rank_count : {3u, 4u, 17u}) {
       Choice choice = choice_of(*find_algorithm(RONDO_ALGORITHM_RING), collective, rank_count, 1, 1, 2);
-      choice.even_blocks = true;  // with an empty block, the ring would not block
+      choice.even_blocks = true;  // an empty block would free a slot, and the ring would not deadlock
       INFO(to_string(choice));
       CHECK(verdict(choice).find("deadlock") != std::string::npos);
       choice.slot_count = 2;
