@@ -127,7 +127,7 @@ void leave() {
   NCCL(ncclCommInitRank(&comm, 1, id, 0));
 }
 
-/// Ranks that one thread drives, by groups. The other way to make their communicators is a group of ncclCommInitRank().
+/// Runs ranks that one thread drives by groups. Another test makes such communicators by a group of ncclCommInitRank().
 void group() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   std::vector<int> places;

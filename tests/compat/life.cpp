@@ -156,7 +156,7 @@ void check_nonblocking() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that another thread can abort the making of a blocking communicator whose second rank never comes.
+/// Checks that another thread can abort the making of a blocking communicator whose second rank never calls.
 void check_abort_of_an_init() {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -183,7 +183,7 @@ void check_abort_of_an_init() {
   NCCL(ncclCommDestroy(pending));
 }
 
-/// Checks that a rank that calls alone is aborted, and the other one gets an error.
+/// Checks that a collective that only one rank calls can be aborted, and that the other rank gets an error.
 void check_abort_of_a_collective() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);

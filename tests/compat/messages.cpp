@@ -42,8 +42,8 @@ constexpr size_t count = 1500;  // int32 values of a message or block
 
 size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
 
-/// Every rank sends to all and receives from all, itself too. Types differ where bytes are equal, and some messages
-/// are empty.
+/// Lets every rank exchange messages with all, itself included. Types of equal size differ, and some messages are
+/// empty.
 void check_messages(Ranks &ranks) {
   check_call(
       ranks, "messages", [&](Memory &memory, int rank) {
@@ -78,7 +78,7 @@ void check_all_to_all(Ranks &ranks) {
       });
 }
 
-/// Gathers, in place on the root by the address of its own block, and elsewhere in another buffer.
+/// Gathers. The root works in place, by the address of its own block, and the others use another buffer.
 void check_gather(Ranks &ranks, int root) {
   const auto own = [&](int rank) { return rank == root ? half_bytes + block(rank) : 0; };
   check_call(

@@ -203,7 +203,7 @@ class DeviceWorld {
     operation.buffers = buffers;
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
-    operation.on_one_device = number % 2;  // here it only decides what a one_shot polls besides its words
+    operation.on_one_device = number % 2;  // here it only decides whether a one_shot also polls headers
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     operation.op = device::reduce_op(plan);

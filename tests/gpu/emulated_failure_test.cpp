@@ -199,7 +199,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
     std::vector<CaseRank> ranks = make_ranks(it, geometry);
     DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
     uint64_t &header = world.place(2).header(1, 0);
-    memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 were elsewhere; pairs with W2
+    memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 made another call; pairs with W2
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
     CAPTURE(threads);
     CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);

@@ -189,7 +189,7 @@ TEST_CASE("short posts: a post is whole though a fault was met") {
   std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
   DeviceWorld world = world_for(it);
   uint64_t &header = world.place(2).header(2, 0);
-  memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 were elsewhere; pairs with W2
+  memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 made another call; pairs with W2
   world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
   CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(0).verdict) == 2);

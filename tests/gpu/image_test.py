@@ -162,7 +162,7 @@ class Image(unittest.TestCase):
                 self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + adds, name)
 
     def test_a_long_wait_leaves_the_caches_alone(self):
-        """Checks loops with a pause: an acquire there would empty the L1 cache at each look."""
+        """Checks loops with a pause, in which an acquire would empty the L1 cache at each poll."""
         for name, body in self.kernels.items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
                 loops = pausing_loops(body)

@@ -180,7 +180,7 @@ class Regions(RegionCase):
         return int(status), float(seconds), device, message
 
     def test_a_call_that_finds_news_while_its_device_is_busy_returns_at_its_timeout_and_names_what_it_waited_for(self):
-        # Rank 1 calls later, so that its timeout is not the first. The device goes on while rank 0 destroys.
+        # Rank 1 calls later, so that its timeout is not the first. The device continues while rank 0 destroys.
         ranks = self.busy_job(["0:failing", "0:post=failed", "1:await=failed", "1:failing"],
                               ["0:idle", "again", "register", "shared", "sum=again"], SHORT)
         _, seconds, device, _ = self.failing_in(ranks[0])
@@ -243,7 +243,7 @@ class Regions(RegionCase):
         self.check_left_behind(self.busy_job([], ["0:destroy", "0:idle", "0:post=left", "1:await=left"])[0])
 
     def test_a_communicator_can_be_destroyed_while_the_driver_closes_memory_of_peers_and_leaves_what_that_uses(self):
-        # Closing waits for the device, which is busy. Rank 1 leaves when it goes on.
+        # Closing waits for the device, which is busy. Rank 1 leaves when the device continues.
         ranks = self.job(2, ["register", "shared", "0:busy", "0:destroy", "0:idle", "0:post=left", "1:await=left"])
         self.check_left_behind(ranks[0])
         self.assertNotIn("must not be freed", ranks[0].output + ranks[1].output)

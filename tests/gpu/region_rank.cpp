@@ -385,7 +385,7 @@ int main(int argument_count, char **arguments) {
       const int own = run_rank(process, thread, steps);
       if (own == 0) return;
       status = own;
-      process.together.arrive_and_drop();  // the others go on without it
+      process.together.arrive_and_drop();  // the other ranks continue without it
     });
   for (std::thread &thread : threads) thread.join();
   return status;

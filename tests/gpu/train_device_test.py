@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `rondo train --device cuda` on the CUDA driver in software. Its losses must follow the host's, its
-collectives overlap, its checkpoints go on on either.   usage: train_device_test.py RONDO"""
+collectives overlap, its checkpoints resume on either.   usage: train_device_test.py RONDO"""
 
 import json
 import os

@@ -11,7 +11,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
 
 # 45,000 words, and 3,500 for messages, splits and Python, which the pages did not have when they were shortened.
 WORDS_MAX, LAB_WORDS_MAX = 48500, 15000
-# Examples whose code stands on another page than the guide.
+# Examples whose code is on another page than the guide.
 ELSEWHERE = {"all_reduce.c": "docs/get-started.md", "data_parallel.c": "docs/overlap.md",
              "messages.c": "docs/messages.md", "overlap.c": "docs/overlap.md", "survivors.c": "docs/recovery.md"}
 # Examples of which a page shows only the lines that matter there. All others are shown whole.

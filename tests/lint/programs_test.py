@@ -125,7 +125,7 @@ class Table(unittest.TestCase):
         for name, package in HOME.items():
             path = shutil.which(name, path=":".join(PLACES))
             if path is None or package not in self.needs:
-                continue  # debootstrap, say: scripts/check-fresh installs it when it wants it
+                continue  # such as debootstrap, which scripts/check-fresh installs when it needs it
             linked = re.sub("^/usr", "", path)
             owners = query("-S", path, linked, "/usr" + linked, os.path.realpath(path))
             seen += 1

@@ -185,7 +185,7 @@ class IncludeDirections(unittest.TestCase):
 
 
 class Branches(unittest.TestCase):
-    # Users are shown the kind of executor (src/api). What a communicator does follows from the other capabilities.
+    # Users see the kind of executor (src/api). But a communicator's behaviour depends only on other capabilities.
     KINDS = re.compile(r"RONDO_DEVICE_EXECUTOR_|BufferPlace::|\.kind\b")
 
     def test_the_communicator_has_no_branch_on_the_kind_of_executor(self):

@@ -126,7 +126,7 @@ TEST_CASE("control plane: an answer about waits that no question asked for is no
   end.say(status_of(1, RankState::alive, 3).bytes());
   REQUIRE(end.run([&] { return end.control->status(1).entered == 3; }));
   WaitReport report;
-  CHECK_FALSE(end.control->waits(1, 0, report));  // asks
+  CHECK_FALSE(end.control->waits(1, 0, report));  // sends a query
   ByteReader asked = end.hear(CellKind::ask_waits);
   CHECK(net::inquiry_of(asked).rank == 1);
   say(asked.number<uint64_t>(), 8);
@@ -138,7 +138,7 @@ TEST_CASE("control plane: an answer about messages serves no other question", "[
   OneEnd end;
   Cell answers[2] = {Cell(CellKind::pair), Cell(CellKind::pair)};
   for (uint64_t message = 3; message <= 4; ++message) {
-    CHECK_FALSE(end.control->pair(1, false, message, 0).has_value());  // asks
+    CHECK_FALSE(end.control->pair(1, false, message, 0).has_value());  // sends a query
     ByteReader asked = end.hear(CellKind::ask_pair);
     const net::Inquiry about = net::inquiry_of(asked);
     REQUIRE(about.operation == message);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver itself: initialisation, look-up of entries, names of errors.
+// This file has the driver's initialisation, look-up of entries, and names of errors.
 #include <cstdio>
 #include <cstring>
 
@@ -153,7 +153,7 @@ CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version, u
     found = version >= entry.version ? ProcAddressResult::success : ProcAddressResult::version_not_sufficient;
     if (found == ProcAddressResult::success) *function = entry.address;
   }
-  // "If the symbol could not be found, NULL is returned in *pfn": the status says so as well.
+  // "If the symbol could not be found, NULL is returned in *pfn". The status reports it as well.
   if (result != nullptr) *result = found;
   return found == ProcAddressResult::success ? CuStatus::success : CuStatus::not_found;
 }

@@ -26,7 +26,7 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves the stack pointer and what a called function must keep, and continues where the other stack was left. It does
+// Saves the stack pointer and the registers that a called function must keep, and continues on the other stack. It does
 // not save the modes of floating point, which no kernel changes. It does not support shadow stacks, which are opt-in.
 extern "C" void soft_cuda_switch_stack(void **left, void *entered);
 asm(R"(
@@ -179,7 +179,7 @@ void have_entered([[maybe_unused]] Fibers &own, [[maybe_unused]] const Fiber &se
   size_t bytes = 0;
   __sanitizer_finish_switch_fiber(self.apart, &bottom, &bytes);
   if (own.all[0].bottom != nullptr) return;
-  own.all[0].bottom = bottom;  // the first fiber that is entered comes from the host thread's stack
+  own.all[0].bottom = bottom;  // the first fiber is entered from the host thread's stack
   own.all[0].bytes = bytes;
 #endif
 }

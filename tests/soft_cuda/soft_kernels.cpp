@@ -9,8 +9,8 @@ namespace {
 
 using namespace rondo::device;
 
-/// Returns the operation of a block's rank, and whether it is that rank's first block. A channel of a plan that has
-/// nothing to do has a block, too.
+/// Returns the operation of a block's rank, and whether it is that rank's first block. A channel without work in a plan
+/// has a block, too.
 [[maybe_unused]] const DeviceOperation &operation_of(const DeviceOperations &operations, uint32_t block,
                                                      bool &is_first) {
   is_first = operations.channel_of_block(block) == 0;

@@ -309,7 +309,7 @@ TEST_CASE("store group: a second job's rank 0 fails the group of the first, or r
   CHECK_FALSE(complete.take_mixed_up());  // once
   CHECK(enter(complete, 5, "g0", 1).error.message.find("two jobs") != std::string::npos);  // the rival's rank 1
   CHECK(enter(complete, 6, "g0", 1).kind == Reply::Kind::later);
-  CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job goes on
+  CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job continues
   CHECK(enter(complete, 8, rival, 0).error.status == RONDO_ERROR_MISMATCH);
   complete.at(StoreGroups::rival_memory_ns);
   CHECK(enter(complete, 9, "g0", 1).kind == Reply::Kind::later);  // by now this is the first job's next program

@@ -48,7 +48,7 @@ TEST_CASE("endpoint: several hosts are tried in turn, and something else that li
   const uint16_t port = server.value()->endpoint().port;
   const auto other = start_store_server({"127.0.0.2", port}, random_secret());
   REQUIRE(other.ok());
-  const auto store = connect_store({"127.0.0.1,127.0.0.2,127.0.0.3", port}, secret, soon());  // nobody is at the first
+  const auto store = connect_store({"127.0.0.1,127.0.0.2,127.0.0.3", port}, secret, soon());  // no server at the first
   REQUIRE(store.ok());
   CHECK(store.value()->is_on_this_host());
   for (const char *hosts : {"127.0.0.2,127.0.0.3", "127.0.0.1,127.0.0.2,127.0.0.3", "127.0.0.2,127.0.0.1"}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what the kernel load_store does to memory, access by access, with its program
-// (src/plan/load_store_program.h). All interleavings of the program are run
-// by load_store_model_test.cpp. In mixed runs of its algorithms, it compares
+// This test compares the memory accesses of the kernel load_store, one by one,
+// with its program (src/plan/load_store_program.h). load_store_model_test.cpp runs
+// all interleavings of the program. In mixed runs of its algorithms, it compares
 // waits, outputs, counters, and operands in the order of their reduction.
 #include <array>
 #include <map>

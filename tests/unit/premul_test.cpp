@@ -63,7 +63,7 @@ Buffer products(rondo_type_t type, const Buffer &operands, const Buffer &factor)
   return result;
 }
 
-/// Runs the case on buffers of `size` blocks. Returns what the rank received, or nothing after a failure.
+/// Runs the case on buffers of `size` blocks. Returns the received data, or nothing after a failure.
 std::optional<Buffer> run(const Case &it, Buffer send, rondo_op_t op, int rank, int size,
                           rondo_comm_t comm) {
   const size_t bytes = rondo_type_size(it.type), ranks = static_cast<size_t>(size), own = static_cast<size_t>(rank);

@@ -27,7 +27,7 @@ struct Times {
 
 uint64_t to_ns(double value_ms) { return static_cast<uint64_t>(std::max(value_ms, 0.0) * 1e6); }
 
-/// Rounds whose steps differ from `typical` by as many milliseconds as `overlapped` and `plain` say.
+/// Returns rounds whose steps differ from `typical` by the milliseconds in `overlapped` and `plain`.
 std::vector<Round> rounds_of(const Times &typical, const std::vector<double> &overlapped,
                              const std::vector<double> &plain) {
   std::vector<Round> rounds;

@@ -99,7 +99,7 @@ class Flow {
   uint64_t posted_ = 0, received_ = 0, wrong_ = 0;
 };
 
-/// Moves `count` slots over each of `flows` at once: more than there are, so that credit comes back too.
+/// Moves `count` slots over each of `flows` at once. They are more than exist, so credit must return, too.
 void move_slots(World &world, std::vector<Flow> flows, uint64_t count) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   const auto done = [&] {
@@ -188,7 +188,7 @@ TEST_CASE("transports: a rank that has returned and makes no other call holds up
       world.links(actor).set_running(false);
       world.ranks(actor).complete(1, {});
     });
-    CHECK(eventually([&] {  // the peers take what it has sent, and have room to send again
+    CHECK(eventually([&] {  // the peers receive its slots, and have room to send again
       world.progress(actor);
       for (Flow &flow : sent) flow.receive();
       return std::ranges::all_of(sent, [](const Flow &flow) { return flow.received() == flow.posted(); });
@@ -324,7 +324,7 @@ TEST_CASE("transports: a rank that dies is told once, however often the others a
         world.progress();
         REQUIRE(ranks.find_dead() == std::vector<uint32_t>{1});
       }
-      CHECK(ranks.state(1) == RankState::alive);  // it has reported nothing else
+      CHECK(ranks.state(1) == RankState::alive);  // it has not reported another state
       CHECK(ranks.state(2 - rank) == RankState::alive);
       CHECK_FALSE(ranks.how_dead(1).empty());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups over which the suite of transports runs:
+// The suite of transports runs over these groups:
 // - ranks of one host
 // - ranks of two hosts, here threads of one process with a segment for each "host" and TCP between them
 // - ranks of one host in the seeded world of tests/sim, whose stores are seen at once or late

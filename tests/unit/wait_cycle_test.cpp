@@ -194,7 +194,7 @@ TEST_CASE("wait cycle: a rank in a collective waits for those whose data it need
   World world(2);
   world.receive(0, 1, 1);
   world.ranks.calls[1] = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 0, 0};
-  CHECK(world.find(0).empty());  // 0 elements are exchanged with nobody
+  CHECK(world.find(0).empty());  // a call of 0 elements exchanges nothing
   world.ranks.calls[1] = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, 0, counts_of_pairs};
   CHECK(!world.find(0).empty());  // of uneven blocks all counts are exchanged
 }
