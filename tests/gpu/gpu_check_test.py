@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-bundle and scripts/gpu-check, on the CUDA driver in software. A bundle is packed, unpacked elsewhere and
-run. The record has what fails, hangs, or is cut off, and the archive has all logs.
-usage: gpu_check_test.py BUILD_FOLDER"""
+"""Tests scripts/gpu-bundle and scripts/gpu-check on the CUDA driver in software. A bundle is packed, unpacked elsewhere
+and run. The record names steps that fail, hang, or are cut off, and the archive has all logs. usage: gpu_check_test.py
+BUILD_FOLDER"""
 
 import json
 import os

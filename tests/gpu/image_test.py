@@ -147,9 +147,9 @@ class Image(unittest.TestCase):
                 self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
-        """Counts fences of the system's scope. Exchanges, of a gate that closes and of a verdict, and the two adds of
-        the report come after a failure only. Gates are adds in either scope, by where the ranks are. In one_shot's
-        kernels the report of a short post has one add: it has not failed itself."""
+        """Counts fences of the system's scope. The exchanges of a closing gate and of a verdict, and the two adds of
+        the report, follow only a failure. Gates are adds in either scope, which depends on where the ranks are. In
+        one_shot's kernels the report of a short post has one add: it has not failed itself."""
         for name, body in self.kernels.items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
                 releases, adds = ["E3", "C2", "R2"], 2

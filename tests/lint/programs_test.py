@@ -2,7 +2,7 @@
 """Every program that the scripts and tests start is on a bare Debian once scripts/lib.sh has installed its packages.
 
 A bare root has Debian's required packages and apt. A program that a file first searches (`command -v`, shutil.which)
-may be missing: that file says what it does then.
+may be missing, since that file handles this itself.
 """
 
 import functools

@@ -20,7 +20,7 @@ STRUCTURE = re.compile(r"@(file|defgroup|addtogroup|\{|\})")
 
 
 def blank(text):
-    """`text` with every character but line ends made a space, so that places stay what they are."""
+    """Returns `text` with a space for each character except line ends, so that positions stay the same."""
     return re.sub(r"[^\n]", " ", text)
 
 

@@ -119,7 +119,7 @@ def rule_for(path):
 
 
 def include_violations(path, text, exists):
-    """Yields messages for the #includes of file `path` (a string) that break the rule; exists(path) asks for a file."""
+    """Yields messages for the #includes of file `path` (a string) that break the rule; exists(path) finds a file."""
     rule = rule_for(path)
     if rule is None:
         yield f"{path}: no rule says what code in this folder may include; add it to MAY_INCLUDE"

@@ -53,7 +53,7 @@ class Job:
         return self
 
     def finish(self, seconds=60, skip=()):
-        """Waits for all but `skip`. Ranks that outlive `seconds` are killed and fail the test."""
+        """Waits for all ranks except `skip`. Ranks that outlive `seconds` are killed and fail the test."""
         deadline = time.monotonic() + seconds
         late = []
         for rank, process in enumerate(self.processes):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on several hosts, which are network namespaces. Every collective is right. After a killed rank, a lost host, a
 cut cable or a disagreement, every rank gets an error that names the other within the promised time. A rank that is only
-stopped is not taken for dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
+stopped does not count as dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
 
 import json
 import os

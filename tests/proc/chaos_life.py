@@ -84,8 +84,8 @@ STATUS = statuses()
 
 
 def processes_with(token):
-    """Returns the processes whose environment has the variable `token`; the dead that nobody has reaped yet have none.
-    Other lives run at the same time, whose tokens may begin with this one."""
+    """Returns the processes whose environment has the variable `token`; unreaped dead processes have none. Other lives
+    run at the same time, whose tokens may begin with this one."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -137,7 +137,7 @@ class Life:
         return [self.program, self.kind, str(self.victim), str(self.delay_us), str(self.count), self.buffers, folder]
 
     def start(self, folder):
-        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that nobody
+        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that no process
         waits for a reader."""
         name, value = self.token.split("=")
         base = dict(os.environ, **self.environment, TMPDIR=folder, **{name: value})
@@ -177,7 +177,7 @@ class Life:
         return [line for line in self.lines if line.event == event and rank in (None, line.rank)]
 
     def run(self, folder):
-        """Runs until all have ended. A stopped victim goes on when the others have."""
+        """Runs until all have ended. A stopped victim continues when the others have ended."""
         processes = self.start(folder)
         deadline = time.monotonic() + HANG_S
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the error of every rank when one is killed, stops, leaves, never comes or disagrees. The error names that rank
-and comes within the timeout. No rank hangs or gets a wrong sum.
+"""Tests the error of every rank when one is killed, stops, leaves, never calls or disagrees. The error names that rank,
+and arrives within the timeout. No rank hangs or gets a wrong sum.
 
 usage: failure_test.py RANK_PROGRAM"""
 

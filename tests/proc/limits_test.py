@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a rank and a command to which the system gives less. There are no standard streams, a limit on file sizes, a
-log that nobody reads, or FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+"""Tests a rank and a command with few resources: no standard streams, limited file sizes, a log without a reader, or
+FIFOs and devices instead of files. No signal may end them, and nothing may wait for ever.
 
 usage: limits_test.py RONDO RANK_PROGRAM"""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective, algorithm and protocol among 1 to 8 processes, verified by `rondo perf`: 0 wrong, or this fails.
+"""Runs every collective, algorithm and protocol among 1 to 8 processes by `rondo perf`, and fails if a result is wrong.
 The tests take 256K; 64M needs some minutes.
 
 usage: perf_matrix.py RONDO [--max 64M] [--ranks 1,2,...]"""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests rondo trace. Perfetto and Chrome can read the timeline. It has a lane for each rank and communicator,
-operations in order, and the wait for the last rank inside of its operation. An overlap that was brought about shows.
-Recordings of several hosts lie on one clock, and files that hold anything else are refused.
+operations in order, and the wait for the last rank inside of its operation. It shows an overlap that the test has
+caused. Recordings of several hosts lie on one clock, and files that hold anything else are refused.
 
 usage: trace_test.py RONDO TRACE_RANKS"""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a job, for processes_test.py: rank_program.py MODE. It prints what it saw in one line."""
+"""One rank of a job, for processes_test.py: rank_program.py MODE. It prints its results in one line."""
 
 import array
 import os
