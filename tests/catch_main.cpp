@@ -42,9 +42,9 @@ class Deadline {
     changed_.notify_one();
     thread_.join();
   }
-  /// Notes the place of the assertion that was evaluated last. The case waits for something after it.
+  /// Records the location of the last evaluated assertion. The case waits at a later line.
   void passed(const Catch::SourceLineInfo &place) {
-    file_.store(place.file, std::memory_order_relaxed);  // relaxed: a line of another file would be wrong, no more
+    file_.store(place.file, std::memory_order_relaxed);  // relaxed: at worst, the line is of another file
     line_.store(place.line, std::memory_order_relaxed);
   }
 
@@ -65,7 +65,7 @@ class Deadline {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  std::thread thread_;  // last: it begins with all else in place
+  std::thread thread_;  // last, so that it begins after all else is initialised
 };
 
 class Progress : public CatchListener {

@@ -8,7 +8,7 @@
 namespace rondo_test {
 namespace {
 
-constexpr uint32_t timeout_ms = 60'000;  // a rank that runs into it got no error
+constexpr uint32_t timeout_ms = 60'000;  // a rank that reaches it got no error
 constexpr size_t element_bytes_max = 8;
 
 class Random {
@@ -40,7 +40,7 @@ size_t draw_count(Random &random) {
 
 DrawnCall draw_call(Random &random, int rank_count, bool blocks) {
   DrawnCall call;
-  // Most of those that a rank can complete without waiting for another one.
+  // Most draws are collectives that a rank can complete without waiting for another one.
   call.collective =
       random.pick({RONDO_BROADCAST, RONDO_BROADCAST, RONDO_BROADCAST, RONDO_REDUCE, RONDO_REDUCE, RONDO_REDUCE,
                    RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER, RONDO_BARRIER});
@@ -52,9 +52,9 @@ DrawnCall draw_call(Random &random, int rank_count, bool blocks) {
   return call;
 }
 
-/// Draws a call that differs from `call`, in one thing or in all.
+/// Draws a call that differs from `call` in one property or in all.
 DrawnCall draw_other(Random &random, const DrawnCall &call, int rank_count, bool blocks) {
-  for (;;) {  // ends by itself: all but a few of the draws differ
+  for (;;) {  // ends, because nearly all draws differ
     DrawnCall other = call;
     switch (random.below(6)) {
       case 0:
@@ -212,7 +212,7 @@ Told live_disagreement(const Disagreement &drawn, const RankPart &part) {
     if (status == RONDO_OK) ++told.silent_exchanges;
   }
   if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(part.comm, &told.error));
-  told.error.status = status;  // as it was returned, whatever is kept
+  told.error.status = status;  // the returned status, whatever the kept error has
   return told;
 }
 

@@ -82,7 +82,7 @@ class ProgramMaker {
   size_t size() {
     switch (below(4)) {
       case 0:
-        return below(40);  // zero among them
+        return below(40);  // may be zero
       case 1:
         return below(5'000);
       case 2:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/schedules.md, "Order of rounding", in code.
+// This file is the section "Order of rounding" of docs/schedules.md in code.
 #include "tests/reduction_order.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ uint32_t trailing_zeros(uint32_t position) {
   return count;
 }
 
-/// The part of the tree over positions first..last: on top is the one with the most trailing zeros.
+/// Returns the part of the tree over positions first..last. The position with the most trailing zeros is its root.
 Reduction tree_part(uint32_t first, uint32_t last, const std::vector<uint32_t> &rank_at) {
   uint32_t top = first;
   for (uint32_t position = first; position <= last; ++position)

@@ -34,7 +34,7 @@ def run_case(case):
     counts = {"ran": sum(int(found[2] or 0) for found in ENDING.finditer(done.stderr))}
     for found in ENDING.finditer(done.stderr):
         counts |= {outcome: int(count) for outcome, count in COUNT.findall(found[1])}
-    # Standard output stands first, since a reason to skip must be a line of its own there.
+    # Standard output is first, since a reason to skip must be a separate line there.
     told = (done.stdout + ENDING.sub("", done.stderr)).strip("\n")
     bad = counts.get("failures", 0) + counts.get("errors", 0)
     if bad == 0 and (done.returncode not in (0, 5) or counts["ran"] + counts.get("skipped", 0) == 0):
@@ -45,7 +45,7 @@ def run_case(case):
 
 def main(jobs, whole_classes=False):
     """Runs every case, at most `jobs` of them at a time, and exits as unittest.main() does. With `whole_classes`, the
-    cases of a class share a process, and so what setUpClass() makes."""
+    cases of a class share a process, and so the objects that setUpClass() makes."""
     case = os.environ.pop(CASE, None)
     if case is not None or len(sys.argv) > 1:
         unittest.main(module="__main__", argv=[sys.argv[0], *([case] if case else sys.argv[1:])], verbosity=2)

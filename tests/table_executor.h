@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This executor has no links. Its ranks, threads of one process, put their buffers on a table, and each adds up all of
-// them. It shows what an executor promises to a communicator, and what a communicator passes to an executor.
+// them. It shows an executor's promises to a communicator, and the communicator's arguments for an executor.
 #pragma once
 
 #include <chrono>

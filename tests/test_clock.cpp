@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-// The machine's clock under another name; all else of the file stays what it is.
+// This includes the machine's clock under another name, and the rest of the file unchanged.
 #define now_ns machine_now_ns
 #include "src/base/clock.cpp"
 #undef now_ns
@@ -12,7 +12,7 @@ namespace rondo {
 namespace {
 
 std::atomic<uint64_t> held_ns = 0;     ///< 0 while the clock runs; pairs with the loads in now_ns()
-std::atomic<uint64_t> skipped_ns = 0;  ///< by which it is ahead of the machine's, as what was held may have been moved
+std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, since the test may have moved a held clock
 
 }  // namespace
 
@@ -29,7 +29,7 @@ namespace rondo_test {
 
 HeldClock::HeldClock() { rondo::held_ns.store(rondo::now_ns(), std::memory_order_release); }
 
-/// The time goes on from where the clock was held, or from the machine's if that is later.
+/// Lets the time continue from the held time, or from the machine's time if that is later.
 HeldClock::~HeldClock() {
   const uint64_t held = rondo::held_ns.load(std::memory_order_relaxed);  // relaxed: this side writes it
   const uint64_t machine = rondo::machine_now_ns();

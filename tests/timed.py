@@ -17,7 +17,7 @@ def bounds_hold():
 
 
 def is_within(name, bound, values, unit="s"):
-    """Reports the median of `values`. False: it is above `bound`, and that counts."""
+    """Reports the median of `values`. Returns False if it is above `bound` and bounds hold."""
     median = statistics.median(values)
     print(f"timed: {name}: median {median:.3f} {unit}, bound {bound:.3f} {unit}", flush=True)
     return median <= bound or not bounds_hold()

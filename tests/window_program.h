@@ -47,7 +47,7 @@ class WindowProgram {
                      std::byte *source, const WindowMemory &memory) {
     std::vector<std::byte> expected(window_bytes_), seen(window_bytes_);
     memory.write(own, expected.data(), window_bytes_);
-    // Nobody may write into a window that is not cleared yet.
+    // No rank may write into a window before it is cleared.
     if (const auto all = rondo_barrier(comm, stream); all != RONDO_OK) return all;
     std::mt19937_64 local(seed_ ^ (rank + 1) * 0x9E37'79B9'7F4A'7C15u);
     for (uint32_t round = 0; round < round_count_; ++round) {
@@ -77,7 +77,7 @@ class WindowProgram {
       for (size_t at = 0; at < window_bytes_;) {
         const size_t rest = window_bytes_ - at;
         const size_t bytes = std::min<size_t>(rest, between(0, static_cast<uint32_t>(window_bytes_)));
-        if (between(0, 3) != 0)  // otherwise the piece keeps what it has
+        if (between(0, 3) != 0)  // otherwise the piece keeps its contents
           pieces.push_back(
               {between(0, rank_count_ - 1), to, between(0, 3), at, bytes, bytes == 0 && between(0, 1) == 1});
         at += std::max<size_t>(bytes, 1);
@@ -106,7 +106,7 @@ class WindowProgram {
     for (const WindowPiece &piece : pieces) {
       if (piece.to == rank) ++counts[piece.from * 4 + piece.signal];
       if (piece.from != rank) continue;
-      if (used + piece.bytes > window_bytes_) {  // the source is full: its bytes must have gone first
+      if (used + piece.bytes > window_bytes_) {  // the source is full, so its bytes must be sent first
         for (const auto &call : puts)
           if (const auto done = call(); done != RONDO_OK) return done;
         if (const auto done = memory.synchronize(); done != RONDO_OK) return done;

@@ -51,7 +51,7 @@ class CreatedOps {
   };
 
   [[nodiscard]] Result<uint32_t> slot_of(rondo_op_t op, const Communicator &comm) const;
-  /// Returns the factor of the slot. The caller lets it end after it has released the lock.
+  /// Returns the slot's factor. The caller destroys the factor after it has released the lock.
   [[nodiscard]] std::shared_ptr<const CallDetails> free_slot(uint32_t index);
 
   mutable ShortLock lock_;

@@ -285,8 +285,8 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 
 /// Stores the first pair of a message. With `orders`, its first word is a release, and the load that finds it is an
 /// acquire. So accesses before the store precede accesses after that load. Without `orders`, a device needs no release:
-/// between its own ranks the ends of kernels give the order (docs/protocols.md). Elsewhere the store is a release in
-/// any case, so that ThreadSanitizer sees the order.
+/// between its own ranks the ends of kernels give the order (docs/protocols.md). In code for the host, the store is
+/// always a release, so that ThreadSanitizer sees the order.
 template <Site site>
 RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
 #if defined(__CUDA_ARCH__)

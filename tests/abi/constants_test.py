@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This test holds include/rondo/constants.json, with which programs in the field were compiled (64-bit), and which
-other languages read. Its sizes, offsets and values are the header's, and nothing of the header is missing. A value that
-changes is an ABI break: append in its place.
+"""This test checks include/rondo/constants.json, which other languages read, and with which released programs were
+compiled (64-bit). It must have all sizes, offsets and values of the header. A value that changes is an ABI break:
+append in its place.
 
 usage: constants_test.py CC"""
 
@@ -23,7 +23,7 @@ def header():
 
 
 def assertions():
-    """Yields one line of C for each. A name of the JSON that the header does not have does not compile."""
+    """Yields one line of C for each constant. If the header lacks a name of the JSON, the line does not compile."""
     for name, value in zip(("MAJOR", "MINOR", "PATCH"), TOLD["version"]):
         yield f"RONDO_VERSION_{name} == {value}"
     for enum, values in TOLD["enums"].items():

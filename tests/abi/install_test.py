@@ -23,7 +23,7 @@ EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.su
 
 
 def run(*command, **environment):
-    """Returns standard output; what a failed command said is in the exception."""
+    """Returns standard output. If the command fails, the exception contains its output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -45,7 +45,7 @@ class Installed(unittest.TestCase):
         cls.lib = cls.tree / cls.libdir
 
     def pkg_config(self, *arguments):
-        # The tree is not where it was configured to be, so this passes the prefix.
+        # The tree is not at its configured prefix, so this passes the actual one.
         return run("pkg-config", f"--define-variable=prefix={self.tree}", *arguments, "rondo",
                    PKG_CONFIG_PATH=str(self.lib / "pkgconfig")).split()
 
@@ -104,7 +104,7 @@ class Installed(unittest.TestCase):
         said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
                    str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib), PYTHONUNBUFFERED="1")
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
-        # Without arguments the program asks pkg-config, which gets the prefix as above.
+        # Without arguments the program calls pkg-config, which gets the prefix as above.
         folder = Path(self.folder.name) / "bin"
         folder.mkdir()
         script = f'#!/bin/sh\nPATH=$OLD_PATH exec pkg-config --define-variable=prefix={self.tree} "$@"\n'
@@ -121,7 +121,7 @@ class Installed(unittest.TestCase):
         self.assertIn(str(self.lib.resolve() / "librondo.so.0.1.0"), said)
 
     def cmake(self, name, wanted):
-        """Configures a project that wants this of Rondo. Returns its build folder and the finished process."""
+        """Configures a project that requires this version of Rondo. Returns its build folder and the process."""
         source, build = Path(self.folder.name) / name, Path(self.folder.name) / f"{name}-build"
         source.mkdir()
         (source / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = os.getcwd()
-# xz takes 19 s for what these tests only list and unpack. A dpkg-deb older than 1.21.10 ignores this.
+# With xz, packages that these tests only list and unpack would take 19 s. A dpkg-deb older than 1.21.10 ignores this.
 QUICK = {"DPKG_DEB_COMPRESSOR_TYPE": "gzip", "DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 
 
@@ -58,7 +58,7 @@ class Packages(unittest.TestCase):
         for name in {Path(file).name for file in self.files("rondo") if "/bin/" in file}:
             for library in wanted.pop(name):
                 self.assertIn(library, depends, name)
-        self.assertRegex(depends, r"^librondo0 \(= [\d.]+\), ")  # whose library the commands use
+        self.assertRegex(depends, r"^librondo0 \(= [\d.]+\), ")  # the commands use its library
         self.assertNotIn("rondo", wanted)
         self.assertRegex(run("dpkg-deb", "-f", self.packages["librondo-dev"], "Depends"), r"^librondo0 \(= [\d.]+\)\n$")
         self.assertRegex(run("dpkg-deb", "-f", self.packages["python3-rondo"], "Depends"),
@@ -71,7 +71,7 @@ class Packages(unittest.TestCase):
             (place / "var/lib/dpkg" / name).mkdir(parents=True)
         for name in ("status", "available"):
             (place / "var/lib/dpkg" / name).touch()
-        # An empty root: no library is there that they depend on, and nothing that a trigger could start.
+        # This root is empty. It has no library that they depend on, and no program that a trigger could start.
         dpkg = ("dpkg", f"--root={place}", "--force-depends", "--no-triggers", "--log=/dev/null",
                 "--force-script-chrootless")
         run(*dpkg, "--install", *self.packages.values())

@@ -19,8 +19,8 @@ int number_of(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// Runs every case on one rank, on this thread. The caller allocates `part` before the communicator is made: an
-/// allocation may wait for the device, and so for a kernel that waits for this rank.
+/// Runs every case on one rank, on this thread. The caller allocates `part` before it makes the communicator, because
+/// an allocation may wait for the device, and so for a kernel that waits for this rank.
 void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part) {
   for (const Case &it : all_cases(rank_count)) {
     part.write(before(it, rank));
@@ -50,7 +50,7 @@ ncclUniqueId shared_id(int rank, const std::string &path) {
   fail_test("there is no id", __FILE__, __LINE__, rank);
 }
 
-/// Checks what a communicator says of itself.
+/// Checks the properties that a communicator reports.
 void check_numbers(ncclComm_t comm, int rank, int rank_count, int device) {
   int value = -1;
   NCCL(ncclCommUserRank(comm, &value));
@@ -127,7 +127,7 @@ void leave() {
   NCCL(ncclCommInitRank(&comm, 1, id, 0));
 }
 
-/// Ranks that one thread drives, by groups. The other way to make their communicators is a group of ncclCommInitRank().
+/// Runs ranks that one thread drives by groups. Another test makes such communicators by a group of ncclCommInitRank().
 void group() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   std::vector<int> places;

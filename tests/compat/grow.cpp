@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that take in new ranks.
+// The test program grows communicators by new ranks.
 #include <nccl.h>
 
 #include <string>

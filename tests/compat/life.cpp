@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups, communicators that are made without waiting, and their end.
+// The test program uses groups, makes communicators without waiting, and ends them.
 #include <unistd.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ void check_first_error() {
   NCCL(call(it, 1, ranks.part(1), ranks.comm(1)));
   CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "root is 9");
   for (int rank = 0; rank < 2; ++rank) CHECK(ranks.part(rank).read() == before(it, rank));
-  // Nothing was launched, so the next calls meet.
+  // The group launched nothing, so the next calls match.
   ranks.check_usable();
 }
 
@@ -54,7 +54,7 @@ void check_two_streams() {
   Ranks ranks(2);
   const DevicePart others[2] = {{0, 64}, {0, 64}};
   Case first = ranks.sum(1000), second = first;
-  second.in_place = true;  // its memory is not the first one's
+  second.in_place = true;  // so it uses other memory than the first call
   for (int rank = 0; rank < 2; ++rank) {
     auto bytes = before(first, rank);
     const auto more = before(second, rank);
@@ -156,7 +156,7 @@ void check_nonblocking() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that another thread can abort the making of a blocking communicator whose second rank never comes.
+/// Checks that another thread can abort the making of a blocking communicator whose second rank never calls.
 void check_abort_of_an_init() {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -175,7 +175,7 @@ void check_abort_of_an_init() {
   const ncclResult_t made = ncclCommInitRank(&comm, 2, id, 0);
   other.join();
   CHECK(made != ncclSuccess && made != ncclInProgress && comm == nullptr);
-  // Before it is waited for, an init can be given up, too.
+  // An init can also be given up before a wait for it.
   NCCL(ncclGetUniqueId(&id));
   ncclConfig_t config = nonblocking();
   ncclComm_t pending = nullptr;
@@ -183,7 +183,7 @@ void check_abort_of_an_init() {
   NCCL(ncclCommDestroy(pending));
 }
 
-/// Checks that a rank that calls alone is aborted, and the other one gets an error.
+/// Checks that a collective that only one rank calls can be aborted, and that the other rank gets an error.
 void check_abort_of_a_collective() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);
@@ -259,7 +259,7 @@ void check_split() {
   for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
   ranks.check_usable();
   for (const int member : members) NCCL(ncclCommDestroy(parts[member]));
-  // With a configuration of its own, a part can be made without waiting.
+  // Its own configuration can make a part nonblocking.
   ncclConfig_t config = nonblocking();
   for (int rank = 0; rank < 4; ++rank)
     CHECK(ncclCommSplit(ranks.comm(rank), rank % 2, 0, &parts[rank], &config) == ncclInProgress);
@@ -325,7 +325,7 @@ void compat_test::check_memory() {
   NCCL(ncclGroupStart());
   NCCL(ncclCommWindowRegister(ranks.comm(0), pointer, 4096, &window, 0));
   NCCL(ncclGroupEnd());
-  CHECK(window == nullptr);  // a group has no windows
+  CHECK(window == nullptr);  // a group makes no windows
   NCCL(ncclCommWindowDeregister(ranks.comm(0), window));
   CHECK_REFUSED(ncclCommRegister(ranks.comm(0), pointer, 0, &handle), ncclInvalidArgument, "size is 0");
   CHECK_REFUSED(ncclCommDeregister(ranks.comm(0), &handle), ncclInvalidArgument, "none that Rondo gave");

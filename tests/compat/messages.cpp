@@ -38,12 +38,12 @@ void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &ca
   }
 }
 
-constexpr size_t count = 1500;  // int32 of a message or block
+constexpr size_t count = 1500;  // int32 values of a message or block
 
 size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
 
-/// Every rank sends to all and receives from all, itself too. Types differ where bytes are equal, and some messages
-/// are empty.
+/// Lets every rank exchange messages with all, itself included. Types of equal size differ, and some messages are
+/// empty.
 void check_messages(Ranks &ranks) {
   check_call(
       ranks, "messages", [&](Memory &memory, int rank) {
@@ -78,7 +78,7 @@ void check_all_to_all(Ranks &ranks) {
       });
 }
 
-/// Gathers, in place on the root by the address of its own block, and elsewhere in another buffer.
+/// Gathers. The root works in place, by the address of its own block, and the others use another buffer.
 void check_gather(Ranks &ranks, int root) {
   const auto own = [&](int rank) { return rank == root ? half_bytes + block(rank) : 0; };
   check_call(
@@ -112,7 +112,7 @@ void check_refusals(Ranks &ranks) {
   CHECK_REFUSED(ncclSend(part.at(0), 1, ncclInt8, 9, comm, part.stream()), ncclInvalidArgument, "the peer is 9");
   CHECK_REFUSED(ncclRecv(nullptr, 1, ncclInt8, 1, comm, part.stream()), ncclInvalidArgument, "recvbuff is NULL");
   CHECK_REFUSED(ncclGather(part.at(0), nullptr, 1, ncclInt8, 0, comm, part.stream()), ncclInvalidArgument, "recvbuff");
-  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // on one rank alone: it is dropped
+  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // of one rank only, so it is dropped
   // A message to the rank itself needs both of its ends in the group.
   NCCL(ncclGroupStart());
   NCCL(ncclSend(part.at(0), 1, ncclInt8, 0, comm, part.stream()));

@@ -39,7 +39,7 @@ void check_collectives(Ranks &ranks) {
                 "overlap");
   int on_the_stack = 0;
   CHECK_REFUSED(ncclAllReduce(&on_the_stack, to, 1, ncclInt32, ncclSum, comm, stream), ncclInvalidArgument, "send");
-  // A call of no elements, on one rank alone, is dropped. So are its buffers.
+  // A call of no elements on only one rank is dropped, whatever its buffers are.
   NCCL(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, comm, stream));
   ranks.check_usable();
 }
@@ -106,7 +106,7 @@ void compat_test::check_arguments() {
   check_handles(ranks);
 }
 
-/// Calls the functions by their names alone, since they read no argument.
+/// Calls the functions only by their names, since they read no argument.
 void compat_test::check_unsupported() {
   Ranks ranks(1);
   for (const char *const name : unsupported) {
@@ -153,7 +153,7 @@ void compat_test::check_timeout() {
   }
 }
 
-/// Checks the variable of the environment that asks for communicators that are made without waiting.
+/// Checks the variable of the environment that makes communicators nonblocking.
 void compat_test::check_blocking_variable() {
   const OnDevice current(0);
   ncclUniqueId id;

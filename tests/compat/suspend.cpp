@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Communicators whose device memory is given back for a while. Two devices share memory by descriptors.
+// SPDX-License-Identifier: Apache-2.0 The test program suspends communicators, which then give their device memory
+// back. Two devices share memory by descriptors.
 #include <nccl.h>
 
 #include <cstddef>
@@ -37,7 +37,7 @@ void check_mixed_group(ncclComm_t blocking) {
 
 }  // namespace
 
-/// One thread suspends and resumes all ranks in groups, and sums in between.
+/// Suspends and resumes all ranks in groups by one thread, and sums in between.
 void compat_test::check_suspend() {
   const int devices[] = {0, 1};
   ncclComm_t comms[2] = {};
@@ -67,7 +67,7 @@ void compat_test::check_suspend() {
     CHECK_REFUSED(ncclCommResume(comms[0]), ncclInvalidUsage, "not suspended");
     CHECK(figure(comms[0], ncclStatGpuMemSuspend) == bytes);
   }
-  for (int round = 0; round < 10; ++round) {  // both calls of a communicator, in their order
+  for (int round = 0; round < 10; ++round) {  // a suspend and a resume of each communicator
     NCCL(ncclGroupStart());
     for (const ncclComm_t comm : comms) NCCL(ncclCommSuspend(comm, memory_flag));
     for (const ncclComm_t comm : comms) NCCL(ncclCommResume(comm));

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t count = 1500;  // int32
 constexpr int symmetric = 1;    // NCCL_WIN_COLL_SYMMETRIC
 
-/// Runs a rank of two: it puts its values into the window of the other rank, and waits for the other's values.
+/// Runs one of two ranks. It puts its values into the other's window, and waits for the other's values.
 void run_rank(Ranks &ranks, int rank) {
   const int peer = 1 - rank;
   const OnDevice current(0);

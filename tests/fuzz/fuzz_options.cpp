@@ -31,7 +31,7 @@ void check_run(const std::vector<const char *> &args) {
   if (!parsed.ok()) {
     FUZZ_CHECK(!parsed.error().message.empty());
   } else if (const auto *options = std::get_if<cli::RunOptions>(&parsed.value())) {
-    if (options->agent) return;  // then nothing else counts
+    if (options->agent) return;  // an agent has no other options
     FUZZ_CHECK(options->rank_count >= 1 && options->rank_count <= cli::run_rank_count_max);
     FUZZ_CHECK(!options->command.empty());
     FUZZ_CHECK(static_cast<double>(options->timeout_ns) <= cli::run_seconds_max * 1e9);

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Numbers, sizes and seconds from a stranger: what is accepted is within its range and reads back when it is shown.
+// SPDX-License-Identifier: Apache-2.0 Fuzzes numbers, sizes and seconds. Each accepted value is within its range, and
+// its printed form is read as the same value.
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (bytes.value() < most) FUZZ_CHECK(!parse_bytes(text, bytes.value() + 1, most).ok());
   }
   if (const auto number = parse_number(text, 0, most); number.ok()) {
-    FUZZ_CHECK(parse_bytes(text, 0, most).value() == number.value());  // a size without a unit
+    FUZZ_CHECK(parse_bytes(text, 0, most).value() == number.value());  // a number is also a size without a unit
     FUZZ_CHECK(parse_number(std::to_string(number.value()), 0, most).value() == number.value());
   }
   if (const auto duration_ns = parse_seconds(text); duration_ns.ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the store's client: a server says anything, with or without the secret, and any reply with a right tag.
+// Fuzzes the store's client. A server sends any bytes, with or without the secret, and any reply with a right tag.
 #include "src/bootstrap/store/client_session.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -15,7 +15,7 @@ Bytes server_hello(const Secret &secret) {
   return hello;
 }
 
-/// Checks that a failed session says nothing more, and an answered one has a reply to the request that was asked.
+/// Checks that a failed session sends nothing more, and that an answered one has the reply to its request.
 void check(StoreClientSession &client) {
   if (client.failure()) fuzz::require(client.output().empty() && !client.in_flight(), "a failed session is silent");
   const auto reply = client.take_reply();
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (action % 4 == 2) client.sent(client.output().size());
     check(client);
   }
-  if (const auto reply = decode_reply(std::as_bytes(std::span(data, bytes))))  // what decodes, encodes back
+  if (const auto reply = decode_reply(std::as_bytes(std::span(data, bytes))))  // must encode back
     fuzz::require(decode_reply(encode(*reply)).has_value(), "a reply survives a round trip");
   return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hwloc XML from a stranger: either a topology whose indices all hold, or a refusal in one line.
+// Fuzzes hwloc XML. The result is either a topology whose indices are all valid, or an error of one line.
 #include <cstddef>
 #include <cstdint>
 #include <set>

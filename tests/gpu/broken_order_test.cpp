@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests run the kernels' bodies without one barrier or release (RONDO_BREAK_ORDER, src/proto/memory.h). A wrong
-// result or ThreadSanitizer must detect that it is missing. The program starts itself, and the child runs the hidden
-// test case.
+// result or a report of ThreadSanitizer must show the omission. The program starts itself, and the child runs the
+// hidden test case.
 //
 // Only plans are from librondo, because the child must not run code that was compiled with the release.
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr ConnectionGeometry geometry{2, 256, 256};
 constexpr device::LoadStoreGeometry load_store_geometry{0, 0, 6016, 256};
 constexpr uint32_t rank_count = 2;
-constexpr uint32_t channel_count = 2;  // whose lanes end apart
+constexpr uint32_t channel_count = 2;  // the lanes of two channels end at different times
 
 #define RONDO_TEXT_2(x) #x
 #define RONDO_TEXT(x) RONDO_TEXT_2(x)
@@ -52,7 +52,7 @@ int32_t expected(const Traffic &traffic, uint64_t element) {
   return input(0, element) + (traffic.collective == RONDO_ALL_REDUCE ? input(1, element) : 0);
 }
 
-/// Runs it and reads the result as the host does when a kernel ended. Returns false if it is wrong.
+/// Runs the call, and reads the result as the host does after a kernel's end. Returns false if the result is wrong.
 bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads,
               rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER, bool shares_buffers = false) {
   OperationKey key;
@@ -67,9 +67,9 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
         std::move(build_plan(key, {algorithm, protocol, channel_count, 256, runs}, geometry, rank, rank_count)).value();
   }
   std::array<bool, rank_count> right{};
-  std::array<int, rank_count> note{};  // of the caller: what it did before an all-reduce is seen by others after it
+  std::array<int, rank_count> note{};  // a caller's store before the call, which others see after it
   const auto run = [&](uint32_t rank) {
-    // Its own thread writes them: peers see them, too, only because of the kernels.
+    // Each rank's own thread writes its buffers, so peers see these writes only because the kernels order them.
     for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
     recv[rank].assign(traffic.count, -1);
     note[rank] = 1;
@@ -78,7 +78,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
     buffers.recv.data = reinterpret_cast<std::byte *>(recv[rank].data());
     buffers.signature = 5;
     std::thread kernel([&] { world.run(rank, *plans[rank], buffers, 1, lane_threads); });
-    // The host reads results while the kernel's threads may still be there: order comes from `ended` alone.
+    // The host may read results while the kernel's threads still exist, so only `ended` orders the reads.
     while (world.result(rank).number != 1) std::this_thread::yield();
     right[rank] = traffic.collective != RONDO_ALL_REDUCE || note[1 - rank] == 1;
     for (uint64_t i = 0; i < traffic.count; ++i) right[rank] = right[rank] && recv[rank][i] == expected(traffic, i);
@@ -96,7 +96,7 @@ struct Child {
 };
 
 /// Runs this program again, with the hidden test case. The first race ends the child, because after a race it might
-/// wait for ever. In any case the child ends at a time limit, which a busy machine does not reach.
+/// wait for ever. A time limit, which a busy machine does not reach, ends the child in any case.
 Child run_child() {
   std::string self(4096, '\0');
   self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));

@@ -21,22 +21,22 @@ namespace {
 constexpr size_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint32_t device_count_max = 4;
 
-/// One call of every rank, after some calls that are not counted.
+/// The counts of one call of every rank, which follows some calls that are not counted.
 struct Counted {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   int rank_count = 0;
-  size_t bytes = 0;  ///< of the vector, all blocks
+  size_t bytes = 0;  ///< size of the vector, of all blocks
   std::vector<AccessCounts> ranks;
   bool graph = false;
   bool in_place = false;
-  std::array<std::array<double, device_count_max>, device_count_max> between{};  ///< as soft_cuda_moved_bytes()
+  std::array<std::array<double, device_count_max>, device_count_max> between{};  ///< bytes by soft_cuda_moved_bytes()
 
   [[nodiscard]] double most(double (*of)(const AccessCounts &)) const {
     double found = 0;
     for (const AccessCounts &rank : ranks) found = std::max(found, of(rank));
     return found;
   }
-  /// Bytes read and written by all ranks, of each of the vector.
+  /// The bytes that all ranks read and write for each byte of the vector.
   [[nodiscard]] double moved() const {
     uint64_t all = 0;
     for (const AccessCounts &rank : ranks)
@@ -54,7 +54,7 @@ std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &co
 /// If ranks share launches, all accesses of their kernel count as accesses of rank 0.
 Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool graph = false,
               bool in_place = false) {
-  // To count takes long under a sanitizer on a busy machine, and no call here waits for what does not come.
+  // Counting is slow under a sanitizer on a busy machine. Every rank calls, so no wait here is in vain.
   for (rondo_config_t &config : configs) config.timeout_ms = 200'000;
   const auto rank_count = static_cast<int>(configs.size());
   const std::string library = conformance::loaded_driver().library;
@@ -104,7 +104,7 @@ Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs
   return counted;
 }
 
-/// A line of the table. `present` is the value as long as the budget does not hold; it must not get worse.
+/// A line of the table. If the budget does not hold yet, `present` is the present value, which must not get worse.
 struct Budget {
   int rank_count;
   size_t bytes;
@@ -142,13 +142,13 @@ double block_barriers(const Counted &of) {
 double chain(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.chain_to_result); });
 }
-/// Returns one over the blocks of a rank: what is most is least then.
+/// Returns 1 / blocks of the rank with the fewest blocks, so that a maximum of this value is a minimum of blocks.
 double block_share(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
 }
 
-// The device has 32 multiprocessors. Bytes moved are, for each byte of the vector, each input once and each output
-// once; and 5 % more.
+// The device has 32 multiprocessors. The budget of "bytes moved", for each byte of the vector, is each input and each
+// output once, and 5 % more.
 const Budget budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
@@ -181,7 +181,7 @@ const Budget budgets[] = {
     {8, 8, "adds and exchanges", read_modify_writes, 0, 0, RONDO_ALL_REDUCE, true},
     {8, 8, "accesses one after the other", chain, 3, 0, RONDO_ALL_REDUCE, true},
     {8, 8, "barriers of a block", block_barriers, 1, 0, RONDO_ALL_REDUCE, true},
-    {2, 8, "barriers of a block", block_barriers, 1},  // the vote on what has arrived, after which thread 0 reports
+    {2, 8, "barriers of a block", block_barriers, 1},  // the vote on arrived words; then thread 0 reports
     {8, 8, "barriers of a block", block_barriers, 1},
     {8, 32 * KiB, "barriers of a block", block_barriers, 1},
     {2, 8, "releases of a block", block_releases, 0},
@@ -192,8 +192,8 @@ const Budget budgets[] = {
     {8, 32 * KiB, "share of a block", block_share, 1.0 / 4},
 };
 
-// One kernel runs all ranks, which are threads that share launches: it loads a word or a vector from all, and stores it
-// to all.
+// Here one kernel runs all ranks, which are threads that share launches. The kernel loads a word or a vector from each
+// rank, and stores the sum to each.
 const Budget shared_budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
@@ -235,7 +235,7 @@ void check_budgets(std::span<const Budget> lines) {
     std::printf("%s%s, %d ranks, %8zu bytes: %-40s %8.3f (budget %.3f)\n", name, line.graph ? " replayed" : "",
                 line.rank_count, line.bytes, line.what, value, line.most);
     CHECK(value <= std::max(line.most, line.present));
-    // A budget that holds by now needs no other figure: take it out of the table.
+    // If a budget now holds, remove its `present` from the table.
     if (line.present != 0) CHECK(value > line.most);
   }
 }
@@ -249,7 +249,7 @@ TEST_CASE("budgets: one kernel for all ranks costs no more than the table says",
 }
 
 // For each byte of the vector, the memory of a rank's device reads its input and writes its output once, and 5 % more.
-// A device sends and receives (n - 1) / n of a part that is read. The same holds for a part that is stored, and 2 %
+// Between devices, the budget is (n - 1) / n for the part that is read and again for the part that is stored, and 2 %
 // more.
 TEST_CASE("budgets: an all-reduce among devices costs their memory and links no more than the table says", "[budget]") {
   for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 1}, {0, 1, 2, 3}, {0, 1, 0, 1}})
@@ -257,7 +257,7 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
       const Counted counted = count(RONDO_ALL_REDUCE, on_devices(devices), bytes);
       const auto ranks = static_cast<double>(devices.size());
       const double link_max = 1.02 * 2 * (ranks - 1) / ranks;
-      constexpr double least = 0.95;  // of what must be moved: less was not counted
+      constexpr double least = 0.95;  // if less moved, some accesses were not counted
       for (uint32_t device = 0; device < device_count_max; ++device) {
         const auto here = static_cast<double>(std::count(devices.begin(), devices.end(), static_cast<int>(device)));
         if (here == 0) continue;
@@ -280,7 +280,7 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
-// Here load_store is not available. ll has a block for each slot, so it has all of them long before 4 MiB.
+// This case does without load_store. By ll, each slot has a block, so a call has all blocks long before 4 MiB.
 TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const int ranks : {2, 8}) {
@@ -292,8 +292,8 @@ TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
     }
 }
 
-// One channel, so a rank has one block. A ring of n ranks takes 2 n - 1 hops of a rank: the first sends, the last
-// receives, all others do both.
+// There is one channel, so a rank has one block. In a ring of n ranks, a rank has 2 n - 1 hops: the first sends, the
+// last receives, all others do both.
 TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, and once between devices", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 1, 0, 1}})
@@ -316,13 +316,13 @@ TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, an
         std::printf("all_reduce by %s, %zu ranks on %s, %8zu bytes: releases of a block and hop %.3f (budget %.0f)\n",
                     name, ranks, one_device ? "one device" : "2 devices", bytes, released, most);
         CHECK(released <= most);
-        CHECK((released > 0) == (most > 0));  // it orders what callers did before and after
+        CHECK((released > 0) == (most > 0));  // the release orders the callers' accesses before and after
         for (const AccessCounts &rank : counted.ranks) CHECK(rank.work.written_bytes[one_device ? 0 : 1] >= 2 * chunk);
       }
 }
 
-// One channel and one slice. A lane begins and ends with a barrier; a step has one behind all that it waits for, and
-// one before it publishes. By tree a rank has two lanes of a step each, by ring one of 2 n - 1 steps.
+// There is one channel and one slice. A lane begins and ends with a barrier. A step has one after its waits, and one
+// before it publishes. In a tree, a rank has two lanes of one step; in a ring, one lane of 2 n - 1 steps.
 TEST_CASE("budgets: a step has two barriers, however many links it waits for and sends on", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE})
@@ -332,7 +332,7 @@ TEST_CASE("budgets: a step has two barriers, however many links it waits for and
         config.algorithm = algorithm;
         config.protocol = protocol;
         config.channels = 1;
-        const auto bytes = static_cast<size_t>(ranks) * rondo::cache_line_bytes;  // ring: a line for each step
+        const auto bytes = static_cast<size_t>(ranks) * rondo::cache_line_bytes;  // in a ring, each step has a line
         const Counted counted = count(RONDO_ALL_REDUCE, same_device(ranks, config), bytes);
         const bool ring = algorithm == RONDO_ALGORITHM_RING;
         const int steps = ring ? 2 * ranks - 1 : 2, lanes = ring ? 1 : 2;
@@ -388,5 +388,5 @@ TEST_CASE("budgets: communicators of a process fit beside each other, whatever r
     return plan.channels;
   };
   CHECK(channels_of(first) == 4);
-  CHECK(channels_of(second) == 2);  // 16 blocks are left to 16 more ranks
+  CHECK(channels_of(second) == 2);  // 16 blocks are left for 16 more ranks
 }

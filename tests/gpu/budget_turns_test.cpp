@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the waits of ranks on several devices, as emulated blocks count them. It counts the loads over a link that
-// follow one another, and the polls of a rank that waits for long, also for each peer.
+// follow one another. For a rank that waits long, it counts the polls of all peers and of each peer.
 #include <thread>
 
 #include "cuda/kernels/load_store_wait.h"
@@ -20,13 +20,13 @@ void count_accesses(bool on) {
   call_it(on ? 1 : 0);
 }
 
-/// Ranks with a device each, which sum a vector.
+/// Ranks that each have a device, and that sum a vector.
 struct Apart {
   Apart(int rank_count, size_t bytes, bool hidden, const rondo_config_t &config)
       : group(on_devices(ordinals(rank_count), config)), elements(bytes / sizeof(float)) {
     for (int rank = 0; rank < rank_count; ++rank)
       buffers.emplace_back(group.world_of(rank), bytes_of(std::vector<float>(elements, 1)), hidden);
-    for (int call = 0; call < 2; ++call) sum_all();  // plans are on the devices then
+    for (int call = 0; call < 2; ++call) sum_all();  // after these calls, plans are on the devices
   }
   static std::vector<CuDevice> ordinals(int count) {
     std::vector<CuDevice> devices;
@@ -66,7 +66,7 @@ struct Apart {
 
 }  // namespace
 
-// SOFT_CUDA_THREADS=256, as a device's block has. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The reduction
+// SOFT_CUDA_THREADS=256 is a device's number. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The reduction
 // takes two batches of loads, and so does the gather.
 TEST_CASE("budgets: a chunk through places takes 4 loads over links one after the other, among 8 devices",
           "[.][places budget]") {
@@ -130,7 +130,7 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
                   static_cast<unsigned long long>(rank.idle_loads),
                   static_cast<unsigned long long>(rank.idle_host_loads), static_cast<unsigned long long>(acquires),
                   static_cast<unsigned long long>(rank.blocks));
-      if (!messages)  // their polls are not counted as looks
+      if (!messages)  // polls of messages are not counted as idle loads
         CHECK(rank.idle_host_loads * loads_per_host_load <= rank.idle_loads);
       CHECK(acquires <= acquires_of_block * rank.blocks);
     }
@@ -173,7 +173,7 @@ TEST_CASE("budgets: a long wait for peers loads no flag again that was ready") {
     CHECK(looks == expected);
     CHECK(told);
     const auto disagree = [](uint64_t) { return Look::stop; };
-    CHECK(rondo::device::watch_peers(OneThread{}, operation, told, load, disagree));  // the next attempt finds it
+    CHECK(rondo::device::watch_peers(OneThread{}, operation, told, load, disagree));  // the next load sees `stop`
     progress.verdict = 1;
     CHECK_FALSE(rondo::device::watch_peers(OneThread{}, operation, told, load, judge));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class keeps a device busy with a host function. A while later, it does something beside work that waits for the
-// device.
+// This class keeps a device busy with a host function. Meanwhile, after a delay, it runs other code beside work that
+// waits for the device.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ class BusyDevice {
     return cu.launch_host_func(stream_.get().object, wait, this) == rondo::cuda::CuStatus::success;
   }
   void go_on() { idle_ = true; }
-  /// Says whether the device is still busy. Then nothing that has ended since begin() can have waited for it.
+  /// Says whether the device is still busy. If it is, no call that has ended since begin() has waited for the device.
   [[nodiscard]] bool is_busy() const { return cu_ != nullptr && !idle_; }
 
   void run_later(std::chrono::milliseconds delay, std::function<void()> what) {
@@ -55,7 +55,7 @@ class BusyDevice {
     idle = true;
   }
 
-  const rondo::cuda::CudaDriver *cu_ = nullptr;  ///< null if it has not begun
+  const rondo::cuda::CudaDriver *cu_ = nullptr;  ///< null before begin()
   rondo::cuda::Stream stream_;
   std::atomic<bool> idle_ = false;
   std::vector<std::future<void>> later_;

@@ -20,7 +20,7 @@ inline bool has_devices(int count) {
   return false;
 }
 
-/// Says whether this number of devices exists, and each of them reaches all others, with atomics.
+/// Says whether `count` devices exist, and each of them reaches all others with atomics.
 inline bool has_peers(int count) {
   if (acts_apart()) return true;
   if (!has_devices(count)) return false;
@@ -34,7 +34,7 @@ inline bool has_peers(int count) {
 }
 
 /// While it exists, the driver in software ends the process if a kernel touches memory that its device does not reach.
-/// This makes accesses slow, and orders them, so not all tests use it.
+/// The check makes accesses slow, and orders them, so not all tests use it.
 class AccessCheck {
  public:
   AccessCheck()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda/compile_kernels.py, with a compiler that only counts: what was compiled is kept where ccache is, and taken again
-as long as it would be the same. compile_kernels_test.py COMPILE_KERNELS."""
+"""Tests cuda/compile_kernels.py with a compiler that only counts. Images are kept if ccache is there, and used again
+while a compiler would make the same. usage: compile_kernels_test.py COMPILE_KERNELS"""
 
 import os
 import subprocess
@@ -90,7 +90,7 @@ class Kept(unittest.TestCase):
         self.write("version", "release 12.8, V12.8.61")
         self.assertIn("--compress-mode=size", self.compile(architectures="80,90")[0])
         self.assertNotIn("--compress-mode", self.compile(architectures="90")[0])
-        self.write("version", "release 12.4, V12.4.99")  # which does not know the option
+        self.write("version", "release 12.4, V12.4.99")  # this version does not know the option
         self.assertNotIn("--compress-mode", self.compile(architectures="80,90")[0])
 
     def test_nothing_is_kept_without_ccache(self):

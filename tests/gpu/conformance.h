@@ -50,7 +50,7 @@ bool becomes_true(const Condition &condition) {
   return true;
 }
 
-/// Returns the counts of the driver in software. Returns nothing with a real driver.
+/// Returns the live objects of the driver in software, or nothing with a real driver.
 inline std::optional<SoftCudaLive> live_counts() {
   auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(loaded_driver().library, "soft_cuda_live");
   if (ask == nullptr) return std::nullopt;
@@ -59,8 +59,8 @@ inline std::optional<SoftCudaLive> live_counts() {
   return live;
 }
 
-/// Keeps the context that the first case makes on a real driver for all later cases, because making one takes up to a
-/// second. With the driver in software, which counts live objects, each case makes its own.
+/// On a real driver, keeps the context of the first case for all later cases, because making a context takes up to a
+/// second. The driver in software counts live objects, so there each case makes its own context.
 inline void keep_primary_context(const CudaDriver &driver, CuDevice device) {
   static std::map<CuDevice, PrimaryContext> kept;
   if (!kept.contains(device)) kept.emplace(device, retain_primary_context(driver, device).value());
@@ -117,9 +117,9 @@ class World {
   Stream stream_;
 };
 
-/// A word in pinned memory that blocks and releases a stream by cuStreamWaitValue64. After `patience`, it stays open,
-/// and the test has failed. Otherwise the host might wait for ever, in the driver, or when an exception leaves the test
-/// and releases the stream's resources.
+/// A word in pinned memory that blocks and releases a stream by cuStreamWaitValue64. After `patience`, the gate opens
+/// for good, and the test has failed. Otherwise the host might wait for ever in the driver, or an exception that leaves
+/// the test might, when it releases the stream's resources.
 class Gate {
  public:
   explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) {
@@ -159,7 +159,7 @@ class Gate {
   HostMemory memory_;
   static constexpr int64_t never = std::numeric_limits<int64_t>::max();
   std::atomic<bool> ended_{false};
-  std::atomic<int64_t> late_at_{never};  ///< by the steady clock: some time after closing
+  std::atomic<int64_t> late_at_{never};  ///< by the steady clock, `patience` after closing
   bool late_ = false;  ///< only the thread uses it, until the thread has ended
   std::thread opener_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy-engine executor captured into graphs: replays among calls and other graphs, and how a replay ends when
-// something is wrong. "[no capture]" wants SOFT_CUDA_CAPTURE_WAITS=off.
+// something is wrong. "[no capture]" needs SOFT_CUDA_CAPTURE_WAITS=off.
 #include <array>
 #include <barrier>
 
@@ -22,12 +22,12 @@ std::vector<GraphExec> captured_sums(const CopyGroup &group) {
   return graphs;
 }
 
-/// The works of a step, any of them together, in this order. Each writes a part of recv of its own. `sum` writes the
-/// sum of all ranks' send, `gather` the send of each rank, and `cast` that of rank 0.
+/// The kinds of work of a step. A step may have several kinds, in this order. Each kind writes its own part of recv.
+/// `sum` writes the sum of all ranks' send, `gather` the send of each rank, and `cast` that of rank 0.
 enum Work : unsigned { sum = 1, gather = 2, cast = 4 };
 
-/// Ranks on threads of their own, each of which goes through the same steps without waiting for the others: inputs in,
-/// a call or a replay, results out.
+/// Ranks on threads of their own. Each rank does the same steps without waiting for other ranks. A step copies inputs
+/// in, calls or replays, and copies results out.
 class Mixture {
  public:
   Mixture(int rank_count, uint64_t seed) : group_(rank_count, config()), seed_(seed), barrier_(rank_count) {
@@ -103,7 +103,7 @@ class Mixture {
     return status;
   }
 
-  /// Replays the graph of a work, which is captured when it is first wanted, whatever runs then.
+  /// Replays the graph of `work`. The first replay captures it, whatever runs then.
   int replay(int rank, unsigned work) {
     const CudaDriver &cu = group_.world.cu;
     auto *const stream = static_cast<CuStream>(group_.stream(rank));
@@ -114,7 +114,7 @@ class Mixture {
       CuGraph graph = nullptr;
       if (cu.stream_end_capture(stream, &graph) != CuStatus::success) return -2;
       const Graph captured_once({&cu, group_.world.handle(), graph});
-      // Making it may wait for the device: no stream may wait for this rank meanwhile.
+      // Instantiation may wait for the device, so no stream may wait for this rank meanwhile.
       const CuStatus ended = cu.stream_synchronize(stream);
       barrier_.arrive_and_wait();
       CuGraphExec made = nullptr;
@@ -200,7 +200,7 @@ TEST_CASE("copy executor: replays of what only moves launch no kernel") {
   std::vector<GraphExec> graphs;
   for (int rank = 0; rank < rank_count; ++rank)
     whole.emplace_back(group.world, bytes_of(std::vector<float>(count * rank_count, 0)));
-  const auto before = launch_count();  // of what is captured, too
+  const auto before = launch_count();  // counts captured launches, too
   for (int rank = 0; rank < rank_count; ++rank) {
     void *const own = group.buffers[static_cast<size_t>(rank)].pointer();
     void *const all = whole[static_cast<size_t>(rank)].pointer();
@@ -229,7 +229,7 @@ TEST_CASE("copy executor: a replay that waits for a rank which does not launch i
   CHECK(error.status == RONDO_ERROR_TIMEOUT);
   CHECK(std::string(error.message).find("replayed graph") != std::string::npos);
   CHECK(group.sum(0) != RONDO_OK);
-  // A graph that is launched after that ends, too.
+  // A graph that is launched after the failure also ends.
   group.launch(graphs[0], 0);
   group.synchronize();
 }
@@ -278,7 +278,7 @@ TEST_CASE("copy executor: the time of a call behind replays begins when its stre
   for (int rank = 0; rank < 2; ++rank)
     graphs.push_back(captured(group.world, group.stream(rank), [&, rank] {
       auto *const stream = static_cast<CuStream>(group.stream(rank));
-      if (rank == 1) {  // it comes late to each
+      if (rank == 1) {  // rank 1 is late at each replay
         gate.close(stream);
         CU_OK(group.world.cu.stream_write_value64(stream, reinterpret_cast<DevicePointer>(&gate.word()), 0,
                                                   write_value_default));

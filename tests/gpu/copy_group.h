@@ -35,8 +35,8 @@ struct CopyGroup : DeviceRanks {
   std::vector<DeviceBuffer> buffers;
 };
 
-/// The number of ranks that call before a failure. Released streams overwrite slots that their peers are reading. No
-/// caller uses the result, but ThreadSanitizer cannot know that.
+/// The number of ranks that call before a failure. After it, streams overwrite slots that peers are reading. No caller
+/// uses these results, but ThreadSanitizer cannot know that.
 inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
 }  // namespace rondo_test

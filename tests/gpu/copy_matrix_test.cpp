@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor beside host memory: the same calls with the same algorithm and chunks give the same bytes,
-// and tests/unit/matrix_test.cpp holds those against the documented order.
+// These tests compare the copy-engine executor with host memory. The same calls with the same algorithm and chunks must
+// give the same bytes, which tests/unit/matrix_test.cpp checks against the documented order.
 #include <random>
 
 #include "src/plan/algorithm.h"
@@ -23,7 +23,7 @@ rondo_config_t config_of(rondo_algorithm_t algorithm, int device) {
   return config;
 }
 
-/// Returns any bits, but floats are below 2 and finite: the content of a NaN is not specified.
+/// Returns elements of random bits. Floats are finite and below 2, because the content of a NaN is not specified.
 std::vector<std::byte> random_elements(uint64_t seed, rondo_type_t type, size_t count) {
   const size_t size = rondo_type_size(type);
   std::mt19937_64 bits(seed);
@@ -96,7 +96,7 @@ struct Both {
     }
   }
 
-  /// Compares both buffers of each rank, whole: what must not be touched is compared, too.
+  /// Compares both whole buffers of each rank, with the bytes that a call must not touch.
   void check(const DeviceCase &it, uint64_t seed) {
     const int rank_count = host.size();
     CAPTURE(rank_count, rondo_collective_string(it.collective), rondo_type_string(it.type), rondo_op_string(it.op),
@@ -108,12 +108,12 @@ struct Both {
     device.complete();
     for (size_t rank = 0; rank < send.size(); ++rank) {
       CAPTURE(rank);
-      CHECK((device_send[rank].read() == send[rank]));  // in brackets: it is not printed
+      CHECK((device_send[rank].read() == send[rank]));  // the brackets keep Catch2 from printing it
       CHECK((device_recv[rank].read() == recv[rank]));
     }
   }
 
-  std::vector<std::vector<std::byte>> send, recv;  // of the host
+  std::vector<std::vector<std::byte>> send, recv;  // the host's buffers
   std::vector<DeviceBuffer> device_send, device_recv;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams report the copy-engine executor's calls to the host: captured calls each time they run.
+// Streams report the copy-engine executor's calls to the host, and captured calls at each replay.
 #include "cuda/executors/copy_progress.h"
 #include "tests/gpu/copy_group.h"
 
@@ -62,7 +62,7 @@ TEST_CASE("copy progress: each replay counts, and leaves the numbers of other ca
   }
   for (uint64_t replay = 0; replay < CopyProgress::wheel_words + 10; ++replay) {
     told.replay(twice);
-    if (replay % 50 != 0) continue;  // only some are checked
+    if (replay % 50 != 0) continue;  // only some replays are checked
     CU_OK(told.world.cu.stream_synchronize(told.world.stream()));
     static_cast<void>(told.progress.report());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover the behaviour of the copy-engine executor: what it launches, how it is ordered, and how it ends
-// after an error. Arguments of the program choose by tag: "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
+// after an error. Tags are arguments of the program; "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
 #include <array>
 
 #include "tests/gpu/copy_group.h"
@@ -63,7 +63,7 @@ TEST_CASE("copy executor: calls come in their order, whatever streams they are o
 TEST_CASE("copy executor: communicators in flight together do not wait for each other") {
   CopyGroup first(2, 100'003), second(2, 100'003);
   for (int round = 0; round < 3; ++round) {
-    // Each rank has its own order.
+    // Rank 0 calls on the two communicators in one order, and rank 1 in the other.
     REQUIRE(first.sum(0) == RONDO_OK);
     REQUIRE(second.sum(0) == RONDO_OK);
     REQUIRE(second.sum(1) == RONDO_OK);
@@ -127,7 +127,7 @@ TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wro
     return status == RONDO_OK || status == RONDO_ERROR_MISMATCH || status == RONDO_ERROR_COMM_FAILED;
   };
   if (behind_others) {
-    // One rank is far ahead of what the ranks remember of each other.
+    // One rank gets further ahead than the number of calls that ranks remember of each other.
     for (int rank = 0; rank < 2; ++rank)
       for (int round = 0; round < 40; ++round) REQUIRE(call(rank, rank == 0 && round == 2 ? 4095 : 4096));
   } else {
@@ -147,7 +147,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
   Gate gate(world);
   std::vector<Stream> streams;
   for (int rank = 0; rank < 2; ++rank) streams.push_back(world.another_stream());
-  std::vector<DeviceBuffer> buffers;  // made while nothing is enqueued, since that may wait for the device
+  std::vector<DeviceBuffer> buffers;  // made before any call, since allocation may wait for the device
   for (int rank = 0; rank < 2; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(4096, 1)));
   const auto before = conformance::live_counts();
   {
@@ -156,7 +156,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
     for (int rank = 0; rank < caller_count; ++rank) {
       const auto index = static_cast<size_t>(rank);
       gate.close(streams[index].get().object);
-      for (int call = 0; call <= 3 * (1 - rank); ++call)  // more from one than from the other
+      for (int call = 0; call <= 3 * (1 - rank); ++call)  // rank 0 calls more often than rank 1
         REQUIRE(rondo_all_reduce(buffers[index].pointer(), buffers[index].pointer(), 4096, RONDO_FLOAT32, RONDO_SUM,
                                  ranks[rank], streams[index].get().object) == RONDO_OK);
     }
@@ -170,13 +170,13 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
     gate.open();
     for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  // All that was left is given back in the end.
+  // In the end, everything that the communicator had left is given back.
   CHECK(conformance::becomes_true([&] { return conformance::live_counts() == before; }));
 }
 
 TEST_CASE("copy executor: one thread that fills a queue for several ranks is told by the timeout", "[.][queue]") {
   CopyGroup group(2, 4'000'000, 500);
-  CHECK(group.sum(0) == RONDO_OK);  // waits in the driver for the rank that the same thread would call for next
+  CHECK(group.sum(0) == RONDO_OK);  // waits in the driver for rank 1, for which this same thread would call next
   const rondo_error_t error = failure_of(group.ranks[0]);
   CHECK(error.status == RONDO_ERROR_TIMEOUT);
   CHECK(error.peer == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover what the copy-engine executor decides before it calls the driver. That is the order in which one
-// stream does a plan, the words that it waits for, and where it is chosen.
+// These tests cover the decisions of the copy-engine executor before it calls the driver. It decides in which order one
+// stream does a plan, and for which words it waits. Other tests check when it is chosen.
 #include <map>
 #include <vector>
 
@@ -20,7 +20,7 @@ using namespace rondo::cuda;
 
 namespace {
 
-/// All ranks of a plan, each with one stream, and slots that are counted.
+/// All ranks of a plan, each with one stream and counted slots.
 class Streams {
  public:
   Streams(const OperationKey &key, const PlanChoice &shape, const ConnectionGeometry &geometry, uint32_t rank_count)
@@ -36,7 +36,7 @@ class Streams {
     next_.resize(rank_count);
   }
 
-  /// Runs each rank in turn as far as it gets. Returns whether all ended, and no slot is left full.
+  /// Runs each rank in turn as far as it gets. Returns whether all ranks have ended and no slot is full.
   bool end() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -214,7 +214,7 @@ TEST_CASE("reach: the less of what two ranks say holds, and one that does not kn
                             atomics, unknown, atomics});
   CHECK(some.between(0, 1) == access);
   CHECK(some.between(2, 0) == access);
-  CHECK(some.between(1, 2) == none);  // nobody knows
+  CHECK(some.between(1, 2) == none);  // no process knows this pair
   CHECK_FALSE(some.all_do_atomics());
   CHECK(some.pairs_apart(infos) == std::vector<std::pair<uint32_t, uint32_t>>{{1, 2}});
   // One direction is enough.

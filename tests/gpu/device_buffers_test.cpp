@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which buffers, streams and registrations a communicator on a device takes, and which it refuses.
+// These tests cover which buffers, streams and registrations a communicator on a device accepts, and which it refuses.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -31,7 +31,7 @@ TEST_CASE("device: host memory, a host stream, another device's stream and too s
                            group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
     CHECK(error_message().find("send is memory of CUDA device 1") != std::string::npos);
   }
-  // The refused calls have taken no number: the communicator continues.
+  // The refused calls did not count as operations, so the communicator continues.
   CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                          group.stream(0)) == RONDO_OK);
 }

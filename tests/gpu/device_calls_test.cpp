@@ -9,7 +9,7 @@ namespace {
 
 struct DriverCalls {
   uint64_t all = 0;
-  uint64_t queries = 0;  ///< that neither make nor enqueue anything
+  uint64_t queries = 0;  ///< calls that neither make nor enqueue anything
 };
 
 /// Returns the calls of this thread so far.
@@ -22,7 +22,7 @@ DriverCalls driver_calls() {
   return calls;
 }
 
-/// Returns the most calls of the driver of an all-reduce among two ranks, after their first calls.
+/// Returns how many driver calls an all-reduce among two ranks makes at most, after their first calls.
 DriverCalls most_calls(rondo_device_executor_t executor, bool in_place) {
   rondo_config_t config = on_device();
   config.device_executor = executor;
@@ -51,10 +51,10 @@ DriverCalls most_calls(rondo_device_executor_t executor, bool in_place) {
 }  // namespace
 
 TEST_CASE("driver calls: an all-reduce by a kernel makes six, and one by copies asks no more before it enqueues") {
-  if (!in_software()) return;  // which alone counts
+  if (!in_software()) return;  // only the driver in software counts
   for (const bool in_place : {false, true}) {
     CAPTURE(in_place);
-    // The current context, two buffers, whether the stream is captured; the launch, and the event after it.
+    // Queries: the current context, two buffers, whether the stream is captured. Enqueued: a launch, and an event.
     const DriverCalls by_kernel = most_calls(RONDO_DEVICE_EXECUTOR_KERNEL, in_place);
     CHECK(by_kernel.all <= 6);
     CHECK(by_kernel.queries <= 4);

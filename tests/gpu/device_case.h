@@ -15,15 +15,15 @@ struct DeviceCase {
   size_t count = 0;
   int root = 0;
   bool in_place = false;
-  size_t offset_bytes = 0;  ///< offset of the data in both buffers, a multiple of the element
+  size_t offset_bytes = 0;  ///< offset of the data in both buffers, a multiple of an element's size
 };
 
 [[nodiscard]] inline bool in_blocks(rondo_collective_t collective) {
   return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-/// Makes the call. `send` and `recv` are the beginnings of the buffers. Each has room for the offset and the elements
-/// of all ranks.
+/// Makes the call. `send` and `recv` point to the beginnings of buffers, which have room for the offset and the
+/// elements of all ranks.
 inline rondo_status_t call(const DeviceCase &it, int rank, rondo_comm_t comm, rondo_stream_t stream, std::byte *send,
                            std::byte *recv) {
   const size_t block = static_cast<size_t>(rank) * it.count * rondo_type_size(it.type);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT MANNER`. Sums
-// until the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive
-// then. MANNER: calls, or replays, among which every third sum is a call. DEVICE_CHAOS_REGISTERS=1: it registers its
-// buffer. DEVICE_CHAOS_DEVICES: rank r is on device r modulo that.
+// This program is one rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US
+// COUNT MANNER`. It sums until the communicator fails, and gives everything back. It prints the status and which
+// objects of the driver are still alive. MANNER is "calls", or "replays" with a call as every third sum. With
+// DEVICE_CHAOS_REGISTERS=1 it registers its buffer. With DEVICE_CHAOS_DEVICES=n, rank r is on device r modulo n.
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 constexpr int calm_rounds = 20, rounds_max = 1'000'000;
 constexpr uint64_t patience_ns = 100'000'000'000;
 constexpr uint32_t timeout_ms = 60'000;
-constexpr uint32_t silent_timeout_ms = 8'000;  // longer than ranks that are not silent may be late
+constexpr uint32_t silent_timeout_ms = 8'000;  // longer than the delay of any rank that calls
 
 struct Fate {
   std::string kind;
@@ -32,7 +32,7 @@ struct Fate {
   bool replays = false;
 };
 
-/// Strikes this rank, on a thread of its own: a kernel may wait there, and the caller for it.
+/// Lets this rank fail. It runs on its own thread, since the caller may wait for a kernel, and the kernel for a peer.
 void strike(const DeviceProcess &self, const Fate &fate) {
   std::this_thread::sleep_for(std::chrono::microseconds(fate.delay_us));
   if (fate.kind == "kill" || fate.kind == "early") ::raise(SIGKILL);
@@ -92,7 +92,7 @@ int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   return outcome == wrong_value ? 3 : 0;
 }
 
-/// Prints what is alive in the driver in software.
+/// Prints which objects of the driver in software are alive. Returns whether there are none.
 bool left_nothing(const std::string &library) {
   auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(library, "soft_cuda_live");
   if (ask == nullptr) return true;

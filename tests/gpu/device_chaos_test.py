@@ -22,27 +22,27 @@ from job import run_job  # noqa: E402
 # Longer than ranks may be late on a busy machine.
 HANG_S = 180.0
 GATE_LIVES, ALL_LIVES = 60, 300
-FAILED_SEEDS = (90,)  # every seed whose life was once not as promised
+FAILED_SEEDS = (90,)  # all seeds of lives that once failed
 INIT_TIMEOUT_S = 15
 REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote rank failed", "timeout", "ranks disagree", "aborted"
 
 # Each kind of fate has a share of a hundred lives, and the status that the others get (None: any error).
 KINDS = {
-    "none": (12, "ok"),  # late work, and nothing else
+    "none": (12, "ok"),  # work is late, and nothing fails
     "kill": (18, REMOTE),
     "exit": (8, REMOTE),
-    "early": (8, None),  # killed while all meet, or soon after
+    "early": (8, None),  # killed while ranks meet, or soon after
     "abort": (12, ABORTED),
     "silent": (8, TIMEOUT),
     "disagree": (10, MISMATCH),
-    "calls": (12, None),  # calls of the victim's driver fail for want of memory
+    "calls": (12, None),  # driver calls of the victim fail for want of memory
     "work": (12, None),   # work on the victim's streams fails
 }
 
 
-# A rank that leaves, disagrees or stays away without a call is not named by replays, which have no numbers.
+# Replays have no numbers, so their errors do not name a rank that leaves, disagrees or makes no call.
 REPLAYED = ("none", "kill", "exit", "abort")
-ONLY_SOFT = ("calls", "work")  # what the driver in software alone does when it is asked to
+ONLY_SOFT = ("calls", "work")  # faults that only the driver in software can inject
 
 
 class Life:
@@ -59,7 +59,7 @@ class Life:
         protocol = draw.choice(protocols if executor == "kernel" else ("auto", "simple"))
         algorithms = ("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")
         kernel = "load_store" if protocol == "load_store" else "auto"
-        if kernel == "load_store":  # which has no protocol, and takes 64 KiB by one_shot
+        if kernel == "load_store":  # load_store has no protocol, and one_shot takes at most 64 KiB
             algorithms = ("auto", "two_shot", "one_shot" if self.count < 16_000 else "two_shot")
         self.environment = {
             "RONDO_ALGORITHM": draw.choice(algorithms),
@@ -116,10 +116,10 @@ class Life:
         if number == self.victim or self.kind == "none":
             return
         assert told.status not in ("ok", "the driver failed"), f"rank {number} got {told.status!r}"
-        if self.kind == "early":  # while they meet, not every step knows whom it waits for
+        if self.kind == "early":  # while ranks meet, not every step knows for which rank it waits
             return
         names = re.search(rf"\branks? (\d+, )*{self.victim}\b", told.message)
-        # Rank 0 runs the store: once it has given up nothing can say which ranks were missing.
+        # Rank 0 runs the store. After rank 0 has given up, nothing can say which ranks were missing.
         alone = "the process that runs it (rank 0" in told.message
         assert names or told.peer == self.victim or (self.kind == "calls" and alone), (
             f"rank {number} does not name rank {self.victim}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run ranks on devices that wait for each other in a circle, or that wait long.
+// In these tests, ranks on devices wait for each other in a circle, or wait long.
 #include <string>
 #include <vector>
 
@@ -84,7 +84,7 @@ TEST_CASE("device messages: ranks that wait long, but not in a circle, are not a
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
-// SOFT_CUDA_QUEUES=1, CUDA_DEVICE_MAX_CONNECTIONS=1
+// This case needs SOFT_CUDA_QUEUES=1, CUDA_DEVICE_MAX_CONNECTIONS=1.
 TEST_CASE("device messages: replays that wait in one hardware queue time out with what to set", "[.][queue]") {
   rondo_config_t config = on_executor();
   config.timeout_ms = 500;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `device_costs [--quick] [JSON]` measures a device's elementary steps. The kernels are the test image's
-// (RONDO_TEST_KERNELS), or any image on the driver in software. Each cost is a median of several runs. The cost of a
-// run by itself, its launch above all, is removed: each run is done once more twice as often, and the difference
-// counts. The option --quick uses small sizes and few rounds, which only show that it works.
+// (RONDO_TEST_KERNELS), or any image on the driver in software. Each cost is a median of several runs. The fixed cost
+// of a run, above all its launch, is removed: a second run has twice as many rounds, and the difference counts. The
+// option --quick uses small sizes and few rounds, which only show that the program works.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -87,7 +87,7 @@ Result<void> open(Bench &bench) {
 
 using Work = std::function<Result<void>()>;
 
-/// Microseconds that `work` takes on the stream, once.
+/// Returns the microseconds that one execution of `work` takes on the stream.
 Result<double> time_once(const Bench &bench, const Work &work) {
   const CudaDriver &cu = *bench.cu;
   RONDO_TRY(bench.check(cu.event_record(bench.begin.get().object, bench.handle()), "cuEventRecord"));
@@ -151,7 +151,7 @@ Result<void> measure_reads(Bench &bench) {
   RONDO_TRY_ASSIGN(const DeviceMemory device, allocate_device_memory(bench.context, bytes + 64));
   RONDO_TRY_ASSIGN(const HostMemory host, allocate_host_memory(bench.context, bytes));
   auto *const chain = static_cast<uint64_t *>(host.get().object);
-  constexpr uint64_t step = 17 * 16;  // 17 lines of 128 bytes further: all 64 lines come in turn
+  constexpr uint64_t step = 17 * 16;  // 17 lines of 128 bytes, so all 64 lines take turns
   for (uint64_t at = 0; at < chain_words; ++at) chain[at] = (at + step) % chain_words;
   RONDO_TRY(bench.check(bench.cu->memcpy_htod_async(device.get().object, chain, bytes, bench.handle()), "copying"));
   uint64_t *const last = words_at(device.get().object + bytes);
@@ -229,7 +229,7 @@ Result<void> measure_launches(Bench &bench) {
   return {};
 }
 
-/// Returns whole numbers up to 255 as floats, so that sums are exact; zeros may move faster than data.
+/// Returns whole numbers up to 255 as floats, so that sums are exact. Zeros alone might move faster than other data.
 float value_at(uint32_t way, uint64_t index) { return static_cast<float>((index * 2654435761u >> 16 ^ way) & 255); }
 
 Result<void> fill(const Bench &bench, DevicePointer at, size_t bytes, uint32_t way) {
@@ -259,7 +259,7 @@ Result<void> verify(const Bench &bench, DevicePointer at, size_t bytes, uint32_t
   return {};
 }
 
-/// Returns 1, 2, 4, ... and all.
+/// Returns 1, 2, 4 and so on, and the number of multiprocessors.
 std::vector<uint32_t> block_counts(uint32_t multiprocessors) {
   std::vector<uint32_t> counts;
   for (uint32_t count = 1; count < multiprocessors; count *= 2) counts.push_back(count);
@@ -301,7 +301,7 @@ Result<void> measure_bandwidth(Bench &bench, uint32_t multiprocessors, uint32_t 
   return verify(bench, memory.back().get().object, bytes, way_count);
 }
 
-/// Writes the document as a whole or not at all: the program may be killed meanwhile.
+/// Writes the document as a whole or not at all, because the program may be killed meanwhile.
 bool write(const Bench &bench) {
   if (bench.path.empty()) return true;
   const std::string fresh = bench.path + ".new";
@@ -326,7 +326,7 @@ Result<void> measure(Bench &bench, const Exporter &exporter) {
   RONDO_TRY(measure_launches(bench));
   RONDO_TRY(measure_bandwidth(bench, multiprocessors, 1));
   RONDO_TRY(measure_bandwidth(bench, multiprocessors, ways));
-  return measure_streams(bench);  // last: its kernels wait for each other, and the bandwidths count without it
+  return measure_streams(bench);  // last: its kernels wait for each other and may fail, and bandwidths count without it
 }
 
 Result<void> run(const std::string &path, bool quick) {
@@ -360,7 +360,7 @@ void tell(Bench &bench, const std::string &name, double value, const char *unit)
   std::printf("%-56s %12.4g %s\n", name.c_str(), value, unit);
   std::fflush(stdout);
   bench.document["costs"].push_back({{"cost", name}, {"value", value}, {"unit", unit}});
-  static_cast<void>(write(bench));  // a killed run has reported this much; the last time counts
+  static_cast<void>(write(bench));  // a killed run has reported this much; only the last write must succeed
 }
 
 }  // namespace device_costs
@@ -373,7 +373,7 @@ int main(int argument_count, char **arguments) {
       quick = true;
     else
       path = arguments[index];
-  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));  // nine streams, a queue for each
+  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));  // nine streams need nine queues
   const auto done = run(path, quick);
   if (!done.ok()) std::fprintf(stderr, "device_costs: %s\n", done.error().message.c_str());
   return done.ok() ? 0 : 1;

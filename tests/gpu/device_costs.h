@@ -19,7 +19,7 @@ inline constexpr int run_count = 5;  ///< a cost is the median of these runs
 
 struct Sizes {
   uint64_t rounds = 2000, launches = 200;
-  uint64_t stream_launches = 200;  ///< in a graph on each of several streams; then twice as many
+  uint64_t stream_launches = 200;  ///< launches in a graph on each of several streams; a second graph has twice as many
   uint64_t copy_bytes = uint64_t{512} << 20;
   uint64_t reduce_bytes = uint64_t{64} << 20;  ///< size of each operand
 };
@@ -65,7 +65,7 @@ class Exporter {
   pid_t process_ = -1;
 };
 
-/// Records which calls of the driver wait for a waiting kernel.
+/// Records which driver calls wait for a kernel that is waiting itself.
 [[nodiscard]] rondo::Result<void> measure_waits(Bench &bench, const Exporter &exporter);
 
 /// Measures kernels of several streams that begin together. Each stream runs one kernel after another.

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// Ranks on a device that disagree, drawn from seeds, with either executor and every protocol. Each gets
-// RONDO_ERROR_MISMATCH with both calls, at the latest when it finalizes. RONDO_DISAGREEMENTS of each kind (25).
+// SPDX-License-Identifier: Apache-2.0 Ranks on a device make calls that disagree, drawn from seeds, with either
+// executor and every protocol. Each rank gets RONDO_ERROR_MISMATCH, which names both calls, at the latest when it
+// finalizes. RONDO_DISAGREEMENTS (25) cases of each kind run.
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,7 +20,7 @@ struct Kind {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 };
 
-/// The settings that all collectives support. One has none: `load_store` runs large calls, and the interpreter others.
+/// Settings that all collectives support. By "kernels", `load_store` runs large calls, and the interpreter others.
 constexpr Kind kinds[] = {
     {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
     {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},
@@ -29,7 +29,7 @@ constexpr Kind kinds[] = {
     {"copies", RONDO_DEVICE_EXECUTOR_COPY, RONDO_PROTOCOL_AUTO},
 };
 
-/// Draws the disagreement of `seed`, for that kind.
+/// Draws the disagreement of `seed` for this kind of settings.
 Disagreement draw(uint64_t seed, const Kind &kind) {
   Disagreement drawn = draw_disagreement(seed);
   drawn.config.device = 0;

@@ -37,7 +37,7 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     }
     expected *= 4;
   }
-  group.complete();  // replays are not ordered with what comes on other streams, finalize included
+  group.complete();  // replays are not ordered with later work on other streams, nor with finalize
   std::vector<rondo_status_t> ends(2, RONDO_ERROR_INTERNAL);
   std::thread other([&] { ends[1] = rondo_comm_finalize(group.ranks[1]); });
   ends[0] = rondo_comm_finalize(group.ranks[0]);
@@ -84,7 +84,7 @@ TEST_CASE("device: a captured call is one node, of a plan that is new, too: its 
 }
 
 TEST_CASE("device: what a graph runs stays, however many other calls come before its replay") {
-  constexpr size_t count = 1000, other_counts = 300;  // more than plans are kept
+  constexpr size_t count = 1000, other_counts = 300;  // more sizes than a communicator keeps plans for
   DeviceRanks group(2);
   std::vector<DeviceBuffer> buffers, others;
   std::vector<GraphExec> graphs;
@@ -100,7 +100,7 @@ TEST_CASE("device: what a graph runs stays, however many other calls come before
     for (int rank = 0; rank < 2; ++rank) {
       void *const pointer = others[static_cast<size_t>(rank)].pointer();
       REQUIRE(rondo_all_reduce(pointer, pointer, count - more, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
-                               group.stream(rank)) == RONDO_OK);  // their plans would leave the last elements out
+                               group.stream(rank)) == RONDO_OK);  // their plans do not sum the last elements
     }
     group.complete();
   }
@@ -120,14 +120,14 @@ TEST_CASE("device: a capture that binds all threads is not ended by the one that
   CU_OK(group.world.cu.stream_synchronize(other.get().object));
   auto *const stream = static_cast<CuStream>(group.stream(0));
   CU_OK(group.world.cu.stream_begin_capture(stream, CaptureMode::global));
-  REQUIRE(sum_on(stream) == RONDO_OK);  // asks whether the call on the other stream has ended
-  std::this_thread::sleep_for(3 * rondo::cuda::conformance::a_while);  // the thread looks every 20 ms
+  REQUIRE(sum_on(stream) == RONDO_OK);  // this call checks whether the call on the other stream has ended
+  std::this_thread::sleep_for(3 * rondo::cuda::conformance::a_while);  // the monitor polls every 20 ms
   CuGraph graph = nullptr;
   CU_OK(group.world.cu.stream_end_capture(stream, &graph));
   CU_OK(group.world.cu.graph_destroy(graph));
 }
 
-// With that many ranks and channels fewer plans fit beside each other than a communicator keeps.
+// With this many ranks and channels, the memory for plans holds fewer plans than a communicator keeps.
 TEST_CASE("device: calls of more sizes than a communicator has memory for plans", "[.][plan memory]") {
   constexpr size_t size_count = 240, count = 4096;
   constexpr int rank_count = 8;
@@ -152,9 +152,9 @@ TEST_CASE("device: calls of more sizes than a communicator has memory for plans"
   const auto plans_made = [&] { return upload_count() - uploads; };
   for (size_t size = 0; size < size_count; ++size) call(count - size);
   if (in_software()) CHECK(plans_made() == rank_count * size_count);
-  call(count - (size_count - 1));  // is still there
+  call(count - (size_count - 1));  // its plan is still in memory
   if (in_software()) CHECK(plans_made() == rank_count * size_count);
-  call(count);  // has made room, and comes again
+  call(count);  // its plan was removed, and is uploaded again
   if (in_software()) CHECK(plans_made() == rank_count * (size_count + 1));
   group.complete();
   for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, 1));

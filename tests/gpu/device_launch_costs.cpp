@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These parts measure launches and meetings: some hundred kernels in a graph on each of several streams, all released
-// by one word. The time of each kernel of a stream is what twice as many take longer, as elsewhere in device_costs.
+// This file measures launches and meetings: some hundred kernels in a graph on each of several streams, all released by
+// one word. The time of a kernel follows from a graph with twice as many kernels, as elsewhere in device_costs.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +24,7 @@ constexpr uint32_t stream_count_max = 8;
 constexpr uint32_t block_threads = 256;  // as in load_store
 constexpr uint64_t gate_patience_ns = 5'000'000'000;
 
-/// The work of a kernel of a stream.
+/// The work of each kernel of a stream.
 struct Kind {
   const char *name;
   const char *kernel;
@@ -49,7 +49,7 @@ struct Lane {
   Event begin, end;
 };
 
-/// The streams, what releases them, and where they meet: a page of device memory, and one of the host.
+/// The streams, and the words that release them and at which they meet, in a page of the device and one of the host.
 struct Lanes {
   std::vector<Lane> all;
   HostMemory host;
@@ -110,7 +110,7 @@ Result<GraphExec> make_graph(const Bench &bench, const Lanes &lanes, const Kind 
   CuGraph captured = nullptr;
   const auto ended = bench.check(cu.stream_end_capture(handle, &captured), "cuStreamEndCapture");
   const Graph graph({bench.cu, bench.context.get().context, captured});
-  RONDO_TRY(enqueued);  // which says more than the end of a capture that it broke
+  RONDO_TRY(enqueued);  // this error says more than that of the capture's end, which it broke
   RONDO_TRY(ended);
   CuGraphExec made = nullptr;
   RONDO_TRY(bench.check(cu.graph_instantiate(&made, captured, 0), "cuGraphInstantiate"));
@@ -132,7 +132,7 @@ Result<void> enqueue(const Bench &bench, const Lanes &lanes, uint32_t stream, co
   return bench.check(cu.event_record(lane.end.get().object, handle), "cuEventRecord");
 }
 
-/// Enqueues all graphs after the gate, which is open when it returns. A launch waits if the driver has no room.
+/// Enqueues all graphs after the gate, and opens the gate. A launch waits if the driver has no room.
 Result<void> enqueue_all(const Bench &bench, Lanes &lanes, const std::vector<GraphExec> &graphs) {
   bool late = false;
   Result<void> enqueued;
@@ -154,7 +154,7 @@ Result<void> enqueue_all(const Bench &bench, Lanes &lanes, const std::vector<Gra
                "the driver had no room for graphs of " + std::to_string(graphs.size()) + " streams"};
 }
 
-/// Returns the microseconds of the stream that took longest. A kernel that waits in vain ends by itself.
+/// Returns the microseconds of the slowest stream. A kernel that waits in vain ends by itself.
 Result<double> time_together(const Bench &bench, Lanes &lanes, const std::vector<GraphExec> &graphs) {
   const auto count = static_cast<uint32_t>(graphs.size());
   const auto enqueued = enqueue_all(bench, lanes, graphs);
@@ -223,7 +223,7 @@ Result<void> measure_streams(Bench &bench) {
         continue;
       }
       if (measured.ok()) tell(bench, name, measured.value(), "us");
-      if (!measured.ok() && done.ok()) done = measured.error();  // what follows may still be had
+      if (!measured.ok() && done.ok()) done = measured.error();  // later measurements may still succeed
     }
   return done;
 }

@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
-// Every type, operation, collective, algorithm and protocol on device memory, bit-equal to the host executor. The same
-// calls run on two communicators, one on a device and one on the host, from equal memory with rubbish around the data.
-// RONDO_TEST_MATRIX: small (default), large (for a real device), tiny (for tools that slow kernels down).
-// RONDO_TEST_MATRIX_RANKS: this many ranks alone. RONDO_TEST_DEVICES: the ranks are on this many devices in turn, by
-// the interpreter alone. The test prints what has been done, since a large one takes minutes.
+// SPDX-License-Identifier: Apache-2.0 Results on device memory must have the same bits as the host executor's, for
+// every type, operation, collective, algorithm and protocol. The same calls run on two communicators, one on a device
+// and one on the host, from equal memory with random bytes around the data. RONDO_TEST_MATRIX: small (default), large
+// (for a real device), tiny (for tools that slow kernels down). RONDO_TEST_MATRIX_RANKS: only this number of ranks.
+// RONDO_TEST_DEVICES: ranks are on this many devices in turn, by the interpreter alone. The test prints its progress,
+// since a large matrix takes minutes.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -82,8 +82,8 @@ class Progress {
   uint64_t begin_ns_;
 };
 
-/// Random elements of every type, made once: buffers are put together of pieces from anywhere in them, since to make
-/// each element anew takes longer than the calls.
+/// Random elements of every type, made once. Buffers are composed of random pieces of them, because making each element
+/// anew takes longer than the calls.
 class Elements {
  public:
   explicit Elements(Random &random) {
@@ -110,12 +110,12 @@ class Elements {
   std::array<std::vector<std::byte>, RONDO_FLOAT8_E5M2 + 1> of_;
 };
 
-constexpr size_t one_shot_bytes_max = 64 << 10;  // of an all-reduce by load_store
+constexpr size_t one_shot_bytes_max = 64 << 10;  // the largest all-reduce by load_store's one_shot
 bool is_load_store(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
 }
 
-constexpr size_t rubbish_bytes = 256;  // before and behind the data, offset included
+constexpr size_t rubbish_bytes = 256;  // random bytes before and after the data, offset included
 
 /// A rank's two buffers, on the host and on the device.
 struct RankBuffers {
@@ -191,12 +191,12 @@ class Pair {
     ++call_count;
   }
 
-  /// Its calls are one_shots by load_store, which have a most.
+  /// Returns whether load_store runs the call by one_shot, which has a largest size.
   [[nodiscard]] bool posts(rondo_collective_t collective) const {
     return device_way_.load_store() && collective == RONDO_ALL_REDUCE && algorithm_ == RONDO_ALGORITHM_ONE_SHOT;
   }
 
-  /// Returns false for a large vector with small chunks: they would only take the same steps for longer.
+  /// Returns false for a large vector with small chunks, which would only repeat the same steps more often.
   [[nodiscard]] bool fits(size_t bytes) const { return bytes <= chunks_max * chunk_bytes_; }
 
   size_t call_count = 0;
@@ -206,7 +206,7 @@ class Pair {
   [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
   /// Returns the bytes of the data and of random bytes after it, at least as many as the largest offset.
   [[nodiscard]] size_t used_bytes(const DeviceCase &it) const {
-    // Those that have blocks have as many as ranks.
+    // A collective with blocks has one for each rank.
     const size_t blocks = in_blocks(it.collective) ? static_cast<size_t>(host_.size()) : 1;
     return std::min(buffers_[0].send.size(),
                     rubbish_bytes + blocks * it.count * rondo_type_size(it.type) + it.offset_bytes);
@@ -217,7 +217,7 @@ class Pair {
   }
   /// Reduces as load_store does on the host. The host's schedules round small floats after each rank.
   void reduce_rounding_once(const DeviceCase &it) {
-    if (it.count == 0) return;  // there is no memory then
+    if (it.count == 0) return;  // a call of no elements has no memory
     const size_t element_bytes = rondo_type_size(it.type);
     const size_t blocks = in_blocks(it.collective) ? buffers_.size() : 1;
     std::vector<const std::byte *> operands;
@@ -231,13 +231,13 @@ class Pair {
       std::memcpy(to, all.data() + block, it.count * element_bytes);
     }
   }
-  /// Checks that the two reduce in the same order.
+  /// Checks that the host and the device reduce in the same order.
   void check_plan(const DeviceCase &it) {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
     REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
     REQUIRE((host.algorithm == device.algorithm && device.protocol == device_way_.protocol));
-    if (device.kernel == RONDO_KERNEL_LOAD_STORE) return;  // in rank order, however the vector is shared out
+    if (device.kernel == RONDO_KERNEL_LOAD_STORE) return;  // it always reduces in rank order
     REQUIRE((host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
   }
   /// Copies on the stream of the device's world, like read().
@@ -251,7 +251,7 @@ class Pair {
     CU_OK(cu_.stream_synchronize(of.world.stream()));
     return to;
   }
-  /// Returns how many of the compared elements differ; NaNs are alike.
+  /// Returns how many of the compared elements differ. All NaNs are equal.
   [[nodiscard]] static size_t count_different(const DeviceCase &it, const std::vector<std::byte> &host,
                                               const std::vector<std::byte> &device) {
     if (std::memcmp(host.data(), device.data(), device.size()) == 0) return 0;
@@ -282,7 +282,7 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, cons
   const bool blocks = in_blocks(it.collective);
   std::vector<size_t> counts = matrix.counts;
   std::erase_if(counts, [&](size_t count) { return !pair.fits(count * rondo_type_size(it.type)); });
-  const size_t element_bytes_max = it.op == RONDO_AVG ? 2 * sizeof(int64_t) : sizeof(double);  // words of a mean
+  const size_t element_bytes_max = it.op == RONDO_AVG ? 2 * sizeof(int64_t) : sizeof(double);  // a mean has two words
   if (pair.posts(it.collective))
     std::erase_if(counts, [&](size_t count) { return count * element_bytes_max > one_shot_bytes_max; });
   for (size_t draw = 0; draw < matrix.draws; ++draw) {
@@ -296,7 +296,7 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, cons
   }
 }
 
-/// Checks every type and operation of all-reduce, and every other collective that the algorithm has.
+/// Checks every type and operation of all-reduce, and every other collective that the algorithm supports.
 void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, const Matrix &matrix,
                int rank_count, const Elements &elements, Random &random) {
   if (algorithm.supports(RONDO_ALL_REDUCE))
@@ -320,10 +320,10 @@ void check_way(const Worlds &worlds, const rondo::Algorithm &algorithm, const Wa
                const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = algorithm.id;
-  config.protocol = way.protocol == RONDO_PROTOCOL_LL ? way.protocol : RONDO_PROTOCOL_SIMPLE;  // by the host
+  config.protocol = way.protocol == RONDO_PROTOCOL_LL ? way.protocol : RONDO_PROTOCOL_SIMPLE;  // the host's protocol
   config.channels = 1 + static_cast<uint32_t>(random() % 3);
-  config.chunk_bytes = uint64_t{64} << random() % 6;  // of a size that slots hold on the host and on the device
-  if (way.load_store()) config.chunk_bytes *= 16;  // all ranks meet at each
+  config.chunk_bytes = uint64_t{64} << random() % 6;  // slots of the host and the device hold this size
+  if (way.load_store()) config.chunk_bytes *= 16;  // all ranks meet at each chunk
   config.timeout_ms = 60'000;
   CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), way.name(), config.channels,
           config.chunk_bytes);
@@ -342,9 +342,9 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   CAPTURE(seed);
   Random random(seed);
   const Elements elements(random);
-  // Kept, because making a context takes longer than all calls of a combination.
+  // The worlds keep the contexts, because making a context takes longer than all calls of a combination.
   const Worlds worlds(on_their_devices(devices_of_environment(), on_device()));
-  // That one kernel of load_store takes.
+  // One kernel of load_store takes at most this number of ranks.
   const auto load_store_ranks_max = static_cast<int>(calls_wait() ? rondo::device::ranks_per_kernel_max
                                                                   : rondo::device::load_store_rank_count_max);
   for (const int rank_count : matrix.rank_counts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean of integers on a device: exact near the limits of each type, by kernels and by copies, called and replayed,
-// while the workspace grows.
+// The mean of integers on a device must be exact near the limits of each type, by kernels and by copies, called and
+// replayed, while the workspace grows.
 #include <limits>
 
 #include "tests/gpu/device_ranks.h"
@@ -14,7 +14,7 @@ namespace {
 __extension__ using Exact = __int128;
 constexpr int rank_count = 3;
 
-/// Returns element `index` of a rank: all largest, all lowest, both, or any.
+/// Returns element `index` of a rank. Its column is all largest, all lowest, of both, or of random values.
 template <class T>
 T operand(uint64_t seed, int rank, size_t index) {
   switch (index % 4) {
@@ -32,7 +32,7 @@ std::vector<T> operands(uint64_t seed, int rank, size_t count) {
   return values;
 }
 
-/// Returns how many elements, of those that begin at `first`, are not the mean.
+/// Returns how many of the elements that begin at `first` are not the mean.
 template <class T>
 size_t wrong_means(const std::vector<T> &got, uint64_t seed, size_t first, size_t count) {
   size_t wrong = 0;
@@ -44,7 +44,7 @@ size_t wrong_means(const std::vector<T> &got, uint64_t seed, size_t first, size_
   return wrong;
 }
 
-/// The calls of all ranks with `count` elements of a type each.
+/// Buffers and calls of all ranks, with `count` elements of a type.
 template <class T>
 class Means {
  public:

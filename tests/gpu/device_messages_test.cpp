@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages on device memory through the public interface, by the kernel executor or as RONDO_DEVICE_EXECUTOR says.
-// "[copy fault]" wants an error of a copy.
+// These tests send messages on device memory through the public interface, by the kernel executor or by that of
+// RONDO_DEVICE_EXECUTOR. "[copy fault]" needs an error of a copy.
 #include <string>
 #include <vector>
 
@@ -11,12 +11,12 @@ using namespace rondo_test;
 
 namespace {
 
-/// The float32 values that `from` sends to `to`, as its message of that number.
+/// Returns the float32 values of message `number` from rank `from` to rank `to`.
 std::vector<float> message(int from, int to, size_t number, size_t count) {
   return whole_numbers(static_cast<uint64_t>(from * 1000 + to) * 100 + number, count);
 }
 
-/// One group on each rank: a message of each size to every rank, itself too, and from every rank.
+/// One group on each rank. It sends every rank, itself included, a message of each size, and receives the same.
 struct Exchange {
   Exchange(DeviceRanks &of, std::vector<size_t> of_counts) : group(of), counts(std::move(of_counts)) {
     const int size = group.ranks.size();
@@ -122,7 +122,7 @@ TEST_CASE("device messages: batches and collectives of a communicator run in the
   const DeviceBuffer extra(group.world, std::vector<std::byte>(64));
   CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
     void *const sum = sums[static_cast<size_t>(rank)].pointer();
-    // Two ranks have more operations than the third, so that turns and numbers of collectives differ.
+    // Ranks 0 and 1 have one more operation than rank 2, so turns and numbers of collectives differ.
     rondo_status_t status = RONDO_OK;
     if (rank == 0) status = rondo_send(extra.pointer(), 3, RONDO_INT8, 1, comm, group.stream(rank));
     if (rank == 1) status = rondo_recv(extra.pointer(), 3, RONDO_INT8, 0, comm, group.stream(rank));
@@ -290,11 +290,11 @@ TEST_CASE("device messages: a replay without a counterpart ends with the timeout
   group.launch(graph, 0);
   for (int rank = 0; rank < 2; ++rank)
     check_failure(group.ranks[rank], RONDO_ERROR_TIMEOUT, {"a replayed graph on rank 0 timed out"});
-  group.launch(graph, 0);  // it ends, too
+  group.launch(graph, 0);  // this replay ends, too
   group.synchronize();
 }
 
-// SOFT_CUDA_FAULTS=cuMemcpyAsync#NUMBER=1, one of the copies of a message
+// This case needs SOFT_CUDA_FAULTS=cuMemcpyAsync#NUMBER=1 for one of the copies of a message.
 TEST_CASE("device messages: an error of a copy is told to both ranks", "[.][copy fault]") {
   DeviceRanks group(2, on_executor());
   const Exchange exchange(group, {1000});
@@ -318,7 +318,7 @@ TEST_CASE("device messages: ranks on two devices exchange") {
   for (int rank = 0; rank < 4; ++rank)
     sums.emplace_back(group.world_of(rank), bytes_of(whole_numbers(static_cast<uint64_t>(rank), 5'000)));
   CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
-    void *const sum = sums[static_cast<size_t>(rank)].pointer();  // beside messages, by links of its own
+    void *const sum = sums[static_cast<size_t>(rank)].pointer();  // collectives have other links than messages
     const auto status = rondo_all_reduce(sum, sum, 5'000, RONDO_FLOAT32, RONDO_SUM, comm, group.stream(rank));
     return status == RONDO_OK ? exchange.call(rank, comm) : status;
   })));
@@ -330,7 +330,7 @@ TEST_CASE("device messages: ranks on two devices exchange") {
 TEST_CASE("device messages: more messages in a group than a kernel's parameter holds") {
   DeviceRanks group(2, on_executor());
   const Exchange exchange(group, std::vector<size_t>(150, 33));
-  for (int round = 0; round < 30; ++round)  // their lists together are larger than the memory for lists
+  for (int round = 0; round < 30; ++round)  // all lists together exceed the memory for lists
     CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
   group.complete();
   exchange.check();

@@ -46,7 +46,7 @@ auto &at(Vector &all, int rank) {
   return all[static_cast<size_t>(rank)];
 }
 
-/// The buffers of all ranks, and a factor for each, on the device and here.
+/// The buffers of all ranks, and each rank's factor on the device and on the host.
 class Calls {
  public:
   Calls(DeviceRanks &group, size_t count, rondo_type_t type) : group_(group), count_(count), type_(type) {
@@ -76,7 +76,7 @@ class Calls {
     }
   }
 
-  /// Lets an all-reduce leave out bytes at the beginning of each buffer, and two elements.
+  /// Makes an all-reduce skip bytes at the beginning of each buffer, and two elements in all.
   void skip(size_t of_send, size_t of_recv) { send_skip_ = of_send, recv_skip_ = of_recv, left_out_ = 2; }
 
   [[nodiscard]] rondo_status_t call(rondo_collective_t collective, int rank, rondo_op_t op) const {
@@ -136,14 +136,14 @@ void check_type(DeviceRanks &group, rondo_type_t type, rondo_test::GateShare *sh
     for (int rank = 0; rank < rank_count; ++rank) {
       const rondo_op_t op = calls.op(rank, residence);
       REQUIRE(calls.call(collective, rank, op) == RONDO_OK);
-      CHECK(rondo_op_destroy(op, group.ranks[rank]) == RONDO_OK);  // the call is enqueued
+      CHECK(rondo_op_destroy(op, group.ranks[rank]) == RONDO_OK);  // allowed, because the call is enqueued
     }
     group.complete();
     calls.check(collective);
   }
 }
 
-/// Checks buffers that begin within vectors of 16 bytes, alike and not, and within elements.
+/// Checks buffers that begin within a vector of 16 bytes, at equal and different offsets, and within an element.
 void check_alignment(DeviceRanks &group, rondo_type_t type) {
   const size_t size = rondo_type_size(type);
   for (const auto &[send, recv] : {std::pair{size, size}, std::pair{size, 2 * size}, std::pair{size_t{1}, size_t{1}}}) {
@@ -165,7 +165,7 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   config.kernel = GENERATE(RONDO_KERNEL_AUTO, RONDO_KERNEL_INTERPRETER);
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
   DeviceRanks group(rank_count, config);
-  // A quarter has every collective, both residences of the factor and, by each executor and kernel, nine types.
+  // A quarter covers every collective, both residences of the factor, and nine types by each executor and kernel.
   rondo_test::GateShare share("types and collectives of premul sums on devices");
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
     check_type(group, static_cast<rondo_type_t>(type), &share);

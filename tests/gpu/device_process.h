@@ -24,7 +24,7 @@ struct DeviceProcess {
   rondo::cuda::CuDevice device = 0;
 };
 
-constexpr int wrong_value = -1, driver_failed = -2;  ///< besides the statuses of Rondo
+constexpr int wrong_value = -1, driver_failed = -2;  ///< results besides Rondo's statuses
 
 inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
   RONDO_TRY_ASSIGN(const rondo::Config config, rondo::read_config());
@@ -81,14 +81,14 @@ inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::Gra
   rondo::cuda::CuGraphExec made = nullptr;
   if (self.cu->graph_instantiate(&made, graph, 0) != CuStatus::success) return driver_failed;
   exec = rondo::cuda::GraphExec({self.cu, self.context.get().context, made});
-  // Without an upload the first launch might wait for the device.
+  // Without this upload, the first launch might wait for the device.
   const bool uploaded = self.cu->graph_upload(made, stream) == CuStatus::success &&
                         self.cu->stream_synchronize(stream) == CuStatus::success;
   return uploaded ? int{RONDO_OK} : driver_failed;
 }
 
-/// Copies, sums `count` elements, and copies back on the stream. Returns a status, or one of the two above. If `graph`
-/// is given, which capture_sum() made, it launches that instead of a call.
+/// Copies inputs, sums `count` elements, and copies results back on the stream. Returns a status, or one of the two
+/// above. If `graph` is given, this launches that graph of capture_sum() instead of a call.
 inline int sum_once(const DeviceProcess &self, int round, size_t count, const rondo::cuda::GraphExec *graph = nullptr) {
   using rondo::cuda::CuStatus;
   std::vector<int32_t> values(count);

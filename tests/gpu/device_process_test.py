@@ -15,7 +15,7 @@ import job  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
 
-run_job = functools.partial(job.run_job, seconds=180)  # a timeout of 60 s is among them
+run_job = functools.partial(job.run_job, seconds=180)  # some jobs have a timeout of 60 s
 PROGRAM = sys.argv.pop(1)
 IN_SOFTWARE = "softcuda" in os.environ.get("RONDO_CUDA_LIBRARY", "")
 needs_software = unittest.skipUnless(IN_SOFTWARE, "needs what only the driver in software can be told to do")
@@ -57,7 +57,7 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_no_stream_of_messages_by_copies_waits_for_another_rank(self):
-        # The waiting stream of the caller has one hardware queue, so all that moves the message has the other.
+        # The caller's waiting stream blocks one of two hardware queues, so all streams of the message share the other.
         self.check("messages", "copy", {"RONDO_DEVICE_EXECUTOR": "copy", "SOFT_CUDA_QUEUES": "2",
                                         "DEVICE_RANK_COUNT": "3000000"})
 
@@ -68,7 +68,7 @@ class DeviceProcesses(unittest.TestCase):
             for number in (0, 2):
                 told = ranks[number].last()
                 self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
-                # Which check notices the death first differs, and so does what the message adds.
+                # Different checks may notice the death first, and the rest of the message depends on the check.
                 self.assertRegex(told.message, r"^rank 1 \(host \S+, process \d+\) has ended")
 
     def test_processes_replay_graphs_between_calls(self):
@@ -81,8 +81,8 @@ class DeviceProcesses(unittest.TestCase):
     @needs_software
     def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
         # A kernel that waits for its peer waits for its whole turn. With a limit of four turns, the sums succeeded at
-        # times. By one channel the sums take some twenty turns. Copies have a hundred times what they need, since tests
-        # run side by side.
+        # times. By one channel the sums take some twenty turns. Copies have a hundred times the time that they need,
+        # since tests run concurrently.
         for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, 12000, "ok"),
                                                       ("kernel", 100, 60000, "ok")):
             with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of messages, groups, collectives and exchanges of blocks on device memory, against what they must
-// yield. They run by the kernel executor, or as RONDO_DEVICE_EXECUTOR says. A rank is a thread with a stream for each
-// communicator.
+// Random programs of messages, groups, collectives and exchanges of blocks on device memory must yield the expected
+// results. They run by the kernel executor, or by that of RONDO_DEVICE_EXECUTOR. A rank is a thread with a stream for
+// each communicator.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -33,7 +33,7 @@ class DeviceCaller {
     return run_calls(program_, rank_, [this](size_t index) { return call(index); });
   }
 
-  /// Call it when the streams have passed all calls.
+  /// Returns whether all results are right. Call it when the streams have passed all calls.
   [[nodiscard]] bool right() const {
     for (size_t index = 0; index < program_.items.size(); ++index) {
       const Item &item = program_.items[index];
@@ -102,7 +102,7 @@ class DeviceCaller {
 
 void run_program(uint64_t seed, DeviceRanks &group) {
   ProgramMaker::Limits limits;
-  limits.comms_max = 1;  // kernels of several could take all blocks of the device
+  limits.comms_max = 1;  // kernels of several communicators could take all blocks of the device
   limits.items_max = 25;
   limits.ranks_min = limits.ranks_max = static_cast<uint32_t>(group.ranks.size());
   const MessageProgram program = ProgramMaker(seed, limits).make();
@@ -117,7 +117,7 @@ void run_program(uint64_t seed, DeviceRanks &group) {
   for (const auto &caller : callers) CHECK(caller->right());
 }
 
-/// Runs the seeds in [first, last] whose programs have that many ranks, one after another on one communicator.
+/// Runs the seeds in [first, last] whose programs have `rank_count` ranks, one after another on one communicator.
 void run_programs(uint64_t first, uint64_t last, int rank_count, GateShare &share) {
   std::unique_ptr<DeviceRanks> group;
   rondo_config_t config = on_device();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job on a device, for device_process_test.py: `device_rank SCENARIO [replayed]`. Checks every result,
-// and prints one line of what it got. replayed: every other sum is that of a graph.
+// One rank of a job on a device, for device_process_test.py: `device_rank SCENARIO [replayed]`. It checks every result,
+// and prints one line with its status. With `replayed`, every other sum is a replay of a graph.
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ constexpr size_t count_default = 100'003;
 constexpr int round_count = 6, death_round = 3;
 
 /// Returns a number of the environment. DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds.
-/// DEVICE_RANK_DEVICES: rank r is on device r modulo that. DEVICE_RANK_SLOW_SENDS: see send().
+/// DEVICE_RANK_DEVICES=n: rank r is on device r modulo n. DEVICE_RANK_SLOW_SENDS: see send().
 size_t number_of_environment(const char *name, size_t otherwise) {
   const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
@@ -52,7 +52,7 @@ int move_once(const DeviceProcess &self, int round) {
 }
 
 /// Sends one half of the buffer to the next rank, and receives the other half from the one before. Both are in a group
-/// if `grouped`. `short_by`: elements that rank 0 leaves out of what it sends.
+/// if `grouped`. `short_by` is the number of elements that rank 0 does not send.
 int message_once(const DeviceProcess &self, int round, size_t short_by, bool grouped) {
   using rondo::cuda::CuStatus;
   const size_t half = self.count / 2;
@@ -106,7 +106,7 @@ struct ProcessWindow {
   }
   void *memory = nullptr;
   size_t bytes = 0;
-  uint64_t own_mappings = 0;  ///< before the window
+  uint64_t own_mappings = 0;  ///< the count before the window exists
   rondo_window_t window = nullptr;
 };
 
@@ -130,15 +130,15 @@ int put_once(const DeviceProcess &self, int round, ProcessWindow &of) {
   if (const int outcome = copy_back(self, values.data(), of.bytes); outcome != RONDO_OK) return outcome;
   for (size_t i = 0; i < self.count; ++i)
     if (values[i] != value(previous, i)) return wrong_value;
-  // The rank before may write again.
+  // This signal allows the previous rank to write again.
   if (const auto read = rondo_signal(previous, 1, self.comm, stream); read != RONDO_OK) return read;
   return rondo_wait_signal(next, 1, 1, self.comm, stream);
 }
 
 constexpr size_t block_stride = 9'001;  ///< elements between the blocks of two ranks
 
-/// Exchanges blocks of uneven sizes with all ranks, then equal blocks in place. `short_by`: elements that rank 0 leaves
-/// out of what it sends to rank 1.
+/// Exchanges blocks of uneven sizes with all ranks, then equal blocks in place. `short_by` is the number of elements
+/// that rank 0 does not send to rank 1.
 int exchange_blocks(const DeviceProcess &self, int round, size_t short_by) {
   using rondo::cuda::CuStatus;
   const auto size = static_cast<size_t>(self.size), own = static_cast<size_t>(self.rank);
@@ -181,7 +181,7 @@ int exchange_blocks(const DeviceProcess &self, int round, size_t short_by) {
 
 }  // namespace
 
-/// In place of libc's: waits for DEVICE_RANK_SLOW_SENDS milliseconds first, but not where rank 0 asks its own store.
+/// Replaces libc's send(): first waits for DEVICE_RANK_SLOW_SENDS milliseconds, except when rank 0 calls its own store.
 extern "C" ssize_t send(int socket, const void *data, size_t bytes, int flags) {
   static const size_t wait_ms = number_of_environment("DEVICE_RANK_SLOW_SENDS", 0);
   static const bool serves = number_of_environment("RANK", 0) == 0;

@@ -35,7 +35,7 @@ inline int device_count() {
   return devices.ok() ? static_cast<int>(devices.value().size()) : 0;
 }
 
-/// Says whether there are two devices. If not, prints what is left out.
+/// Says whether two devices exist. If not, prints that `what` is left out.
 inline bool has_two_devices(const char *what) {
   if (device_count() > 1) return true;
   std::printf("skipped: %s: there is one device\n", what);
@@ -112,7 +112,7 @@ inline std::vector<float> whole_numbers(uint64_t seed, size_t count) {
   return values;
 }
 
-/// Returns every element of a sum. The operands are whole numbers, so it is exact in any order.
+/// Returns all elements of a sum. The operands are whole numbers, so the sum is exact in any order.
 inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t count) {
   std::vector<float> sum(count, 0);
   for (int rank = 0; rank < rank_count; ++rank) {
@@ -168,7 +168,7 @@ inline rondo_error_t failure_of(rondo_comm_t comm) {
   return error;
 }
 
-/// Captures what `enqueue()` puts on the stream, as an executable graph.
+/// Captures the work that `enqueue()` puts on the stream. Returns an executable graph.
 template <class Enqueue>
 rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, const Enqueue &enqueue) {
   auto *const stream = static_cast<rondo::cuda::CuStream>(of_rondo);
@@ -281,8 +281,8 @@ struct DeviceRanks {
   void synchronize() const {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  /// Waits for calls that must succeed, before their values are compared. Otherwise, if a call timed out on a busy
-  /// machine, its values would be reported as wrong sums.
+  /// Waits for calls that must succeed, before their values are compared. Without it, the values of a call that timed
+  /// out on a busy machine would be reported as wrong sums.
   void complete() const {
     synchronize();
     for (int rank = 0; rank < ranks.size(); ++rank) {

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// Failures of ranks that are threads, by seed, at random moments: one aborts, does not come, or calls something else.
-// Every rank's kernels must end and every rank must get an error. RONDO_SEED_COUNT lives (20), from RONDO_SEED on. They
-// use RONDO_TEST_DEVICES devices (1). If there are several, the other ranks cannot read some ranks' memory.
+// SPDX-License-Identifier: Apache-2.0 In each life, drawn from a seed, one of several threads as ranks fails at a
+// random moment: it aborts, makes no call, or calls something else. Every rank's kernels must end, and every rank must
+// get an error. RONDO_SEED_COUNT lives (20) run, from RONDO_SEED on, on RONDO_TEST_DEVICES devices (1). On several
+// devices, some ranks' memory cannot be read by others.
 #include <cstdio>
 #include <cstdlib>
 
@@ -42,10 +42,10 @@ struct Life {
   uint64_t seed;
   int rank_count, victim, round;
   Fate fate;
-  size_t count;  ///< of the vector; blocks have their share
+  size_t count;  ///< elements of the vector; a block has its share
   rondo_collective_t collective;
   std::chrono::microseconds delay;
-  uint64_t hidden;  ///< a bit for each rank
+  uint64_t hidden;  ///< a bit for each rank whose memory peers cannot read
 };
 
 class LifeOfRanks {
@@ -57,7 +57,7 @@ class LifeOfRanks {
     if (!all_wait(life.collective)) collective_ = RONDO_ALL_REDUCE;
   }
 
-  /// Returns when every stream has ended: nanoseconds since the victim's fault.
+  /// Runs the life until every stream has ended. Returns the nanoseconds since the victim's fault.
   uint64_t run() {
     std::vector<std::thread> others;  // a call may wait for other ranks (RONDO_DEVICE_LAUNCH)
     for (int rank = 0; rank < life_.rank_count; ++rank)
@@ -75,7 +75,7 @@ class LifeOfRanks {
   [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
 
  private:
-  /// Returns whether no rank is done before all have come. With the interpreter a root need not wait for others.
+  /// Returns whether no rank ends a call before all have called. By the interpreter, a root need not wait for others.
   [[nodiscard]] bool all_wait(rondo_collective_t collective) const {
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(group_.ranks[0], collective, count_of(collective, life_.count), RONDO_FLOAT32,
@@ -99,7 +99,7 @@ class LifeOfRanks {
   void call_rounds(int rank, int rounds) {
     for (int round = 0; round < rounds; ++round) call(rank, life_.count);
   }
-  void call(int rank, size_t count) {  // may be refused: an earlier rank's fault may be known already
+  void call(int rank, size_t count) {  // may fail: a rank's fault may be known already
     auto *const pointer = static_cast<std::byte *>(buffers_[static_cast<size_t>(rank)].pointer());
     DeviceCase it{collective_};
     it.count = count_of(it.collective, count);
@@ -112,7 +112,7 @@ class LifeOfRanks {
       if (rondo::cuda::conformance::becomes_true(ended)) continue;
       std::fprintf(stderr, "RONDO_SEED=%llu: a kernel has not ended\n", static_cast<unsigned long long>(life_.seed));
       std::fflush(nullptr);
-      std::_Exit(1);  // nothing could be given back
+      std::_Exit(1);  // running kernels prevent a clean end
     }
   }
 
@@ -136,7 +136,7 @@ TEST_CASE("device seeds: a rank that aborts, stays away or disagrees ends the ke
     LifeOfRanks ranks(life);
     const uint64_t ended_ns = ranks.run();
     for (int rank = 0; rank < life.rank_count; ++rank) {
-      if (rank == life.victim && life.fate == Fate::stays_away) continue;  // has nothing that failed
+      if (rank == life.victim && life.fate == Fate::stays_away) continue;  // no call of this rank failed
       CHECK(ranks.told(rank) != RONDO_OK);
     }
     if (life.fate != Fate::stays_away) longest_ns = std::max(longest_ns, ended_ns);

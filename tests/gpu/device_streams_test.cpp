@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Tests that ranks of one process on one device find out that they use one stream, and which streams they may share.
+// SPDX-License-Identifier: Apache-2.0 These tests cover ranks of one process on one device that use the same stream.
+// Rondo must detect that, and must allow the streams that ranks may share.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -21,7 +21,7 @@ struct Pair {
     void *const values = (rank == 0 ? first : second).pointer();
     return rondo_all_reduce(values, values, 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream);
   }
-  /// Checks that `rank` may not call on `stream`, where the other rank has a call, and that its own stream will do.
+  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, and that it may call on its own.
   void check_refused(int rank, rondo_stream_t stream, const std::string &which) {
     CHECK(sum(rank, stream) == RONDO_ERROR_INVALID_ARGUMENT);
     const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
@@ -82,7 +82,7 @@ TEST_CASE("streams: ranks may use one stream for calls that do not wait for each
     rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1);
     REQUIRE(pair.sum(0, one) == RONDO_OK);
     REQUIRE(pair.sum(1, other) == RONDO_OK);
-    REQUIRE(pair.sum(1, one) == RONDO_OK);  // its second call, after the first of rank 0: that has all it waits for
+    REQUIRE(pair.sum(1, one) == RONDO_OK);  // after rank 0's first call, whose peers have all called
     CHECK(pair.sum(0, one) == RONDO_ERROR_INVALID_ARGUMENT);
     REQUIRE(pair.sum(0, other) == RONDO_OK);
     pair.complete();
@@ -102,7 +102,7 @@ TEST_CASE("streams: another rank may use the stream of a call that has ended, wh
     return rondo_broadcast(sent.pointer(), (rank == 0 ? received : sent).pointer(), 16, RONDO_FLOAT32, 1,
                            group.ranks[rank], stream);
   };
-  // The root has what it needs, so its two calls end before the other rank has begun.
+  // A root does not wait for others, so its two calls end before the other rank has begun.
   for (int call = 0; call < 2; ++call) REQUIRE(broadcast(1, group.stream(1)) == RONDO_OK);
   CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(1))));
   for (int call = 0; call < 2; ++call) CHECK(broadcast(0, group.stream(1)) == RONDO_OK);
@@ -164,7 +164,7 @@ TEST_CASE("streams: a stream with the handle of a destroyed one is used by its o
 TEST_CASE("streams: a thread without a context may call on a stream", "[.][no context]") {
   DeviceRanks group(1, Pair::with(RONDO_DEVICE_EXECUTOR_KERNEL));
   const DeviceBuffer values(group.world, Pair::ones());
-  // SOFT_CUDA_FAULTS lets the first question fail, as a driver does that wants a context.
+  // SOFT_CUDA_FAULTS makes the first query fail, as in a driver that requires a context.
   CHECK(rondo_all_reduce(values.pointer(), values.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                          group.stream(0)) == RONDO_OK);
   group.complete();

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Collectives on device memory by kernels, through the public interface, on whatever driver RONDO_CUDA_LIBRARY names.
+// SPDX-License-Identifier: Apache-2.0 These tests run collectives on device memory by kernels, through the public
+// interface, on the driver of RONDO_CUDA_LIBRARY.
 #include <algorithm>
 
 #include "tests/gpu/device_ranks.h"
@@ -20,7 +20,7 @@ TEST_CASE("device: an all-reduce of ranks that are threads sums what they have, 
       }
       const auto expected = sum_over_ranks(seed, rank_count, count);
       for (const bool in_place : {false, true}) {
-        // From one thread: nothing of a call waits for another rank.
+        // One thread calls for all ranks, because no call waits for another rank.
         for (int rank = 0; rank < rank_count; ++rank) {
           const auto index = static_cast<size_t>(rank);
           void *const to = (in_place ? send : recv)[index].pointer();
@@ -190,7 +190,7 @@ TEST_CASE("device: a call is ordered by its stream") {
   rondo::cuda::conformance::Gate gate(group.world);
   std::vector<DeviceBuffer> buffers;
   for (int rank = 0; rank < 2; ++rank) buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, -1)));
-  const HostMemory ones = group.world.pinned(count * sizeof(float));  // a copy from other memory would wait here
+  const HostMemory ones = group.world.pinned(count * sizeof(float));  // a copy from unpinned memory would wait here
   std::fill_n(static_cast<float *>(ones.get().object), count, 1.0f);
   for (int rank = 0; rank < 2; ++rank) {
     const DeviceBuffer &buffer = buffers[static_cast<size_t>(rank)];
@@ -314,7 +314,7 @@ TEST_CASE("device: a rank that does not come is named when the time is up, ranks
   }
 }
 
-// SOFT_CUDA_FAULTS=work#NUMBER=719, one of the first calls
+// This case needs SOFT_CUDA_FAULTS=work#NUMBER=719 for one of the first calls.
 TEST_CASE("device: an error of the device is told to the next call, and ends every rank's kernels",
           "[.][work fault]") {
   constexpr size_t count = 4096;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out which calls of the driver wait for a kernel that is waiting itself. Each call is made on a thread of its
-// own beside such a kernel. A call that has not returned after wait_limit is recorded as one that waits; then the
+// This file finds out which driver calls wait for a kernel that is waiting itself. Each call is made on its own thread
+// while such a kernel runs. If the call has not returned after wait_limit, it is recorded as one that waits. Then the
 // kernel is released, so that the call ends.
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ struct Call {
   std::function<CuStatus()> make;
 };
 
-/// Objects that the calls leave for each other.
+/// Objects that one call makes and a later call uses.
 struct Made {
   DevicePointer memory = 0, address = 0, opened = 0;
   void *pinned = nullptr, *pageable = nullptr;

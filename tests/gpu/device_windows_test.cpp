@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and signals on device memory through the public interface. Ranks are threads, by the executor that
-// RONDO_DEVICE_EXECUTOR names.
+// These tests use windows and signals on device memory through the public interface. Ranks are threads, and
+// RONDO_DEVICE_EXECUTOR names their executor.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ class PeerBuffer {
   rondo_status_t status = RONDO_OK;
 };
 
-/// Returns access to memory of a device by its driver. A driver's call that fails makes the next synchronize() fail.
+/// Returns access to a device's memory by its driver. If a driver call fails, the next synchronize() fails.
 WindowMemory on_stream(const rondo::cuda::CudaDriver &cu, rondo_comm_t comm, rondo::cuda::CuStream stream) {
   using rondo::cuda::CuStatus;
   const auto failed = std::make_shared<bool>(false);

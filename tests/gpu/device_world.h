@@ -42,8 +42,8 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// Makes the world. `load_store` is the geometry of the places, if load_store is used. Its rank and channel counts
-  /// are set here.
+  /// Makes the world. `load_store` is the geometry of the places, if load_store is used. The constructor sets its rank
+  /// and channel counts.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
@@ -66,7 +66,7 @@ class DeviceWorld {
           out.simple_head() = out.ll_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
-                  (rank ^ peer) % 2,  // some links order what callers do, others do not
+                  (rank ^ peer) % 2,  // some links order the callers' accesses, others do not
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
@@ -118,7 +118,7 @@ class DeviceWorld {
   [[nodiscard]] device::LoadStorePlace place(uint32_t rank) {
     return {places_.data() + rank * places_stride_, load_store_};
   }
-  /// Sets the state as if this number of posts and chunks had come before.
+  /// Sets the state as if `posts` posts and `chunks` chunks had preceded.
   void begin_at(uint64_t posts, uint32_t chunks) {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       progress_[rank].posts = posts;
@@ -138,7 +138,7 @@ class DeviceWorld {
   [[nodiscard]] device::DeviceLinkEnds &ends(uint32_t rank, uint32_t channel, uint32_t peer) {
     return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];
   }
-  /// The state of a rank's last operation, as the host sees it. All fields are from the operation `number`.
+  /// The state of a rank's last operation, as the host sees it. All fields belong to operation `number`.
   struct Ended {
     uint64_t number = 0;
     uint64_t kernels = 0;
@@ -158,10 +158,10 @@ class DeviceWorld {
   }
   /// Makes load_store read and write the callers' buffers, as among ranks of one process.
   void share_buffers() { shares_buffers_ = true; }
-  /// Hides the buffers of `hidden_ranks`, a bit for each rank, from peers. This holds for the operations of `rank` from
-  /// the next one on. All ranks of an operation must set the same. The rank's thread calls it.
+  /// Hides the buffers of `hidden_ranks`, a bit for each rank, from peers. This holds from the next operation of `rank`
+  /// on. All ranks of an operation must set the same. The rank's thread calls it.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
-  /// Makes windows name regions, all of which were withdrawn.
+  /// Makes windows name regions instead of addresses. All of these regions are withdrawn.
   void withdraw_regions() { withdrawn_.assign(size_t{rank_count_} * device::region_count_max, 0); }
   /// Makes all later kernels belong to captured calls.
   void capture() { captured_ = true; }
@@ -187,7 +187,7 @@ class DeviceWorld {
     operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
     if (!withdrawn_.empty()) {
       operation.regions = withdrawn_.data();
-      operation.posted_send = operation.posted_recv = 0;  // the first one's beginning
+      operation.posted_send = operation.posted_recv = 0;  // the beginning of the first region
     }
     operation.can_be_read = (hidden_ranks_[rank] >> rank & 1) != 0 ? 0 : 1;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
@@ -203,7 +203,7 @@ class DeviceWorld {
     operation.buffers = buffers;
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
-    operation.on_one_device = number % 2;  // here it only decides what a one_shot polls besides its words
+    operation.on_one_device = number % 2;  // here it only decides whether a one_shot also polls headers
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     operation.op = device::reduce_op(plan);
@@ -231,7 +231,7 @@ class DeviceWorld {
   }
 
   uint32_t rank_count_;
-  std::vector<uint32_t> hidden_ranks_;  ///< what each rank knows
+  std::vector<uint32_t> hidden_ranks_;  ///< by rank: the hidden ranks that it knows of
   bool shares_buffers_ = false;
   bool captured_ = false;
   ConnectionGeometry geometry_;

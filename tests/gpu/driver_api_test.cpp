@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Our declarations of the driver's interface beside cuda.h, where it is installed. The compiler is the test.
+// SPDX-License-Identifier: Apache-2.0 This file compares our declarations of the driver's interface with cuda.h, if
+// that is installed. The compiler is the test.
 #include <cuda.h>
 
 #include <type_traits>
@@ -13,7 +13,7 @@ extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamC
 namespace rondo::cuda {
 namespace {
 
-/// Passed alike: pointers, integers of one size, structs of one size.
+/// Says whether both types are passed in the same way: pointers, or integers or structs of one size.
 template <class Ours, class Theirs>
 constexpr bool alike =
     sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs) &&
@@ -29,7 +29,7 @@ constexpr bool same_signature<CuStatus (*)(Ours...), CUresult (*)(Theirs...)> = 
     return (alike<Ours, Theirs> && ...);
 }();
 
-// The types of parameters that differ by the version of cuda.h, seen from the table.
+// Checks that a function of our table has the parameters that cuda.h declares, in every version of cuda.h.
 #define CHECK_SIGNATURE(field, name, symbol, version, parameters) \
   static_assert(same_signature<decltype(CudaDriver::field), decltype(&::symbol)>, name);
 RONDO_CUDA_ENTRIES(CHECK_SIGNATURE)

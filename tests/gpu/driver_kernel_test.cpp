@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels, capture and replay.
+// These tests cover the driver's kernels, capture and replay.
 #include <cstdio>
 
 #include "tests/gpu/conformance.h"
@@ -81,7 +81,7 @@ TEST_CASE("kernels: blocks of a grid that fits run together, with all their thre
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
   CU_OK(
       launch(world, *kernels, "test_barrier", 4, world.stream(), soft_cuda::BarrierParameters{pointer_to(arrived), 0}));
-  CHECK(words_of(world, arrived, 1)[0] == 4);  // more: a block gave up
+  CHECK(words_of(world, arrived, 1)[0] == 4);  // a larger count means that a block gave up
   const DeviceMemory counts = world.memory(64);
   CU_OK(
       launch(world, *kernels, "test_count_threads", 8, world.stream(), soft_cuda::CountParameters{pointer_to(counts)}));
@@ -192,15 +192,15 @@ TEST_CASE("capture: an event that was recorded in it stands for no work, and may
   CuGraph graph = nullptr;
   CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::relaxed));
   CU_OK(cu.event_record(event.get().object, world.stream()));
-  // To ask within the capture would end it: a capture is behind us where anything that it needs is asked.
+  // A query during the capture would invalidate it, so this case queries the event after the capture has ended.
   CU_OK(cu.stream_end_capture(world.stream(), &graph));
   CU_OK(cu.graph_destroy(graph));
   CU_FAILS(cu.event_query(event.get().object), CuStatus::invalid_value);
-  CU_OK(cu.event_record(event.get().object, world.stream()));  // recorded anew, it is an event like others
+  CU_OK(cu.event_record(event.get().object, world.stream()));  // after a new record, it is an ordinary event
   CU_OK(cu.event_synchronize(event.get().object));
 }
 
-// For gpu_check_test.py, which has it take too long.
+// gpu_check_test.py runs this case, which exceeds its limit.
 TEST_CASE("conformance: a case that sleeps for five seconds", "[.]") {
   CHECK(true);
   std::this_thread::sleep_for(std::chrono::seconds(5));

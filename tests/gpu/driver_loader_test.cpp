@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding the driver: errors name what is wrong. The driver in software can be set to lack things.
+// These tests find the driver. Errors name the cause. The driver in software can be set to lack functions or devices.
 #include <cstdlib>
 #include <string>
 
@@ -16,7 +16,7 @@ namespace {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != text.npos; }
 
-/// One variable of the driver in software, for one attempt.
+/// Sets a variable of the driver in software for one attempt to load it.
 class Variable {
  public:
   Variable(const char *name, const char *value) : name_(name) { ::setenv(name, value, 1); }
@@ -40,7 +40,7 @@ Error refusal(const std::string &name) {
 
 }  // namespace
 
-// The first of all: initialisation succeeds once in a process.
+// This case must run first, because initialisation succeeds only once in a process.
 TEST_CASE("driver: without a device it is refused, and a later attempt may succeed") {
   {
     const Variable none("SOFT_CUDA_DEVICES", "0");
@@ -96,7 +96,7 @@ TEST_CASE("driver: an image wants a driver of its compiler's major version, and 
   CHECK(contains(error.message, "this one is for CUDA 12.4: update it, or build Rondo with nvcc of CUDA 12.x"));
 }
 
-// Only a build with kernels has an image to refuse.
+// A build without kernels has no image that a driver could refuse.
 TEST_CASE("driver: the image of this build is refused by an older driver") {
   const device::KernelsImage image = device::kernels_image();
   if (image.data == nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices, contexts, memory, pointers, copies.
+// These tests cover the driver's devices, contexts, memory, pointers and copies.
 #include <cstdio>
 #include <cstring>
 

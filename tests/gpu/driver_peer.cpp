@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other process of driver_process_test.cpp: driver_peer ROLE. It reads handles from standard input and answers on
-// standard output; it exits with 0 if all went as it must.
+// standard output. It exits with 0 if all checks passed.
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Peer {
   ContextGuard guard{cu, context.get().context};
   Stream stream = make_stream(context).value();
 
-  /// Checks what the parent wrote, and writes what it expects.
+  /// Checks the values that the parent wrote, and writes those that it expects.
   void exchange(DevicePointer pointer) const {
     std::vector<unsigned char> seen(peer_bytes);
     const CuStream on = stream.get().object;
@@ -120,7 +120,7 @@ struct Peer {
 }  // namespace
 
 int main(int argc, char **argv) {
-  ::alarm(60);  // for waits in the driver: the parent may have been ended
+  ::alarm(60);  // limits waits in the driver after the parent's end
   check(argc == 2, "driver_peer ROLE");
   const auto driver = cuda_driver(read_config().value().cuda_library);
   if (!driver.ok()) std::fprintf(stderr, "%s\n", driver.error().message.c_str());

@@ -7,4 +7,4 @@
 inline constexpr size_t peer_bytes = 300'000;
 inline constexpr unsigned char parent_byte = 0x21;
 inline constexpr unsigned char peer_byte = 0x5A;
-inline constexpr int peer_descriptor = 5;  ///< of the memory that the peer imports
+inline constexpr int peer_descriptor = 5;  ///< descriptor of the memory that the peer imports

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events between two real processes: by IPC handles, and by VMM handles, which are descriptors.
+// Two real processes share memory and events, by IPC handles and by VMM handles, which are descriptors.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ struct Pipe {
   FileDescriptor write;
 };
 
-/// driver_peer in a role; ends it if the test does not.
+/// A process driver_peer in a role. The destructor ends it if the test has not.
 class PeerProcess {
  public:
   explicit PeerProcess(const char *role, int descriptor = -1) {
@@ -71,7 +71,7 @@ class PeerProcess {
     ::kill(process_, SIGKILL);
     CHECK(end() == SIGKILL);
   }
-  /// Its exit status, or the signal that ended it; waits.
+  /// Waits for its end. Returns its exit status, or the signal that ended it.
   int end() {
     int status = 0;
     CHECK(becomes_true([&] { return ::waitpid(process_, &status, WNOHANG) > 0; }));  // also in a destructor
@@ -92,7 +92,7 @@ bool holds(const World &world, DevicePointer pointer, unsigned char byte) {
   return std::all_of(seen.begin(), seen.end(), [&](unsigned char seen_byte) { return seen_byte == byte; });
 }
 
-/// Memory of cuMemCreate, mapped here.
+/// Memory of cuMemCreate, mapped in this process.
 struct Shared {
   MemoryHandle handle = 0;
   DevicePointer address = 0;

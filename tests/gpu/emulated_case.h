@@ -20,7 +20,7 @@ namespace rondo::test {
 
 constexpr rondo_protocol_t device_protocols[] = {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL};
 
-/// Returns how many bytes a slot carries at most.
+/// Returns the most bytes that a slot carries.
 [[nodiscard]] inline uint32_t slot_payload_bytes(rondo_protocol_t protocol, const ConnectionGeometry &slots) {
   return protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
 }
@@ -67,7 +67,7 @@ struct CaseRank {
   [[nodiscard]] Buffers buffers(uint64_t number, bool exports) {
     Buffers buffers;
     buffers.signature = fingerprint(extend_history(number, plan->identity));
-    // A rank that sends or receives nothing has no such buffer, as in the API.
+    // A rank that sends nothing has no send buffer, and one that receives nothing has no recv buffer.
     if (plan->send.count != 0) buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     if (plan->recv.count != 0) buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
     buffers.send.handle.exported = buffers.recv.handle.exported = exports;
@@ -126,8 +126,8 @@ struct CaseRank {
   return element;
 }
 
-/// Says whether a rank's result is the sum of all sends. It cannot be used for a call in place, whose sends are
-/// overwritten.
+/// Says whether a rank's result is the sum of all sends.
+/// Not for calls in place, which overwrite their sends.
 [[nodiscard]] inline bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
   for (uint64_t index = 0; index < count; ++index) {
     uint32_t sum = 0;
@@ -171,7 +171,7 @@ struct CaseRank {
 [[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
-  const uint32_t blocks_bytes = it.rank_count * 64;  // the least for blocks' parts of a chunk
+  const uint32_t blocks_bytes = it.rank_count * 64;  // the least for all blocks' parts of a chunk
   return {0, 0, (bytes + 64) / 64 * 64, std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes)};
 }
 

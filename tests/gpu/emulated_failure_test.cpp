@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Kernels on emulated blocks that cannot end well: abort, a peer that does something else, and what comes after.
+// SPDX-License-Identifier: Apache-2.0 These tests run kernels on emulated blocks that cannot succeed: after an abort,
+// with a peer that calls something else, and in later calls.
 #include <chrono>
 
 #include "tests/catch.h"
@@ -86,7 +86,7 @@ TEST_CASE("emulated block: a kernel behind one that was stopped publishes nothin
               [&](uint32_t rank) { world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 2); });
     std::vector<std::vector<uint64_t>> before;
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) before.push_back(published(world, it, rank));
-    run_ranks(it.rank_count, [&](uint32_t rank) {  // now all come, and the last one stops for want of the others
+    run_ranks(it.rank_count, [&](uint32_t rank) {  // all run; the last one stops, since no other sends
       world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 2);
     });
     for (uint32_t rank = 0; rank + 1 < it.rank_count; ++rank) {
@@ -132,7 +132,7 @@ TEST_CASE("emulated block: a child that disagrees is named, even where the other
         it.channels = 1;
         std::vector<CaseRank> ranks = make_ranks(it, geometry);
         DeviceWorld world(it.rank_count, it.channels, geometry);
-        std::thread aborter([&] {  // the child at once after its parent, which fails by itself
+        std::thread aborter([&] {  // aborts the child right after its parent, which fails by itself
           for (uint32_t wait_ms = 0; wait_ms < 10'000 && world.result(parent).number == 0; ++wait_ms)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
           world.abort(parent);
@@ -161,7 +161,7 @@ TEST_CASE("emulated block: a peer's slot of another size is a fault") {
   DeviceWorld world(2, 1, geometry);
   run_ranks(2, [&](uint32_t rank) {
     Buffers buffers = ranks[rank].buffers(1, false);
-    buffers.signature = 1;  // as if the fingerprints collided
+    buffers.signature = 1;  // as if the digests collided
     world.run(rank, *ranks[rank].plan, buffers, 1, 2);
   });
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -181,12 +181,12 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
   const ConnectionView back = world.connection(0, 1, 0);
   back.header(0).signature = 77;
   memory::store_release(back.header(0).sequence, 1);               // pairs with S4
-  world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, 2);  // alone: its other lanes would wait for ever
+  world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, 2);  // more threads would wait for ever
   CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(1).verdict) == 0);
 }
 
-// There is no vote before the post: one thread meets a fault before later ones have posted.
+// Threads do not vote before the post, so one thread may meet a fault before later threads have posted.
 TEST_CASE("emulated block: a post by one_shot is whole though a fault was met before others posted") {
   for (const uint32_t threads : {2u, 4u, 8u}) {
     EmulatedCase it;
@@ -199,7 +199,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
     std::vector<CaseRank> ranks = make_ranks(it, geometry);
     DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
     uint64_t &header = world.place(2).header(1, 0);
-    memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 were elsewhere; pairs with W2
+    memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 made another call; pairs with W2
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
     CAPTURE(threads);
     CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
@@ -218,7 +218,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
   }
 }
 
-// The peer arrives when the rank already waits for long, by one thread.
+// The peer arrives when one thread of the rank already polls for a long wait.
 TEST_CASE("emulated block: a late peer that disagrees is named, even where another peer never comes") {
   for (const bool posts : {true, false}) {
     EmulatedCase it;
@@ -250,7 +250,7 @@ TEST_CASE("emulated block: the kernel of a captured call tells the host that it 
     for (const bool captured : {false, true}) {
       CAPTURE(kernel, captured);
       EmulatedCase it;
-      it.rank_count = 1;  // which waits for nobody
+      it.rank_count = 1;  // a single rank waits for no peer
       it.algorithm = kernel == RONDO_KERNEL_LOAD_STORE ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_RING;
       it.kernel = kernel;
       it.count = 100;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests load_store on emulated blocks, in shared buffers and in buffers that peers cannot read: what a rank waits for
-// after the first gate. The test plays the other rank, and stores what its kernel would store.
+// These tests check for which words load_store waits after the first gate, in shared buffers and in buffers that peers
+// cannot read. The test acts as the other rank: it stores the words that this rank's kernel would store.
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t signature = 9;
 
-/// Rank 0 of two, with one channel.
+/// Rank 0 of two ranks, with one channel.
 struct TwoRanks {
   explicit TwoRanks(uint64_t count) {
     EmulatedCase it;
@@ -27,7 +27,7 @@ struct TwoRanks {
     world.emplace(2, 1, drawn_geometry, 0, load_store_geometry_for(it));
     world->share_buffers();
   }
-  /// Writes where rank 1's buffers are and whether peers can read them, and arrives for it.
+  /// Arrives for rank 1: writes where its buffers are, and whether peers can read them.
   void arrive(bool can_be_read = false) {
     device::LoadStoreWindow &window = world->place(1).window(0);
     memory::store_relaxed(window.send, reinterpret_cast<uint64_t>(peer_send.data()));
@@ -72,7 +72,7 @@ TEST_CASE("emulated load_store: a rank without elements stays until all have rea
 
 TEST_CASE("emulated load_store: the host knows that a rank waits behind the first gate, and so looks for deaths") {
   TwoRanks ranks(100);
-  ranks.arrive(true);  // and dies
+  ranks.arrive(true);  // then rank 1 dies
   std::thread kernel([&] { ranks.run(); });
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (ranks.world->result(0).running == 0 && std::chrono::steady_clock::now() < end)
@@ -85,7 +85,7 @@ TEST_CASE("emulated load_store: the host knows that a rank waits behind the firs
 TEST_CASE("emulated load_store: where buffers cannot be read, a rank does not wait for ever for one that gave up") {
   TwoRanks ranks(100);
   ranks.arrive();
-  ranks.reduce_all();  // and then gives up
+  ranks.reduce_all();  // then rank 1 gives up
   ranks.world->abort(0);
   ranks.run();
   CHECK(device::outcome_in(ranks.world->result(0).verdict) == device::Outcome::stopped);
@@ -94,7 +94,7 @@ TEST_CASE("emulated load_store: where buffers cannot be read, a rank does not wa
 TEST_CASE("emulated load_store: a rank behind the first gate waits for one that is late, not for one that is lost") {
   TwoRanks ranks(100);
   ranks.arrive(true);
-  ranks.world->abort(0);  // a failure somewhere: the peer may still touch this rank's buffers
+  ranks.world->abort(0);  // some rank failed, and the peer may still touch this rank's buffers
   SECTION("nothing was lost") {}
   SECTION("what was lost is of another kernel") { ranks.world->abort(0, device::abort_lost_peers(2)); }
   std::thread kernel([&] { ranks.run(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the kernels of load_store on emulated blocks. Results are bit-equal to the host executor's, in one operation
-// after another, also after every counter has wrapped. In other cases the operation must fail.
+// These tests run the kernels of load_store on emulated blocks. Results of consecutive operations must have the same
+// bits as the host executor's, also after every counter has wrapped. In other cases the operation must fail.
 #include <chrono>
 
 #include "tests/gpu/emulated_draw.h"
@@ -34,7 +34,7 @@ std::vector<LoadStoreKind> kinds_of(bool shares_buffers, uint32_t hidden_ranks) 
                      collective, hidden_ranks});
   return kinds;
 }
-/// Returns the kinds in shared buffers, of which some may be hidden.
+/// Returns the kinds in shared buffers. Some kinds hide some ranks' buffers.
 std::vector<LoadStoreKind> shared_kinds() {
   std::vector<LoadStoreKind> kinds = kinds_of(true, 0);
   for (const LoadStoreKind &kind : kinds_of(true, 0b10)) kinds.push_back(kind);
@@ -69,10 +69,10 @@ DeviceWorld world_for(const EmulatedCase &it) {
 struct Operation {
   EmulatedCase it;
   std::vector<CaseRank> ranks;
-  std::vector<std::vector<int32_t>> expected;  ///< of each rank
+  std::vector<std::vector<int32_t>> expected;  ///< each rank's values
 };
 
-/// Returns what a rank is to receive, before the operation runs.
+/// Returns the values that a rank must receive. Call it before the operation runs.
 std::vector<int32_t> expected_of(const Operation &operation, uint32_t rank) {
   const EmulatedCase &it = operation.it;
   const uint64_t first = it.collective == RONDO_REDUCE_SCATTER ? rank * it.count : 0;
@@ -188,7 +188,7 @@ TEST_CASE("emulated load_store: what a longer post has left is cleared before it
   EmulatedCase it = load_store_case(one_shot, 2, 200);
   it.channels = 3;
   std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-  for (const uint64_t count : {3, 4})  // half a word at its end, or a short post
+  for (const uint64_t count : {3, 4})  // 3 ends in half a word, and 4 allows a short post
     for (const bool swept : {false, true}) {
       CAPTURE(count, swept);
       EmulatedCase shorter = it;
@@ -269,7 +269,7 @@ TEST_CASE(
         CHECK(device::outcome_in(result.verdict) == device::Outcome::stopped);
         before.push_back(published_in_place(world, rank));
       }
-      run_ranks(3, [&](uint32_t rank) {  // now all come, and the last one stops for want of the others
+      run_ranks(3, [&](uint32_t rank) {  // now all ranks run; the last one stops, since the others no longer post
         world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, threads);
       });
       for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -291,7 +291,7 @@ TEST_CASE("emulated load_store: in shared buffers, a rank that comes after a pee
       world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
       CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
       const std::vector<std::byte> given_back = ranks[0].recv;
-      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nobody sets its abort word
+      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // no thread sets its abort word
       CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::stopped);
       CHECK(ranks[0].recv == given_back);
     }
@@ -311,7 +311,7 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
     std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry, random());
     DeviceWorld world = world_for(it);
     const uint64_t abort_us = random() % 400;
-    const auto aborted = static_cast<uint32_t>(random() % 4);  // 3: nobody
+    const auto aborted = static_cast<uint32_t>(random() % 4);  // 3 means no rank
     const uint64_t late_us = random() % 300;
     std::thread aborter([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(abort_us));
@@ -333,7 +333,7 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
     }
   }
   CHECK(done_count + stopped_count > 0);
-  CHECK(done_count > 0);  // that some were stopped depends on the machine
+  CHECK(done_count > 0);  // how many were stopped depends on the machine
 }
 
 TEST_CASE("emulated load_store: a peer in another operation is a fault that names it") {
@@ -373,7 +373,7 @@ TEST_CASE("emulated load_store: every kernel that a plan can name is in the list
   CHECK(geometry.result_at(0, 0) == geometry.contribution_at(1, 3) + 192);
   CHECK(geometry.bytes() == geometry.result_at(1, 3) + 128);
   CHECK(geometry.units_at(1) == geometry.units_at(0) + 256);
-  // Windows and gates lie behind the counters and before the units.
+  // In memory, windows and gates follow the counters and precede the units.
   std::vector<PaddedCounter> memory(geometry.bytes() / sizeof(PaddedCounter) + 1);
   auto *const base = reinterpret_cast<std::byte *>(memory.data());
   const device::LoadStorePlace place{base, geometry};

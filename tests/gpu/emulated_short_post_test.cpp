@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// Short posts on emulated blocks: one_shots whose threads have one word each at most, which a kernel runs by code of
-// their own. They must give the results of longer posts, and meet ranks whose buffers or blocks allow no short post.
+// SPDX-License-Identifier: Apache-2.0 These tests make short posts on emulated blocks. A one_shot posts short if each
+// thread has at most one word, and separate code of the kernel runs it. Results must equal the results of longer posts,
+// also if other ranks' buffers or blocks allow no short post.
 #include <chrono>
 
 #include "tests/gpu/emulated_draw.h"
@@ -55,7 +55,7 @@ TEST_CASE("short posts: which calls have them") {
   };
   for (const uint32_t ranks : {2u, 4u, 8u}) CHECK(words_of(ranks, 14, 4) == 7);
   for (const uint32_t ranks : {3u, 5u, 7u, 9u, 16u}) CHECK(words_of(ranks, 14, 4) == 0);
-  CHECK(words_of(2, 15, 4) == 0);  // half a word is left
+  CHECK(words_of(2, 15, 4) == 0);  // the last word is only half full
   CHECK(words_of(2, 16, 1) == 2);
   alignas(8) std::byte memory[32];
   const auto words_at = [&](size_t send, size_t recv) {
@@ -98,7 +98,7 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
         it.type = static_cast<rondo_type_t>(type);
         it.op = static_cast<rondo_op_t>(op);
         it.channels = between(random, 1, 3);
-        // Up to the words of all threads; channels without any, and now and then half a word.
+        // The size is at most the words of all threads. Some channels have no word, and some last words are half full.
         const uint64_t bytes = 8 * between(random, 1, threads_max * it.channels) - (random() % 4 == 0 ? 4 : 0);
         it.count = std::max<uint64_t>(1, bytes / rondo_type_size(it.type));
         it.in_place = random() % 2 == 0;
@@ -160,7 +160,7 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
 TEST_CASE("short posts: a peer in another operation is a fault that names it, in every order of headers and words") {
   for (const uint32_t rank_count : {4u, 8u})
     for (const uint32_t threads : {8u, 4u})   // 8 ranks have more headers than 4 threads
-      for (const uint64_t number : {1u, 2u})  // odd: headers are polled beside the words
+      for (const uint64_t number : {1u, 2u})  // an odd operation polls headers together with words
         for (const uint64_t other_count : {uint64_t{6}, uint64_t{3}, uint64_t{60}}) {
           const EmulatedCase it = short_case(rank_count);
           EmulatedCase other = it, larger = it;
@@ -183,13 +183,13 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
         }
 }
 
-// There is no vote before the post: one thread meets a fault before later ones have posted.
+// Threads do not vote before the post, so one thread may meet a fault before later threads have posted.
 TEST_CASE("short posts: a post is whole though a fault was met") {
   const EmulatedCase it = short_case(4);
   std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
   DeviceWorld world = world_for(it);
   uint64_t &header = world.place(2).header(2, 0);
-  memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 were elsewhere; pairs with W2
+  memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 made another call; pairs with W2
   world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
   CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(0).verdict) == 2);
@@ -212,7 +212,7 @@ TEST_CASE("short posts: the kernel of a captured call tells the host that it run
     DeviceWorld world = world_for(it);
     if (captured) world.capture();
     for (uint64_t number = 1; number <= 2; ++number) {
-      // Rank 0 runs by itself until it has reported that it runs; then it waits for rank 1.
+      // Rank 0 runs alone until it has reported that it runs. Then it waits for rank 1.
       std::thread first([&] { world.run(0, *ranks[0].plan, ranks[0].buffers(number, false), number, 8); });
       while (world.result(0).running < number) std::this_thread::yield();
       world.run(1, *ranks[1].plan, ranks[1].buffers(number, false), number, 8);

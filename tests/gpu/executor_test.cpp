@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite over every executor: on host memory, by kernels and by copies of a device, and the tests' own. What
-// src/engine/executor.h promises holds for each, with the ranks as threads and without a communicator.
+// One suite runs on every executor: on host memory, by kernels and by copies of a device, and the tests' own. Each must
+// keep the promises of src/engine/executor.h, with threads as ranks and without a communicator.
 #include <atomic>
 #include <cstdio>
 #include <functional>
@@ -36,7 +36,7 @@ constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint32_t rank_count = 3;
 constexpr size_t element_count = 3000;
 
-/// Buffers and streams where an executor of that kind works.
+/// Buffers and streams in the memory on which an executor of that kind works.
 class Place {
  public:
   explicit Place(Kind kind)
@@ -88,7 +88,7 @@ struct Rank {
   std::unique_ptr<Operations> operations;
   std::shared_ptr<Executor> executor;
   std::vector<std::unique_ptr<Plan>> plans;
-  std::vector<std::unique_ptr<PreparedPlan>> prepared;  // gone before the executor
+  std::vector<std::unique_ptr<PreparedPlan>> prepared;  // destroyed before the executor
   uint64_t number = 0, history = 0;
 };
 
@@ -168,7 +168,7 @@ class RankGroup {
   std::vector<TableExecutor::Seen> seen_;
 
  public:
-  Place place;  // outlives the ranks: it checks whether they gave everything back
+  Place place;  // outlives the ranks, and checks that they gave everything back
   std::vector<Rank> ranks;
 };
 
@@ -206,7 +206,7 @@ TEST_CASE("executors: the work of a span runs in the order of its numbers, and e
     std::vector<StreamRef> streams;
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       std::byte *from = group.place.put(all(static_cast<int32_t>(rank)));
-      for (int i = 0; i < 4; ++i) {  // each needs the result of the one before
+      for (int i = 0; i < 4; ++i) {  // each needs the previous result
         std::byte *const to = i == 3 ? from : group.place.put(all(-1));
         works[rank].push_back(group.sum(rank, from, to));
         from = to;
@@ -219,7 +219,7 @@ TEST_CASE("executors: the work of a span runs in the order of its numbers, and e
         [&](uint32_t rank) { enqueued[rank] = group.ranks[rank].executor->enqueue(works[rank], streams[rank]); });
     group.place.settle();
     for (const Rank &rank : group.ranks)
-      CHECK(rank.operations->wait_for_predecessor(5));  // monitors lag behind streams
+      CHECK(rank.operations->wait_for_predecessor(5));  // a monitor may be later than its stream
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       CHECK(enqueued[rank].ok());
       CHECK(group.ranks[rank].operations->executed() == 4);
@@ -290,7 +290,7 @@ TEST_CASE("executors: work that waits for a rank which never comes ends when the
     group.place.settle();
     for (const uint32_t rank : {0u, 1u}) {
       if (!enqueued[rank].ok()) CHECK(enqueued[rank].error().status == RONDO_ERROR_ABORTED);
-      CHECK(enqueued[rank].ok() == (kind != Kind::table));  // which has no stream: what waited was the call
+      CHECK(enqueued[rank].ok() == (kind != Kind::table));  // kind `table` has no stream, so the call itself waited
       CHECK(group.ranks[rank].executor->quiesce());
       CHECK(group.ranks[rank].operations->executed() == 0);
       CHECK(group.ranks[rank].operations->ranks().completed_operation(rank) == 0);
@@ -324,7 +324,7 @@ TEST_CASE("executors: a device that stopped because of another rank tells that r
 TEST_CASE("executors: a stream or a buffer of another place is refused before anything is enqueued") {
   for (const Kind kind : {Kind::host, Kind::kernel, Kind::copy}) {
     CAPTURE(names[static_cast<int>(kind)]);
-    Place other(kind == Kind::host ? Kind::kernel : Kind::host);  // first: a rank on the host loads no driver
+    Place other(kind == Kind::host ? Kind::kernel : Kind::host);  // a rank on the host loads no driver
     RankGroup group(kind);
     const Executor &executor = *group.ranks[0].executor;
     CHECK(executor.check_stream(group.place.stream()).ok());

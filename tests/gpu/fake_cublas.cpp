@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library with the few functions of cuBLAS's interface that `rondo perf --beside-product` calls, for the CUDA driver
-// in software. It makes real products, on the host, in the order of the stream that it was given. FAKE_CUBLAS=wrong
-// leaves C as it is. FAKE_CUBLAS=fails refuses products. FAKE_CUBLAS=once refuses all but the first, which is made
-// before any collective.
+// This library has the few functions of cuBLAS's interface that `rondo perf --beside-product` calls, for the CUDA
+// driver in software. It computes real products on the host, in the order of the given stream. FAKE_CUBLAS=wrong leaves
+// C unchanged. FAKE_CUBLAS=fails refuses products. FAKE_CUBLAS=once refuses all except the first, which precedes any
+// collective.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Handle {
   uint64_t product_count = 0;
 };
 
-/// Memory of the driver in software is the host's, too.
+/// Device memory of the driver in software is also host memory.
 struct Work {
   const uint16_t *a, *b;
   float *c;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library with the few functions of cuBLASLt's interface that `rondo train --device cuda` calls, for the CUDA driver
-// in software. It makes real products, on the host, in the order of the stream. It refuses what the trainer does not
-// ask for, and alignments that are promised and not kept. FAKE_CUBLAS_LT=fails refuses products.
+// This library has the few functions of cuBLASLt's interface that `rondo train --device cuda` calls, for the CUDA
+// driver in software. It computes real products on the host, in the order of the stream. It refuses options that the
+// trainer does not use, and pointers that break a promised alignment. FAKE_CUBLAS_LT=fails refuses products.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct Layout {
 };
 struct Preference {
   uint64_t workspace_bytes = 0;
-  uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c, d: the documented defaults
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c and d; the documented defaults
 };
-/// The opaque words of a way, as the library uses them.
+/// The opaque words of an algorithm, as this library uses them.
 struct Way {
   uint64_t mark;
   uint32_t alignments[4];
@@ -63,7 +63,7 @@ struct Work {
   float alpha, beta;
 };
 
-/// Returns a factor as it is rounded before it is multiplied.
+/// Returns a factor after the rounding that precedes its multiplication.
 float rounded(float value, int compute_type) {
   if (compute_type == compute_float32) return value;
   const int dropped = compute_type == compute_fast_bfloat16 ? 16 : 13;
@@ -108,7 +108,7 @@ void multiply_one(const Work &work, int64_t number) {
   }
 }
 
-/// The work that streams have yet to do. Work that a failed stream never does stays here.
+/// The work that streams still have to do. The work of a failed stream stays here.
 struct Pending {
   std::mutex mutex;
   std::unordered_map<void *, std::unique_ptr<Work>> works;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is an executor of a device that the test controls. Its calls end when they are launched. It also has what
-// the operations of such a test need.
+// This file is an executor of a device that the test controls. Its calls end when they are launched. The file also has
+// the other objects that such a test's operations need.
 #pragma once
 
 #include <atomic>
@@ -50,10 +50,10 @@ class FakeDevice final : public rondo::DeviceExecutor {
   }
   [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
-  std::atomic<bool> stopped = false;  ///< its kernel stopped, because another rank's kernel did
+  std::atomic<bool> stopped = false;  ///< this rank's kernel stopped, because another rank's kernel had
   std::atomic<bool> busy = false;     ///< enqueued work has not ended, even after stop()
   std::atomic<bool> lost = false;
-  std::atomic<bool> has_news = false;  ///< only calls follow it, through `follower`; the monitor does not
+  std::atomic<bool> has_news = false;  ///< calls pass it on through `follower`; the monitor does not
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;
   std::unique_ptr<rondo::cuda::RegionFollower> follower;
   uint64_t follower_patience_ns = 10'000'000'000;  ///< limit of stop_sharing(), for a follower that is not stuck
@@ -61,7 +61,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
  protected:
   [[nodiscard]] rondo::Result<rondo::Buffers> prepare_operands(const rondo::Plan &,
                                                               const rondo::DeviceCall &call, void *) override {
-    return call.buffers;  // it has no memory
+    return call.buffers;  // this device has no memory
   }
   [[nodiscard]] rondo::Result<void> narrow(const rondo::Plan &, const rondo::DeviceCall &, uint32_t, void *) override {
     return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library with the few functions of nccl.h's interface that `rondo perf --against` calls, made of librondo, so that
-// the option can be tested on any driver. FAKE_NCCL=wrong moves nothing, FAKE_NCCL=fails refuses calls, and
-// FAKE_NCCL=hangs lets rank 0 not call.
+// This library has the few functions of nccl.h's interface that `rondo perf --against` calls. It calls librondo, so
+// tests can use the option on any driver. FAKE_NCCL=wrong moves nothing, and FAKE_NCCL=fails refuses calls. With
+// FAKE_NCCL=hangs, rank 0 makes no call.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ std::string mode() {
   return text != nullptr ? text : "";
 }
 
-/// Returns the device whose context is current, as the runtime of a real one would ask for it.
+/// Returns the device whose context is current, as the CUDA runtime in a real library does.
 int current_device() {
   void *const driver = ::dlopen(std::getenv("RONDO_CUDA_LIBRARY"), RTLD_NOW);
   const auto ask = driver == nullptr ? nullptr : reinterpret_cast<int (*)(int *)>(::dlsym(driver, "cuCtxGetDevice"));
@@ -83,7 +83,7 @@ EXPORT int ncclCommInitRank(rondo_comm_t *comm, int rank_count, Id id, int rank)
   return result_of(rondo_comm_init(comm, &known, rank, rank_count, &config));
 }
 /// Waits while a graph exists, as NVIDIA's library waits for the graphs that have calls of the communicator. The driver
-/// counts the graphs of all ranks, whose threads drop them at different times. Fails if a graph stays.
+/// counts the graphs of all ranks, whose threads destroy them at different times. Fails if a graph stays.
 EXPORT int ncclCommDestroy(rondo_comm_t comm) {
   constexpr int looks_max = 2000;
   bool has_graph = graph_count() != 0;

@@ -38,10 +38,10 @@ TEST_CASE("fibers run in turn, each until it waits, and those that have ended no
     return order;
   };
   const std::string order = order_of(3);
-  const bool backwards = order.front() == 'c';  // every other time
+  const bool backwards = order.front() == 'c';  // every other run goes backwards
   CHECK(order == (backwards ? "cbacbAcBC" : "abcAbcBcC"));
   CHECK(order_of(3) == (backwards ? "abcAbcBcC" : "cbacbAcBC"));
-  CHECK(order_of(1) == "aA");  // one alone comes back at once
+  CHECK(order_of(1) == "aA");  // a single fiber continues at once
 }
 
 TEST_CASE("a fiber's variables stay while others run, on host threads side by side and launch after launch") {

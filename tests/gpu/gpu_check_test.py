@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-bundle and scripts/gpu-check, on the CUDA driver in software. A bundle is packed, unpacked elsewhere and
-run. The record has what fails, hangs, or is cut off, and the archive has all logs.
-usage: gpu_check_test.py BUILD_FOLDER"""
+"""Tests scripts/gpu-bundle and scripts/gpu-check on the CUDA driver in software. A bundle is packed, unpacked elsewhere
+and run. The record names steps that fail, hang, or are cut off, and the archive has all logs. usage: gpu_check_test.py
+BUILD_FOLDER"""
 
 import json
 import os
@@ -32,7 +32,7 @@ class GpuCheck(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         folder = Path(cls.folder.name)
         archive = folder / "bundle.tar.xz"
-        # A machine may lack xz: neither end needs it.
+        # Neither packing nor unpacking needs the program xz, which a machine may lack.
         broken = folder / "broken"
         cls.write_program(broken / "xz", "exit 1")
         subprocess.run([ROOT / "scripts/gpu-bundle", "--build", BUILD, "--output", archive], check=True, timeout=900,
@@ -46,7 +46,7 @@ class GpuCheck(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.output = Path(folder.name) / "results"
-        # This is like the machine with the GPU, which has nothing but the bundle.
+        # This environment is like that of the machine with the GPU, which has only the bundle.
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("RONDO_", "SOFT_CUDA_", "LD_LIBRARY_PATH"))}
 
@@ -82,7 +82,7 @@ class GpuCheck(unittest.TestCase):
             return archive.extractfile(f"logs/{name}").read().decode()
 
     def broken_bundle(self, **programs):
-        """Returns a copy in which these programs are something else."""
+        """Returns a copy of the bundle in which these programs are replaced."""
         copy = self.output.parent / "bundle"
         shutil.copytree(self.bundle, copy, copy_function=os.link)
         for program, text in programs.items():
@@ -198,7 +198,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_ranks_of_a_launcher_that_was_killed_are_awaited(self):
         rank = self.output.parent / "bundle/bin/rank"
-        bundle = self.broken_bundle(device_seeds=f"setsid {rank} 8 & sleep 300")  # of which the limit leaves 6 s
+        bundle = self.broken_bundle(device_seeds=f"setsid {rank} 8 & sleep 300")  # it sleeps 8 s, but the limit is 6 s
         shutil.copy("/bin/sleep", rank)
         self.check("--only", "aborts, stays", "--limit", "6", status=1, bundle=bundle)
         running = subprocess.run(["readlink", *Path("/proc").glob("[0-9]*/exe")], capture_output=True, text=True,
@@ -255,7 +255,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.log("device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
     def through_mps(self, control, *command, served="on"):
-        """Runs it through a program in the place of MPS' daemon, whose traces lie beside the results."""
+        """Runs gpu-check with a program instead of MPS's daemon, which leaves traces beside the results."""
         self.write_program(self.output / "nvidia-cuda-mps-control", control)
         driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
                   "PATH": f"{self.output}:{os.environ['PATH']}"}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// These hazards exist only on a device, if one thread drives two ranks: rank 0 calls, something happens, rank 1 calls.
-// If the host or the device waits in between, rank 1 never calls, and without a deadline the wait would never end. Each
-// case shows the hazard, and that the deadline ends the wait and names the rank that did not call. It also shows that
-// Rondo's own calls avoid the hazard.
+// These hazards exist only on a device, if one thread drives two ranks: rank 0 calls, another event happens, rank 1
+// calls. If this event waits for rank 0's call, rank 1 never calls, and without a deadline the wait would never end.
+// Each case shows the hazard, and that the deadline ends the wait and names the rank that did not call. It also shows
+// that Rondo's own calls avoid the hazard.
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -21,10 +21,10 @@ using rondo::cuda::DevicePointer;
 namespace {
 
 constexpr size_t count = 1000;
-constexpr uint32_t deadline_ms = 400;        // of those that are meant to miss it
-constexpr uint32_t no_deadline_ms = 20'000;  // of the others
+constexpr uint32_t deadline_ms = 400;        // for calls that must miss it
+constexpr uint32_t no_deadline_ms = 20'000;  // for all other calls
 
-/// Two ranks with a buffer each, on streams of this kind.
+/// Two ranks with a buffer each, on streams with the given flags.
 class Pair {
  public:
   explicit Pair(unsigned stream_flags = rondo::cuda::stream_non_blocking, uint32_t timeout_ms = deadline_ms) {
@@ -64,7 +64,7 @@ class Pair {
   std::vector<rondo::cuda::DeviceMemory> memory_;
 };
 
-/// Runs this: rank 0 calls, `between` happens, rank 1 calls.
+/// Lets rank 0 call, runs `between`, and lets rank 1 call. Returns rank 0's error.
 rondo_error_t what_comes_of(Pair &pair, const std::function<void(Pair &)> &between) {
   REQUIRE(pair.call(0) == RONDO_OK);
   between(pair);
@@ -81,8 +81,8 @@ void check_that_it_waits(Pair &pair, const std::function<void(Pair &)> &between)
   check_that_rank_1_was_late(what_comes_of(pair, between));
 }
 
-/// Checks calls for which a real driver and device may or may not wait. There it prints a line that reports the
-/// behaviour. The driver in software always waits, which is the worst case.
+/// Checks a call that on a real driver and device may or may not wait; there it prints whether it did. The driver in
+/// software always waits, which is the worst case.
 void check_that_it_may_wait(Pair &pair, const char *what, const std::function<void(Pair &)> &between) {
   const rondo_error_t verdict = what_comes_of(pair, between);
   const bool waits = in_software() || verdict.status != RONDO_OK;
@@ -90,7 +90,7 @@ void check_that_it_may_wait(Pair &pair, const char *what, const std::function<vo
   if (waits) check_that_rank_1_was_late(verdict);
 }
 
-/// Copies from the host to a device on that stream so far.
+/// Returns the number of copies from the host to a device on that stream so far.
 uint64_t upload_count_of(rondo_stream_t stream) {
   auto *const ask = soft_cuda_function<uint64_t(CuStream)>(rondo::cuda::conformance::loaded_driver().library,
                                                            "soft_cuda_upload_count_of");
@@ -108,7 +108,7 @@ std::function<void(Pair &)> clear_on_the_default_stream(const Pair &pair) {
 TEST_CASE("hazard: memory that is allocated or given back while a collective waits", "[plain]") {
   SECTION("allocated") {
     Pair pair;
-    rondo::cuda::DeviceMemory memory;  // outlives the calls: to give it back would wait, too
+    rondo::cuda::DeviceMemory memory;  // outlives the calls, since freeing it would wait, too
     check_that_it_may_wait(pair, "cuMemAlloc of 1 MiB", [&](Pair &it) { memory = it.world.memory(1 << 20); });
   }
   SECTION("given back") {
@@ -156,7 +156,7 @@ TEST_CASE("hazard: communicators are destroyed while another stream of the calle
   std::vector<std::thread> threads;
   for (rondo_comm_t comm : comms) threads.emplace_back([comm] { static_cast<void>(rondo_comm_destroy(comm)); });
   for (std::thread &thread : threads) thread.join();
-  CHECK(gate.word() == 0);  // nobody has waited until it opened by itself
+  CHECK(gate.word() == 0);  // the gate has not opened by itself, so no call waited for it
   gate.open();
   CU_OK(world.cu.stream_synchronize(blocked.get().object));
   CHECK(rondo::cuda::conformance::becomes_true([&] { return rondo::cuda::conformance::live_counts() == before; }));
@@ -174,7 +174,7 @@ TEST_CASE("hazard: kernels that are loaded while a collective waits", "[plain]")
 
 TEST_CASE("hazard: the first all-reduce of every type and operation allocates and loads nothing", "[plain]") {
   Pair pair(rondo::cuda::stream_non_blocking, no_deadline_ms);
-  // All of rank 0's first: its first kernel waits while it comes to the others.
+  // Rank 0 makes all its calls first, so its first kernel waits during all later calls.
   for (int rank = 0; rank < 2; ++rank)
     for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
       for (int op = 0; rondo_op_string(static_cast<rondo_op_t>(op)) != nullptr; ++op)
@@ -182,8 +182,8 @@ TEST_CASE("hazard: the first all-reduce of every type and operation allocates an
   CHECK(pair.verdict().status == RONDO_OK);
 }
 
-// A multiprocessor cannot change how much of its memory is shared while a block is there. A block without shared memory
-// must not keep out one of another communicator that has it.
+// A multiprocessor cannot change its share of shared memory while a block is resident. So a block without shared memory
+// must not keep out another communicator's block that needs some.
 TEST_CASE("hazard: communicators whose kernels use different amounts of shared memory, called in opposite orders",
           "[plain][carve-out]") {
   constexpr size_t elements = size_t{1} << 22;
@@ -203,9 +203,9 @@ TEST_CASE("hazard: communicators whose kernels use different amounts of shared m
                              group.stream(rank)) == RONDO_OK);
   };
   call(first, 0);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // it waits on all multiprocessors
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // this kernel waits on all multiprocessors
   call(second, 1);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // it waits, too
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // this kernel waits, too
   call(second, 0);
   call(first, 1);
   first.complete();
@@ -259,18 +259,18 @@ TEST_CASE("hazard: a call is captured while the copy of its plan is held up for 
   const auto graph = captured(group.world, group.stream(0), [&] {
     CHECK(rondo_all_reduce(send.pointer(), recv.pointer(), count, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                            group.stream(0)) == RONDO_OK);
-    gate.open();  // what makes a graph of it may wait for the device
+    gate.open();  // instantiation of the graph may wait for the device
   });
   for (int replay = 0; replay < 2; ++replay) {
     group.launch(graph, 0);
     group.complete();
   }
   CHECK_VALUES(recv.read(), sent);
-  if (in_software()) CHECK(upload_count() - uploads == 1);  // the plan's, which no replay repeats
+  if (in_software()) CHECK(upload_count() - uploads == 1);  // the plan's copy, which no replay repeats
 }
 
 TEST_CASE("hazard: blocks that are not resident, on a device that says it could hold them", "[blocks]") {
-  Pair pair;  // SOFT_CUDA_CLAIMED_BLOCKS: what the communicator asks when it is made
+  Pair pair;  // SOFT_CUDA_CLAIMED_BLOCKS: the device's answer to the communicator
   check_that_it_may_wait(pair, "blocks of a second kernel, for multiprocessors", [](Pair &) {});
 }
 
@@ -280,7 +280,7 @@ TEST_CASE("hazard: kernels that run one by one", "[serial]") {
 }
 
 TEST_CASE("hazard: more calls of a rank than its stream takes, before the other rank has called", "[launch queue]") {
-  constexpr int more_than_fit = 24;  // each takes a piece of work or more
+  constexpr int more_than_fit = 24;  // each call takes at least one entry of the queue
   Pair pair;
   check_that_it_waits(pair, [](Pair &it) {
     for (int call = 0; call < more_than_fit; ++call)
@@ -288,7 +288,7 @@ TEST_CASE("hazard: more calls of a rank than its stream takes, before the other 
   });
 }
 
-// Each rank's plan goes to the device on a stream of the rank's own: with 8 ranks more streams than hardware queues.
+// Each rank copies its plan on a stream of its own, so 8 ranks have more streams than there are hardware queues.
 TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in the same queue", "[eight queues]") {
   constexpr int rank_count = 8;
   rondo_config_t config = on_device();
@@ -308,7 +308,7 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
   };
   const uint64_t uploads = upload_count();
   for (const bool from_one_thread : {false, true})
-    for (const size_t elements : {count, count - 1, count - 2})  // a plan each
+    for (const size_t elements : {count, count - 1, count - 2})  // each count has its own plan
       for (const bool sums : {true, false}) {
         CAPTURE(from_one_thread, elements, sums);
         if (from_one_thread) {
@@ -324,6 +324,6 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
       }
   if (!in_software()) return;
   CHECK(upload_count() - uploads == 3 * 2 * rank_count);  // one for each plan
-  // On streams of Rondo's own: none on the caller's, however late they were.
+  // Rondo copies plans on its own streams, so the caller's streams have no copy.
   for (int rank = 0; rank < rank_count; ++rank) CHECK(upload_count_of(group.stream(rank)) == 0);
 }

@@ -13,7 +13,7 @@ import unittest
 from collections import defaultdict
 from pathlib import Path
 
-IMAGE_BYTES_MAX = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
+IMAGE_BYTES_MAX = 20 * 1000 * 1000  # limit of a release image, which is in librondo.so
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
@@ -27,7 +27,7 @@ BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 PROTOCOLS = ("simple", "ll")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
-MEAN_KERNELS = ("rondo_mean_widen", "rondo_mean_narrow")  # an element at a time, since they need not be fast
+MEAN_KERNELS = ("rondo_mean_widen", "rondo_mean_narrow")  # they move one element at a time, since they need not be fast
 OPERATIONS = ("sum", "prod", "min", "max")
 
 
@@ -59,7 +59,7 @@ def resources(report):
 
 
 def pausing_loops(body):
-    """Returns the innermost loop around each pause, from the PTX of a kernel."""
+    """Returns the innermost loop around each pause in the PTX of a kernel."""
     lines = [line.strip() for line in body.splitlines()]
     labels = {line[:-1]: place for place, line in enumerate(lines) if line.startswith("$") and line.endswith(":")}
     branches = [(labels[match[1]], at) for at, line in enumerate(lines) if (match := BRANCH.search(line))]
@@ -140,16 +140,16 @@ class Image(unittest.TestCase):
                 for order, place in FLAG_STORE.findall(body):
                     orders[place].add(order)
                 either = [place for place, found in orders.items() if len(found) == 2]
-                # In one_shot's once more for short posts.
+                # one_shot's kernels store them once more, for short posts.
                 wanted = 2 * (2 if has_short_posts(name) else 1) if name.startswith("rondo_run_one_shot_") else 1
                 if name.startswith("rondo_run_joint_"):
-                    wanted = 0  # it cannot fail
+                    wanted = 0  # this kernel cannot fail
                 self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
-        """Counts fences of the system's scope. Exchanges, of a gate that closes and of a verdict, and the two adds of
-        the report come after a failure only. Gates are adds in either scope, by where the ranks are. In one_shot's
-        kernels the report of a short post has one add: it has not failed itself."""
+        """Counts fences of the system's scope. The exchanges of a closing gate and of a verdict, and the two adds of
+        the report, follow only a failure. Gates are adds in either scope, which depends on where the ranks are. In
+        one_shot's kernels the report of a short post has one add: it has not failed itself."""
         for name, body in self.kernels.items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
                 releases, adds = ["E3", "C2", "R2"], 2
@@ -162,7 +162,7 @@ class Image(unittest.TestCase):
                 self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + adds, name)
 
     def test_a_long_wait_leaves_the_caches_alone(self):
-        """Checks loops with a pause: an acquire there would empty the L1 cache at each look."""
+        """Checks loops with a pause, in which an acquire would empty the L1 cache at each poll."""
         for name, body in self.kernels.items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
                 loops = pausing_loops(body)

@@ -96,7 +96,7 @@ class Distances(unittest.TestCase):
                 self.assertFalse(in_place["nvml"]["asked"])
                 self.assertEqual(in_place["list"], found["list"])
                 self.assertEqual(in_place["distances"], found["distances"])
-                # hwloc keeps it, too: what it reads it writes again.
+                # hwloc keeps these distances, too: it writes what it has read.
                 info("--topology-xml", second, HWLOC_XMLFILE=first, **NO_NVML)
                 self.assertEqual(devices(RONDO_TOPOLOGY_FILE=second)["list"], found["list"])
                 # NVML does not change what a file says.

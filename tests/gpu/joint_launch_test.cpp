@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// The kernel in which load_store runs all ranks that share a launch: when it is chosen, and in graphs. What it computes
-// is in emulated_joint_test.cpp, and in the device matrix of ranks that share launches.
+// SPDX-License-Identifier: Apache-2.0 These tests cover the kernel in which load_store runs all ranks that share a
+// launch. They check when it is chosen, and its graphs. The file emulated_joint_test.cpp and the device matrix of ranks
+// that share launches check its results.
 #include <barrier>
 #include <functional>
 #include <latch>
@@ -30,10 +30,10 @@ TEST_CASE("shared launch: a call that all ranks capture into one graph is one ke
     rondo_config_t config = by_kernels();
     config.kernel = kernel;
     Group group(3, count, config);
-    group.sum_all();  // the plan's copy to the device is no part of the graph
+    group.sum_all();  // so that the plan's copy to the device is not in the graph
     const World &world = group.ranks.world;
     const auto stream_of = [&](int rank) { return static_cast<CuStream>(group.ranks.stream(rank)); };
-    // Rank 0's stream has the graph: the others branch off from it, and come back.
+    // Rank 0's stream has the graph. The other streams branch off from it, and join it again.
     const Event begun = world.event();
     std::vector<Event> ended;
     CU_OK(world.cu.stream_begin_capture(stream_of(0), CaptureMode::thread_local_));
@@ -70,7 +70,7 @@ TEST_CASE("shared launch: load_store has kernels for as many ranks as one takes"
 // "[auto]": a process reads RONDO_DEVICE_LAUNCH once, so these cases need a process in which it is not set.
 namespace {
 
-/// Ranks that share launches as nobody asked for it, where CUDA has few queues: kernels that are launched for a call.
+/// Counts kernels of ranks that share launches without a request, because CUDA has few hardware queues.
 struct Unasked {
   Setting few_queues{"CUDA_DEVICE_MAX_CONNECTIONS", "8"};
   Group group;
@@ -83,7 +83,7 @@ struct Unasked {
     ++sums;
     return before ? *launch_count() - *before : 0;
   }
-  /// Counts the launches of threads that live until all have called. Otherwise two could have one thread's name.
+  /// Counts the launches of a thread per rank. Threads live until all have called, so no two have the same id.
   [[nodiscard]] uint64_t by_threads() {
     std::barrier all_called(group.ranks.ranks.size());
     const auto sum = [&](int rank, rondo_comm_t) {
@@ -93,7 +93,7 @@ struct Unasked {
     };
     return launched([&] { REQUIRE(all_ok(group.ranks.ranks.run(sum))); });
   }
-  /// Returns whether calls of a thread for each rank are one kernel. The clock is held, so no thread comes too late.
+  /// Returns whether one kernel runs the calls of one thread per rank. The clock is held, so no thread is late.
   [[nodiscard]] bool share() {
     const HeldClock clock;
     for (int turn = 0; turn < 3; ++turn)
@@ -118,7 +118,7 @@ struct Unasked {
 
 TEST_CASE("shared launch: with few hardware queues ranks share a launch by themselves if each has a thread",
           "[auto]") {
-  if (!in_software()) return;  // kernels are counted
+  if (!in_software()) return;  // only the driver in software counts kernels
   for (const int rank_count : {2, 3}) {
     Unasked ranks(rank_count);
     CHECK(ranks.share());

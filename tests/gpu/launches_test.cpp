@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests what a call on a device waits for before it is enqueued. Memory of peers is opened and closed only while the
-// process has nothing in flight, which may take as long as the work on a device.
+// These tests check for what a call on a device waits before it is enqueued. A process opens and closes peers' memory
+// only while it has nothing in flight, and this may take as long as the work on a device.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -70,7 +70,7 @@ struct Rank {
   uint64_t number = 0;
 };
 
-/// A moment in which a driver waits for a device, until it is let go on. It gives up before the test hangs.
+/// A driver that waits for a device until go_on(). It gives up after a minute, so that the test does not hang.
 class StuckDriver {
  public:
   ~StuckDriver() { go_on(); }
@@ -94,14 +94,14 @@ class StuckDriver {
   bool goes_on_ = false;
 };
 
-/// Waits for that, but not without end. Any thread.
+/// Waits until `ready()`, for a limited time. Returns its last result. Any thread may call it.
 template <class Ready>
 [[nodiscard]] bool comes_true(const Ready &ready) {
   for (const uint64_t end_ns = now_ns() + long_ns; !ready() && now_ns() < end_ns;) sleep_for_ns(1'000'000);
   return ready();
 }
 
-/// Begins another communicator's quiet moment, as long as `driver` waits. True: it was one.
+/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it was one.
 std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   auto moment = std::async(std::launch::async, [&driver] {
     const auto quiet = Launches::of_process().try_quiet();
@@ -112,7 +112,7 @@ std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   return moment;
 }
 
-/// Checks how a call ends that waits for `driver`, which still waits then, and that the next call reports that failure.
+/// Checks that a call fails with `status` while `driver` still waits, and that the next call reports the failure.
 void check_stuck(Rank &rank, const StuckDriver &driver, rondo_status_t status) {
   const uint64_t begun_ns = now_ns();
   const auto stuck = rank.call();
@@ -133,7 +133,7 @@ void check_stuck(Rank &rank, const StuckDriver &driver, rondo_status_t status) {
   CHECK(next.error().status == RONDO_ERROR_COMM_FAILED);
 }
 
-/// Fails the communicator once the call waits, as an abort of another thread does. True: a call came.
+/// Fails the communicator when its call waits, as another thread's abort does. The result says whether a call came.
 std::future<bool> abort_later(Rank &rank) {
   return std::async(std::launch::async, [&rank] {
     const bool came = comes_true([&] { return rank.operations->ranks().latest_operation(0) == 1; });
@@ -143,7 +143,7 @@ std::future<bool> abort_later(Rank &rank) {
   });
 }
 
-/// Does check_stuck() where the communicator is aborted, or where its time passes.
+/// Runs check_stuck() with a communicator that is aborted, or whose call times out.
 void check_stuck_or_aborted(Rank &rank, const StuckDriver &driver, bool aborted) {
   if (!aborted) return check_stuck(rank, driver, RONDO_ERROR_TIMEOUT);
   auto failing = abort_later(rank);
@@ -154,7 +154,7 @@ void check_stuck_or_aborted(Rank &rank, const StuckDriver &driver, bool aborted)
 }  // namespace
 
 TEST_CASE("launches: a process is quiet while no call is enqueued or in flight, also of a communicator that is gone") {
-  const auto is_quiet = [] {  // on a thread of its own, since this one may hold the launches
+  const auto is_quiet = [] {  // on another thread, since this one may hold the launches
     return std::async(std::launch::async, [] { return Launches::of_process().try_quiet().owns_lock(); }).get();
   };
   Rank rank(long_ns);
@@ -168,7 +168,7 @@ TEST_CASE("launches: a process is quiet while no call is enqueued or in flight, 
   }
   device->busy = true;
   CHECK_FALSE(is_quiet());
-  device->lost = true;  // what was in flight never ends
+  device->lost = true;  // the work in flight will never end
   CHECK(is_quiet());
   device->lost = false;
   CHECK_FALSE(device->quiesce());
@@ -212,22 +212,22 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
     std::atomic<int> rounds = 0;
     Rank rank(aborted ? long_ns : short_ns);
     rank.device->follower = RegionFollower::start([&](RegionRound) { driver.wait(), ++rounds; }).value();
-    rank.device->has_news = true;  // which nothing but the call has seen
+    rank.device->has_news = true;  // only the call sees it
     check_stuck_or_aborted(rank, driver, aborted);
-    // The round that the call has asked for; on a busy machine the call may have ended before it begins.
+    // This is the round that the call has requested. On a busy machine, the call may end before the round begins.
     REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
     auto releasing = std::async(std::launch::async, [&] {
       sleep_for_ns(50'000'000);
       driver.go_on();
     });
-    rank.device->follower.reset();  // waits for it: what it uses may go then
+    rank.device->follower.reset();  // waits for the thread's round, so the objects that it uses may be destroyed
     CHECK(driver.waiting_count == 0);
     CHECK(rounds >= 1);
   }
 }
 
 TEST_CASE("launches: a follower that waits for the device holds the end of its communicator up for a while alone") {
-  for (const RegionRound stuck : {RegionRound::follow, RegionRound::leave}) {  // in opening, and in closing
+  for (const RegionRound stuck : {RegionRound::follow, RegionRound::leave}) {  // while opening or closing
     CAPTURE(static_cast<int>(stuck));
     StuckDriver driver;
     std::atomic<int> left_count = 0;
@@ -249,7 +249,7 @@ TEST_CASE("launches: a follower that waits for the device holds the end of its c
     rank.device.reset();
     CHECK_FALSE(driver.gave_up);
     sleep_for_ns(short_ns);
-    CHECK_FALSE(left.expired());  // what that thread uses is there
+    CHECK_FALSE(left.expired());  // the object that this thread uses still exists
     CHECK(left_count == 0);
     driver.go_on();
     CHECK(comes_true([&] { return left.expired(); }));

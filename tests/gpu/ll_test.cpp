@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The protocol ll by itself, by the host and by a group: what is in a slot, and what a receiver takes for one.
+// SPDX-License-Identifier: Apache-2.0 These tests run the protocol ll alone, by the host and by a group: the content of
+// a slot, and which content a receiver accepts as a slot.
 #include "src/proto/ll.h"
 
 #include <utility>
@@ -32,7 +32,7 @@ struct Slots {
     view.ll_head() = counter;
     sender = LlSender(view, counter);
   }
-  /// Posts the next slot. The receiver gives each back at once.
+  /// Posts the next slot. The receiver gives each slot back at once.
   void post(uint64_t counter, size_t bytes, uint32_t as = signature) {
     for (size_t at = 0; at < bytes; ++at) payload()[at] = static_cast<std::byte>(at + counter + 1);
     REQUIRE(sender.can_send());
@@ -153,12 +153,12 @@ TEST_CASE("ll: units left over from a longer message are swept before their lap 
           slots.begin_at(first);
           slots.post(first, 60, left_by);
           for (uint64_t counter = first + 1; swept && counter < again; ++counter) slots.post(counter, 8);
-          if (!swept) slots.begin_at(again);  // as if nobody had been there meanwhile
+          if (!swept) slots.begin_at(again);  // as if no slot had been posted since
           slots.post(again, 8);
-          // Without the sweep, the two would look like one slot, or like the slot of another operation.
+          // Without the sweep, the new and the old units would look like one slot, or like a slot of another operation.
           const LlOutcome as_one = left_by == signature ? LlOutcome::full
                                    : by_group           ? LlOutcome::foreign
-                                                        : LlOutcome::stale;  // the first unit decides on hosts
+                                                        : LlOutcome::stale;  // on hosts, the first unit decides
           REQUIRE(slots.receive(again, 60) == (swept ? LlOutcome::stale : as_one));
           REQUIRE(slots.receive(again, 8) == LlOutcome::full);
           REQUIRE(slots.is_payload(again, 8));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce among ranks that are threads on several devices, each of which reaches the others. It uses the ranks' own
-// buffers where all of them can be read, otherwise their places, in the same kernel. The tag "[peers]" needs devices
-// that reach each other, "[apart]" ones without atomics between them, "[refused]" a driver that refuses peer access
-// once.
+// These tests run all-reduce among threads as ranks on several devices that reach each
+// other. If all ranks' buffers can be read, the kernel uses them, and otherwise the
+// ranks' places. The tag "[peers]" needs devices that reach each other, "[apart]" devices
+// without atomics between them, and "[refused]" a driver that refuses peer access once.
 #include <map>
 #include <random>
 #include <string>
@@ -33,13 +33,13 @@ std::vector<std::byte> elements_of(const Call &call, uint64_t seed) {
     for (float &element : elements) element = values(random);
     return bytes_of(elements);
   }
-  if (rondo_type_size(call.type) == 1) {  // any integer; of float8, exponents of less than 8
+  if (rondo_type_size(call.type) == 1) {  // any integer, or a float8 with an exponent below 8
     const auto mask = static_cast<uint8_t>(call.type == RONDO_INT8 ? 0xFF : 0x8F);
     std::vector<uint8_t> elements(call.count);
     for (uint8_t &element : elements) element = static_cast<uint8_t>(random()) & mask;
     return bytes_of(elements);
   }
-  std::vector<uint16_t> elements(call.count);  // bfloat16: any sign, exponents of about 1
+  std::vector<uint16_t> elements(call.count);  // bfloat16 of any sign with a magnitude of about 1
   for (uint16_t &element : elements) element = static_cast<uint16_t>(0x3F00u + (random() & 0x80FFu));
   return bytes_of(elements);
 }
@@ -61,11 +61,11 @@ struct Buffers {
     return rondo_all_reduce((in_place ? recv : send)[at].pointer(), recv[at].pointer(), call.count, call.type, call.op,
                             group.ranks[rank], group.stream(rank));
   }
-  void enqueue_all(bool in_place = false) const {  // from one thread: nothing of a call waits for another rank
+  void enqueue_all(bool in_place = false) const {  // on one thread: no call waits for another rank
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(enqueue(rank, in_place) == RONDO_OK);
   }
   void check(const std::vector<std::byte> &expected) const {
-    for (const DeviceBuffer &buffer : recv) CHECK((buffer.read() == expected));  // in brackets: it is not printed
+    for (const DeviceBuffer &buffer : recv) CHECK((buffer.read() == expected));  // the brackets prevent printing
   }
 
   const DeviceRanks &group;
@@ -73,7 +73,7 @@ struct Buffers {
   std::vector<DeviceBuffer> send, recv;
 };
 
-/// Returns what ranks on host memory have, by load_store too, after `times` calls, all but the first in place.
+/// Returns the result of load_store on host memory after `times` calls, all in place except the first.
 std::vector<std::byte> on_host(const Call &call, int rank_count, uint64_t seed = 0, int times = 1) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
@@ -97,7 +97,7 @@ rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
 }
 
 const std::vector<CuDevice> arrangements[] = {{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3}};
-constexpr size_t large = 20'003;  // past the largest one_shot, of a size that no block has
+constexpr size_t large = 20'003;  // larger than the largest one_shot, and no multiple of a block
 
 }  // namespace
 
@@ -162,7 +162,7 @@ TEST_CASE("peers: calls whose buffers can be read or not come in any order, each
   group.complete();
   for (const Buffers &each : buffers) {
     CAPTURE(each.call.count);
-    if (each.call.count > 8192) each.check(expected[each.call.count]);  // shorter ones have another order
+    if (each.call.count > 8192) each.check(expected[each.call.count]);  // shorter calls add in another order
   }
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told,
       REQUIRE(other.enqueue(1) == RONDO_OK);
       group.synchronize();
       for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
-      other.check(std::vector<std::byte>((large - 1) * sizeof(float)));  // nobody touched a buffer
+      other.check(std::vector<std::byte>((large - 1) * sizeof(float)));  // no rank wrote to a buffer
     }
     rondo_config_t hasty = on_device();
     hasty.timeout_ms = 300;
@@ -229,11 +229,11 @@ TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whi
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(1, begin_ns));
   CHECK_FALSE(slow.look(1, begin_ns + lost_patience_ns - 1));
   CHECK(slow.look(1, begin_ns + lost_patience_ns));
-  // A kernel that begins later, behind other work, has as much time.
+  // A kernel that begins later, after other work, has the same time.
   constexpr uint64_t next_ns = begin_ns + 2 * lost_patience_ns;
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(2, next_ns));
   CHECK(slow.look(2, next_ns + lost_patience_ns));
-  REQUIRE_FALSE(stopped.look(1, begin_ns));  // and goes on an hour later
+  REQUIRE_FALSE(stopped.look(1, begin_ns));  // and continues an hour later
   for (uint64_t look = 2; look < lost_looks; ++look) REQUIRE_FALSE(stopped.look(1, begin_ns + 3'600'000'000'000));
   CHECK(stopped.look(1, begin_ns + 3'600'000'000'000));
 }
@@ -250,13 +250,13 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const Buffers buffers(group, Call{large});
   const uint32_t block_count = plan_of(group.ranks[1], large).channels;
   lose(1, 1);
-  struct Found {  // in any case: without it the ranks would never end
+  struct Found {  // also at a failed check, since otherwise the ranks would never end
     decltype(lose) tell;
     ~Found() { tell(1, 0); }
   } const found{lose};
   REQUIRE(buffers.enqueue(1) == RONDO_OK);
   REQUIRE(conformance::becomes_true([&] { return waiting(1) == block_count; }));  // stopped at the first gate
-  REQUIRE(buffers.enqueue(0) == RONDO_OK);  // all have arrived, and one never leaves
+  REQUIRE(buffers.enqueue(0) == RONDO_OK);  // all arrive, but rank 1 never leaves
   const auto ended = [&] {
     return group.world.cu.stream_query(static_cast<CuStream>(group.stream(0))) == CuStatus::success;
   };
@@ -275,10 +275,10 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
 }
 
 TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "[peers]") {
-  if (acts_apart() || !has_peers(2) || !in_software()) return;  // whose devices have 64 blocks
+  if (acts_apart() || !has_peers(2) || !in_software()) return;  // the driver in software has 64 blocks a device
   const DeviceRanks two(on_devices({0, 1})), three(on_devices({0, 1, 1}));
   for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
-  // The first group has left 32 of each device. On one device 29 of these are for 29 more ranks, and two ranks share 3.
+  // The first group has left 32 blocks of each device. On one device 29 are for 29 more ranks, and two ranks share 3.
   for (int rank = 0; rank < 3; ++rank) CHECK(plan_of(three.ranks[rank], 10'000'000).channels == 1);
   const Buffers buffers(three, Call{large});
   buffers.enqueue_all();
@@ -312,7 +312,7 @@ TEST_CASE("load_store: a device serves 128 ranks of processes, however many othe
   BlockBudget budget;
   budget.multiprocessors = 132;
   budget.blocks = 264;
-  const auto fitting = [&](uint32_t processes) {  // communicators, before the next one is refused
+  const auto fitting = [&](uint32_t processes) {  // returns how many communicators fit
     request.neighbours.in_others = processes - 1;
     request.mps = processes > 1;
     std::vector<BlockClaim> claims;
@@ -326,7 +326,7 @@ TEST_CASE("load_store: a device serves 128 ranks of processes, however many othe
     return 300u;
   };
   CHECK(fitting(1) >= 128);
-  CHECK(fitting(8) >= 16);  // nobody knows what the other processes have
+  CHECK(fitting(8) >= 16);  // no process knows the claims of other processes
   CHECK(claimed_blocks(device.uuid) == 0);
   request.mps = false;
   request.neighbours.in_others = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_scatter, all_gather, broadcast and reduce by load_store among ranks that are threads on several devices. They
-// use the ranks' own buffers where all of them can be read, otherwise their places, in the same kernel. They use places
-// alone where it is asked for and no device reaches another. Tags as in load_store_peers_test.cpp.
+// These tests run reduce_scatter, all_gather, broadcast and reduce by load_store among threads as ranks on several
+// devices. If all ranks' buffers can be read, the kernel uses them, and otherwise the ranks' places. If no device
+// reaches another, requested calls use only places. The file load_store_peers_test.cpp explains the tags.
 #include <string>
 #include <vector>
 
@@ -13,9 +13,9 @@ using namespace rondo::cuda;
 
 namespace {
 
-constexpr size_t vector_elements = 20'004;  // past what the interpreter has by itself; of three or four even blocks
+constexpr size_t vector_elements = 20'004;  // above the interpreter's sizes; three or four equal blocks
 
-/// Checks every collective, out of place and in place, with blocks of whole vectors of 16 bytes and others.
+/// Checks every collective, out of place and in place. Some blocks are whole vectors of 16 bytes, others are not.
 void check_calls(const DeviceRanks &group, uint32_t hidden, size_t skew_bytes) {
   const CollectiveBuffers buffers(group, vector_elements, hidden, skew_bytes);
   const auto rank_count = group.ranks.size();
@@ -80,7 +80,7 @@ TEST_CASE("peers: a buffer that no peer touches need not be one that peers can r
               RONDO_OK);
     group.complete();
     (collective == RONDO_REDUCE_SCATTER ? hidden : readable).check(it, 3);
-    const uint64_t bytes = moved(0, 0) + moved(1, 1);  // of memory
+    const uint64_t bytes = moved(0, 0) + moved(1, 1);  // in devices' memory
     CAPTURE(bytes);
     CHECK(2 * bytes <= 7 * vector_elements * sizeof(float));  // 3 of each in buffers, 5 to 6 through places
   }

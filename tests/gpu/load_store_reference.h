@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes what load_store does with small floats: it rounds once, while a schedule rounds after each rank.
+// This file computes sums of small floats as load_store does: it rounds once, while a schedule rounds after each rank.
 #pragma once
 
 #include <cstddef>

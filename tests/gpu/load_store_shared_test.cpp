@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share buffers run reduce_scatter, all_gather, broadcast and reduce by the kernel load_store, too. They are
-// called, replayed, beside calls that cannot use it, and wherever the buffers lie.
+// Ranks that share buffers run reduce_scatter, all_gather, broadcast and reduce by the kernel load_store, too. These
+// tests call and replay them, beside calls that cannot use load_store, and with buffers at any address.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -73,10 +73,10 @@ TEST_CASE("load_store: calls of every collective in shared buffers are replayed,
   }
 }
 
-// Their releases do not wait for stores of kernels that compute meanwhile.
+// So the releases of waiting kernels do not wait for the stores of kernels that compute meanwhile.
 TEST_CASE("load_store: kernels that wait for other ranks are in the remote memory-sync domain, where there is one",
           "[plain][no domains]") {
-  if (!in_software()) return;  // which alone reports how it was called
+  if (!in_software()) return;  // only this driver reports launch attributes
   auto *const remote = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library,
                                                       "soft_cuda_remote_launch_count");
   REQUIRE(remote != nullptr);
@@ -156,7 +156,7 @@ TEST_CASE("load_store: every collective in shared buffers of unlike alignment, a
         buffers.check(it, elements);
       }
   }
-  // Blocks of an odd number of 2 bytes: they lie at every second byte of a vector.
+  // Blocks have an odd number of 2-byte elements, so they begin at any even byte of a vector.
   const CollectiveBuffers buffers(group, vector_elements);
   buffers.fill(7);
   DeviceCase it = case_of(RONDO_ALL_GATHER, 60'003);

@@ -29,7 +29,7 @@ rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
   return plan;
 }
 
-/// A buffer of each rank, in place.
+/// One buffer for each rank, for calls in place.
 struct Buffers {
   Buffers(const DeviceRanks &of, size_t of_count, uint64_t seed = 0) : group(of), count(of_count) {
     for (int rank = 0; rank < group.ranks.size(); ++rank)
@@ -39,7 +39,7 @@ struct Buffers {
     void *const pointer = each[static_cast<size_t>(rank)].pointer();
     return rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, op, group.ranks[rank], group.stream(rank));
   }
-  void call_all(rondo_op_t op = RONDO_SUM) const {  // from one thread: nothing of a call waits for another rank
+  void call_all(rondo_op_t op = RONDO_SUM) const {  // on one thread: no call waits for another rank
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(call(rank, count, op) == RONDO_OK);
   }
   void check(const std::vector<float> &expected) const {
@@ -63,7 +63,7 @@ TEST_CASE("load_store: ranks that share buffers have it, asked or not, unless th
       CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
       CHECK(plan.algorithm == (count <= 16384 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
       if (count <= 1) CHECK(plan.channels == 1);
-      if (count == 10'000'000 && in_software()) CHECK(plan.channels == (group == &asking ? 16u : 2u));  // of 64 blocks
+      if (count == 10'000'000 && in_software()) CHECK(plan.channels == (group == &asking ? 16u : 2u));  // 64 in all
     }
     CHECK(plan_of(other.ranks[0], count).protocol == RONDO_PROTOCOL_SIMPLE);
   }
@@ -95,7 +95,7 @@ TEST_CASE("load_store: ranks that are threads sum what they have, in and out of 
         for (int rank = 0; rank < rank_count; ++rank)
           REQUIRE(rondo_barrier(group.ranks[rank], group.stream(rank)) == RONDO_OK);
         send.call_all();
-        send.call_all(RONDO_MAX);  // of what is equal by now
+        send.call_all(RONDO_MAX);  // all operands are equal by now
         group.complete();
         recv.check(expected);
         send.check(expected);
@@ -108,7 +108,7 @@ TEST_CASE("load_store: ranks that share buffers with unlike alignment, and eleme
   rondo_test::GateShare share("alignments of sums by load_store");
   for (const auto &[rank_count, count] : {std::pair{2, size_t{32}}, {3, size_t{8193}}, {3, size_t{100'003}}}) {
     DeviceRanks group(rank_count);
-    for (const size_t skew : {size_t{0}, size_t{1}, size_t{3}}) {  // of rank 1's buffers, in elements
+    for (const size_t skew : {size_t{0}, size_t{1}, size_t{3}}) {  // offset of rank 1's buffers, in elements
       if (!share.has_next()) continue;
       const Buffers send(group, count + skew), recv(group, count + skew);
       for (int rank = 0; rank < rank_count; ++rank) {
@@ -230,8 +230,8 @@ TEST_CASE("load_store: ranks that disagree are told, and one that does not come 
     }
 }
 
-// A rank that has met the foreign operation on its first channel closes the second one, where that operation never
-// comes: its peer may see that first.
+// A rank that meets the other operation on its first channel closes its second channel, on which that operation does
+// not run. Its peer may see the closed channel first.
 TEST_CASE("load_store: ranks of several channels all hear of one whose operation has fewer", "[plain]") {
   constexpr size_t count = 64 << 10, other_count = 20 << 10;
   for (int round = 0; round < 5; ++round) {
@@ -240,7 +240,7 @@ TEST_CASE("load_store: ranks of several channels all hear of one whose operation
     const Buffers buffers(group, count);
     for (int rank = 0; rank < 3; ++rank) REQUIRE(buffers.call(rank, rank == 2 ? other_count : count) == RONDO_OK);
     const auto hear = [&](int rank, rondo_comm_t comm) {
-      // Threads run this, and assertions are not for threads.
+      // No assertion here, because other threads run this.
       const auto ended = group.world.cu.stream_synchronize(static_cast<CuStream>(group.stream(rank)));
       return ended == CuStatus::success ? failure_of(comm).status : RONDO_ERROR_INTERNAL;
     };

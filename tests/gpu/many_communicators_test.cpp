@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests make many communicators in one process on one device, as frameworks do: what each of them costs, and when
-// the next one is refused. The device has the blocks of an H100.
+// These tests make many communicators in one process on one device, as frameworks do. They check the cost of each, and
+// when the next one is refused. The device has the blocks of an H100.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -26,7 +26,7 @@ void sum(const std::vector<rondo::cuda::Stream> &streams, const std::vector<Devi
   }
 }
 
-/// Returns the number of threads of this process, except for the threads by which the driver in software runs streams.
+/// Returns the number of threads of this process, without those that run streams of the driver in software.
 int thread_count() {
   const auto live = rondo::cuda::conformance::live_counts();
   int threads = 0;
@@ -34,7 +34,7 @@ int thread_count() {
   return threads - (live ? static_cast<int>(live->streams) : 0);
 }
 
-/// Returns the bytes that are free on the device whose context is current.
+/// Returns the free bytes of the device whose context is current.
 size_t free_bytes(const World &world) {
   size_t free = 0, total = 0;
   CU_OK(world.cu.mem_get_info(&free, &total));
@@ -72,8 +72,8 @@ TEST_CASE("many communicators: 64 of two ranks work on one device by two threads
     CAPTURE(made, error_message());
     REQUIRE(all.back()->status() == RONDO_OK);
   }
-  // Threads that have ended are still listed for a moment. The thread of a stream outlives it, so this case is the
-  // first one.
+  // Threads that have ended are still listed for a moment. A stream's thread outlives the stream, so this case runs
+  // first.
   while (thread_count() - threads > 2) std::this_thread::yield();  // bounded by the test's limit
   float expected = 1;
   for (size_t each = 0; each < all.size(); ++each) {

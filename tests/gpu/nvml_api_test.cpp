@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of NVML's interface beside nvml.h, where it is installed. The compiler is the test.
+// This file compares our declarations of NVML's interface with nvml.h, if that is installed. The compiler is the test.
 #include <nvml.h>
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 namespace rondo::nvml {
 namespace {
 
-/// Passed alike: pointers, integers of one size.
+/// Says whether both types are passed in the same way: pointers, or integers of one size.
 template <class Ours, class Theirs>
 constexpr bool alike = sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>;
 

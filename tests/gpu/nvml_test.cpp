@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML's answers, on the one in software: links of every kind, versions that lack functions, and calls that fail.
+// These tests use NVML in software: links of every kind, versions that lack functions, and calls that fail.
 #include <cstdlib>
 #include <string>
 
@@ -14,7 +14,7 @@ namespace {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != text.npos; }
 
-/// One variable of the library in software, for one attempt.
+/// Sets a variable of the library in software for one attempt to load it.
 class Variable {
  public:
   Variable(const char *name, const std::string &value) : name_(name) { ::setenv(name, value.c_str(), 1); }
@@ -52,7 +52,7 @@ TEST_CASE("nvml: it says what a device does with the memory of others, whatever 
   const auto reaches = [&] { return ask_nvml_about_peers(library(), uuid(0), peers); };
   using enum PeerReach;
   const auto beside_unknown = [](PeerReach first, PeerReach second) {
-    return std::vector{first, second, unknown, unknown};  // of a device that is not there, and of none
+    return std::vector{first, second, unknown, unknown};  // a device that does not exist, and no device
   };
   CHECK(reaches() == beside_unknown(atomics, atomics));
   {
@@ -79,7 +79,7 @@ TEST_CASE("nvml: devices are told with address, UUID and links to devices and sw
   CHECK(links(told.value()[0]) == "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x3 v6, switch 0000:c6:00.0 x1 v6");
   CHECK(links(told.value()[1]) == "device 0000:01:00.0 x4 v6, device 0000:03:00.0 x2 v6");
   CHECK(links(told.value()[2]) == "device 0000:02:00.0 x2 v6, switch x6 v6");
-  CHECK(links(told.value()[3]) == "none");  // inactive ones, and those to a processor, lead to no device
+  CHECK(links(told.value()[3]) == "none");  // inactive links, and links to a processor, lead to no device
 }
 
 TEST_CASE("nvml: a library that is missing, is another one, or does not start is named with the reason") {
@@ -132,7 +132,7 @@ TEST_CASE("nvml: what it tells is in the topology, and in a file in its place") 
   const DeviceDiscovery found = discover_devices(config).value();
   CHECK(found.nvml_asked);
   CHECK(found.nvml_error.empty());
-  // The addresses are software's: on this machine hwloc sees other devices there, or none.
+  // The addresses are of the software's devices. On this machine, hwloc finds other devices there, or none.
   const uint32_t first = device_at(found.topology, {0, 1, 0, 0});
   const uint32_t second = device_at(found.topology, {0, 2, 0, 0});
   const uint32_t third = device_at(found.topology, {0, 3, 0, 0});

@@ -93,7 +93,7 @@ class Turns(PerfCase):
             self.assertGreater(self.hand_over_us(ranks=ranks), 0)
 
     def test_a_device_that_is_late_to_begin_hands_over_late(self):
-        # Each piece of work begins up to 2 ms late, and the next process waits for two of them.
+        # Each entry of a stream begins up to 2 ms late, and the next process waits for two entries.
         self.assertGreater(self.hand_over_us(SOFT_CUDA_FAULTS="seed=5;delay=1:2000"), 500)
 
     def test_where_each_process_has_a_device_nothing_is_handed_over(self):

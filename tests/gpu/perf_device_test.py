@@ -79,7 +79,7 @@ class DevicePerf(PerfCase):
                                       *FEW_RUNS, "--graph", "--together", RONDO_DEVICE_EXECUTOR=executor)
                 self.assertTrue(report["together"])
                 self.assertNotIn("host_us", report["results"][0]["in_place"])
-        # A rank that cannot enqueue its run lets the streams of all others go: the run ends, and says why.
+        # A rank that cannot enqueue its run releases the streams of all others. So the run ends, and reports the cause.
         done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS,
                               "--graph", "--together", "-T", 5, SOFT_CUDA_FAULTS="cuGraphLaunch#4=2")
         self.assertEqual(done, 3, out + err)
@@ -101,7 +101,7 @@ class DevicePerf(PerfCase):
                                   "--graph", "--one-graph", RONDO_DEVICE_LAUNCH="shared", SOFT_CUDA_DEVICES="2")
             self.assertEqual(done, 2, out + err)
             self.assertIn(said, err)
-        for fault in ("cuGraphLaunch#2=2", "cuStreamWaitEvent#5=2"):  # of rank 0, and of one that joins its capture
+        for fault in ("cuGraphLaunch#2=2", "cuStreamWaitEvent#5=2"):  # of rank 0; of a rank that joins its capture
             done, out, err = call(RONDO, "perf", "all_reduce", *one, RONDO_DEVICE_LAUNCH="shared",
                                   SOFT_CUDA_FAULTS=fault)
             self.assertEqual(done, 3, out + err)
@@ -122,7 +122,7 @@ class DevicePerf(PerfCase):
         expected_us = 2 * 4 * 65536 / device["copy_GBps"] / 1e3
         for placement in ("out_of_place", "in_place"):
             self.assertAlmostEqual(report["results"][0][placement]["floor_us"] / expected_us, 1)
-            # Called without a graph, so the time of the host is reported as well.
+            # The call is without a graph, so the report has the host's time as well.
             self.assertGreater(report["results"][0][placement]["host_us"], 0)
         self.assertIn("Copies on device cuda:0 (", out)
 
@@ -237,8 +237,8 @@ class DevicePerf(PerfCase):
             self.assertIn("--count is for ranks that are threads on devices", err)
 
     def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
-        # The application's streams want queues, too: anything less than all there can be is too few, from 2 ranks on.
-        # One kernel for all ranks needs one, unless calls are captured by each rank: its graph has a kernel of its own.
+        # The application's streams need hardware queues, too, so from 2 ranks on, less than 32 is too few. One
+        # kernel for all ranks needs one queue. If each rank captures its calls, its graph has its own kernel.
         for ranks, launch, queues, options, warned in (
                 (2, "own", 2, (), 1), (2, "own", 31, (), 1), (2, "own", 32, (), 0), (1, "own", 2, (), 0),
                 (2, "shared", 2, (), 0), (2, "shared", 2, ("--graph",), 1), (2, "shared", 32, ("--graph",), 0),
@@ -300,7 +300,7 @@ class DevicePerf(PerfCase):
         self.refuse(2, "lacks nccl", options=("--device", "cuda", "--against", os.environ["RONDO_CUDA_LIBRARY"]))
 
     def test_vectors_of_several_chunks_are_right_and_each_of_their_elements_is_looked_at(self):
-        size = 3_500_001  # inputs and results go by chunks of 1 MiB
+        size = 3_500_001  # larger than the chunks of 1 MiB by which inputs and results are copied
         for collective, *more in (("all_reduce", "-d", "int8"), ("all_gather", "-d", "float16"),
                                   ("reduce_scatter", "-d", "float64")):
             with self.subTest(collective=collective):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device for networks, as the driver in software says that its devices are. Each tag has its own
-// environment.
+// These tests prepare a device's memory for networks. The driver in software sets the properties of the device. Each
+// tag has its own environment.
 #include "cuda/transport/rdma_memory.h"
 #include "tests/gpu/conformance.h"
 
@@ -36,7 +36,7 @@ std::string why_not(const World &world) {
 
 }  // namespace
 
-// SOFT_CUDA_GPUDIRECT=flush, SOFT_CUDA_DMABUF=on, SOFT_CUDA_HOST_READS=on
+// This case needs SOFT_CUDA_GPUDIRECT=flush, SOFT_CUDA_DMABUF=on, SOFT_CUDA_HOST_READS=on.
 TEST_CASE("rdma memory: a device whose writes the host flushes is flushed, with its context current", "[rdma flush]") {
   const World world;
   const auto memory = allocated(world);
@@ -48,11 +48,11 @@ TEST_CASE("rdma memory: a device whose writes the host flushes is flushed, with 
   std::thread([&] { memory->run([&] { flushed = memory->flush().ok(); }); }).join();
   CHECK(flushed);
   CHECK(flush_count(world) == before + 1);
-  std::thread([&] { flushed = memory->flush().ok(); }).join();  // no context is current there
+  std::thread([&] { flushed = memory->flush().ok(); }).join();  // that thread has no current context
   CHECK_FALSE(flushed);
 }
 
-// SOFT_CUDA_GPUDIRECT=ordered
+// This case needs SOFT_CUDA_GPUDIRECT=ordered.
 TEST_CASE("rdma memory: a device whose writes are in order is not flushed", "[rdma ordered]") {
   const World world;
   const auto memory = allocated(world);
@@ -63,7 +63,7 @@ TEST_CASE("rdma memory: a device whose writes are in order is not flushed", "[rd
   CHECK(flush_count(world) == 0);
 }
 
-// SOFT_CUDA_GPUDIRECT=unordered
+// This case needs SOFT_CUDA_GPUDIRECT=unordered.
 TEST_CASE("rdma memory: a device whose writes are in no order and cannot be flushed is refused", "[rdma unordered]") {
   const World world;
   CHECK(why_not(world).find("does not order what network cards write") != std::string::npos);

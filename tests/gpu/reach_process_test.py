@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests processes on devices that do not reach each other's memory, or that hide from each other. It runs every
+"""Tests processes on devices without access to each other's memory, or whose processes see fewer devices. It runs every
 collective, and checks the plan and where the data goes. The driver and NVML are those in software."""
 
 import tempfile
@@ -16,7 +16,7 @@ TOLD = "goes through host memory"
 
 
 def only_itself(size):
-    """Returns environments by rank, each of which shows a process the device of its rank alone."""
+    """Returns environments by rank, in each of which a process sees only the device of its rank."""
     return {rank: {"SOFT_CUDA_VISIBLE": str(rank)} for rank in range(size)}
 
 
@@ -105,7 +105,7 @@ class Reach(RegionCase):
         self.check_links(ranks, lambda one, other: False)
         for rank in ranks.values():
             self.assertIn("CUDA_VISIBLE_DEVICES", rank.output)
-        # One rank that sees both devices knows for both.
+        # If one rank sees both devices, both ranks know whether the devices reach each other.
         ranks = self.job(2, ["plan", *STEPS], COUNT, own_environment={
             1: {"SOFT_CUDA_VISIBLE": "1,0", "REGION_RANK_DEVICES": "1"}, 0: {"SOFT_CUDA_VISIBLE": "0"}})
         self.check_plan(ranks, "load_store")

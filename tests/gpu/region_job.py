@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of region_rank: ranks that are processes and share the memory that they register, and what their kernels have
-moved. By the driver in software."""
+"""Runs jobs of region_rank, whose ranks are processes that share registered memory, and reads how much their kernels
+have moved. The driver is the one in software."""
 
 import sys
 import tempfile
@@ -12,7 +12,7 @@ from job import run_job  # noqa: E402
 from sanitized import SANITIZED  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-DEVICES = 4  # the most that a rank tells of
+DEVICES = 4  # the most that a rank reports
 ELEMENTS = 1 << 18  # of float32, in a MiB
 
 
@@ -29,7 +29,7 @@ def moved(ranks, label):
 
 
 def plans_in(rank):
-    """Returns algorithm and kernel, as each step `plan` says."""
+    """Returns the algorithm and kernel that each step `plan` has printed."""
     return [tuple(line.split()[1:]) for line in rank.output.splitlines() if line.startswith("plan ")]
 
 
@@ -54,4 +54,4 @@ class RegionCase(unittest.TestCase):
         self.assertLess(self.memory_of_a_rank(ranks, label), 2.1, label)
 
     def check_apart(self, ranks, label):
-        self.assertGreater(self.memory_of_a_rank(ranks, label), 3, label)  # in places, 2 ranks move 4
+        self.assertGreater(self.memory_of_a_rank(ranks, label), 3, label)  # through places, 2 ranks move 4

@@ -9,11 +9,11 @@ import unittest
 from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
 from sanitized import some_of
 
-# The first kernel of load_store: before it come those that every communicator loads.
+# This fails the first kernel of load_store, after those that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
-# A limit for steps that must exceed it. A device is busy until a step releases it, so work that ends before has not
-# waited.
+# The least time of steps that wait for a busy device. A step that ends earlier has not waited, since a later step
+# releases the device.
 SHORT_S = 6
 SHORT = {"REGION_RANK_TIMEOUT_MS": str(SHORT_S * 1000)}
 
@@ -34,7 +34,7 @@ class Regions(RegionCase):
                 self.check_shared(ranks, "in_place")
 
     def test_ranks_that_are_threads_of_several_processes_share_what_they_register(self):
-        # Two processes of two ranks, both on each of two devices, and on one each.
+        # Two processes have two ranks each, with two devices for both processes, or with one device for each rank.
         for devices in (2, 4):
             with tempfile.TemporaryDirectory() as folder:
                 steps = ["sum=before", "register", "shared", "sum=in_place", "deregister", "sum=after"]
@@ -81,7 +81,7 @@ class Regions(RegionCase):
             ranks = self.job(size, ["sum=apart"], count | {"RONDO_KERNEL": "interpreter"}, devices)
             interpreted = self.memory_of_a_rank(ranks, "apart")
             print(f"all_reduce, {size} processes on {devices} devices, by the interpreter: memory {interpreted:.3f}")
-            self.assertGreater(interpreted, budget)  # why it is not the default
+            self.assertGreater(interpreted, budget)  # so the interpreter is not the default
 
     def test_what_is_asked_for_is_had(self):
         for environment, small, large in (
@@ -117,7 +117,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, f"shared{number}")
 
     def test_one_rank_alone_may_deregister(self):
-        # The others do so before another sum: a peer that is ahead in the next one could close nothing of theirs.
+        # The others deregister before another sum, since a peer that is ahead in that could not close their memory.
         ranks = self.job(3, ["register", "shared", "1:deregister", "sum=without_one", "0:deregister", "2:deregister",
                              "sum=another", "replace", "register", "shared", "sum=with_all"])
         self.check_apart(ranks, "without_one")
@@ -129,7 +129,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, label)
 
     def test_a_graph_that_was_captured_with_memory_which_is_deregistered_since_fails_and_touches_none(self):
-        # Nor does it find what is registered later, though the memory of that has the same size.
+        # Nor may it find memory that is registered later, though that has the same size.
         for later in ([], ["register", "shared"]):
             ranks = self.job(2, ["register", "shared", "capture", "deregister", "sum=apart", "sum=another", "replace",
                                  *later, "replay=stale"], ok=False)
@@ -144,7 +144,7 @@ class Regions(RegionCase):
             self.assertNotIn("must not be freed yet", ranks[1].output)
 
     def test_a_graph_with_memory_that_a_suspended_rank_has_closed_touches_none(self):
-        # Rank 1 can close it only when it is suspended, since its process has another collective in flight before.
+        # Rank 1 can close it only when it is suspended, since its process has another collective in flight until then.
         ranks = self.job(2, ["register", "shared", "capture", "other", "1:other_start", "1:not_quiet", "1:post=running",
                              "0:await=running", "0:hold", "suspend", "0:other_start", "other_end", "sleep",
                              "resume", "replay=stale"], ok=False)
@@ -161,14 +161,14 @@ class Regions(RegionCase):
         self.check_apart(ranks, "apart")
 
     def test_a_replay_that_has_not_begun_when_a_buffer_is_closed_ends_when_its_time_is_up(self):
-        # Closing waits for the device, and so for the replay, for which the other rank never comes.
+        # Closing waits for the device, and so for the replay, which the other rank never launches.
         ranks = self.job(2, ["register", "shared", "capture", "0:behind", "0:post=behind", "1:await=behind",
                              "1:deregister", "0:failing_end", "0:post=failed", "1:await=failed"], SHORT)
         self.assertEqual(self.failing_in(ranks[0])[0], TIMEOUT, ranks[0].output)
 
     def busy_job(self, ahead, steps, environment=None, ok=True):
-        """Runs a job in which rank 1 registers while rank 0's device is busy, and rank 0's process waits for it to open
-        that."""
+        """Runs a job in which rank 1 registers while rank 0's device is busy, so rank 0's process waits before it can
+        open that memory."""
         return self.job(2, ["sum=first", "0:busy", "0:post=busy", "1:await=busy", "1:register", "0:not_quiet", *ahead,
                             *steps], environment, ok=ok)
 
@@ -180,7 +180,7 @@ class Regions(RegionCase):
         return int(status), float(seconds), device, message
 
     def test_a_call_that_finds_news_while_its_device_is_busy_returns_at_its_timeout_and_names_what_it_waited_for(self):
-        # Rank 1 calls later, so that its timeout is not the first. The device goes on while rank 0 destroys.
+        # Rank 1 calls later, so that its timeout is not the first. The device continues while rank 0 destroys.
         ranks = self.busy_job(["0:failing", "0:post=failed", "1:await=failed", "1:failing"],
                               ["0:idle", "again", "register", "shared", "sum=again"], SHORT)
         _, seconds, device, _ = self.failing_in(ranks[0])
@@ -199,12 +199,12 @@ class Regions(RegionCase):
         for rank in ranks.values():
             self.assertEqual(self.failing_in(rank)[0], ABORTED, rank.output)
         _, seconds, device, _ = self.failing_in(ranks[0])
-        self.assertGreaterEqual(seconds, 1, ranks[0].output)  # the abort comes a second after its beginning
+        self.assertGreaterEqual(seconds, 1, ranks[0].output)  # the abort is a second after the call's beginning
         self.assertEqual(device, "busy", ranks[0].output)
         self.check_shared(ranks, "again")
 
     def test_a_peer_that_is_killed_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
-        # The call has waited for a second then, and would wait for the device or its timeout.
+        # The call has waited for a second by then, and would wait on for the device or its timeout.
         ranks = self.busy_job(["0:failing=calls"], ["1:await=calls", "1:sleep", "1:kill"], ok=False)
         self.assertEqual(ranks[1].process.returncode, -9)
         status, seconds, device, message = self.failing_in(ranks[0])
@@ -229,7 +229,7 @@ class Regions(RegionCase):
                     self.assertEqual(rank.last().status, "ok", rank.output)
 
     def test_a_buffer_is_not_given_back_while_a_replay_of_a_peer_uses_it_and_that_fails_on_all_ranks(self):
-        # Rank 0's replay runs and waits for rank 1, which deregisters its buffer before it launches its own.
+        # Rank 0's replay runs and waits for rank 1, which deregisters its buffer before it launches its own replay.
         ranks = self.job(2, ["register", "shared", "capture", "sum=between", "0:launch", "0:not_quiet",
                              "0:post=running", "1:await=running", "1:hold", "1:launch", "end"], ok=False)
         self.assertIn("deregister: not ready", ranks[1].output)
@@ -243,18 +243,18 @@ class Regions(RegionCase):
         self.check_left_behind(self.busy_job([], ["0:destroy", "0:idle", "0:post=left", "1:await=left"])[0])
 
     def test_a_communicator_can_be_destroyed_while_the_driver_closes_memory_of_peers_and_leaves_what_that_uses(self):
-        # Closing waits for the device, which is busy. Rank 1 leaves when it goes on.
+        # Closing waits for the device, which is busy. Rank 1 leaves when the device continues.
         ranks = self.job(2, ["register", "shared", "0:busy", "0:destroy", "0:idle", "0:post=left", "1:await=left"])
         self.check_left_behind(ranks[0])
         self.assertNotIn("must not be freed", ranks[0].output + ranks[1].output)
 
     def check_left_behind(self, rank):
-        """Checks that it has destroyed its communicator, and the driver had not ended its call."""
+        """Checks that `rank` has destroyed its communicator before the driver ended its call."""
         (line,) = (line for line in rank.output.splitlines() if line.startswith("destroyed "))
         seconds, device, claimed_blocks = line.split()[1:]
         self.assertGreaterEqual(float(seconds), 4, rank.output)
         self.assertEqual(device, "busy", rank.output)
-        self.assertEqual(claimed_blocks, "0", rank.output)  # another communicator may have them
+        self.assertEqual(claimed_blocks, "0", rank.output)  # another communicator may claim the blocks
         self.assertRegex(rank.output,
                          r"work on CUDA device 0 .*has not ended\. Opening or closing memory that other ranks")
 
@@ -324,7 +324,7 @@ class Regions(RegionCase):
         self.assertNotEqual(ranks[0].last().status, "ok", ranks[0].output)
 
     def test_more_than_16_ranks_share_what_they_register_only_where_that_is_asked_for(self):
-        # So many processes are started on few cores.
+        # The time limit is long because many processes start on few cores.
         few_blocks = {"RONDO_MAX_CTAS": "1", "SOFT_CUDA_THREADS": "1", "RONDO_INIT_TIMEOUT": "200"}
         cases = [(16, "auto", "load_store"), (17, "auto", "interpreter"), (17, "load_store", "load_store")]
         for size, asked, kernel in some_of(cases, cases[2:], "more than 16 ranks"):

@@ -60,17 +60,17 @@ namespace {
 constexpr uint32_t timeout_ms = 60'000;
 constexpr std::chrono::milliseconds between_looks{20};
 constexpr std::chrono::seconds event_patience{60};
-constexpr int looks_not_quiet = 5;  ///< one after the other: what has just ended may not have been seen as that yet
+constexpr int looks_not_quiet = 5;  ///< in sequence: an end may be noticed late
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
-constexpr double in_buffers_max = 2.1;  ///< bytes moved of each of the vector: in the buffers 2, through places 2.25
+constexpr double in_buffers_max = 2.1;  ///< moves of each byte: 2 in buffers, 2.25 through places
 
 int number(const char *name, int otherwise) {
   const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// Waits for that. A result other than RONDO_OK: it did not become true.
+/// Waits until `ready()`. Returns a status other than RONDO_OK if it did not become true.
 template <class Ready>
 int wait_until(const Ready &ready) {
   const auto end = std::chrono::steady_clock::now() + event_patience;
@@ -131,7 +131,7 @@ int tell_failing(const RegionRank &it, int status, std::chrono::duration<double>
   return status > RONDO_OK ? int{RONDO_OK} : wrong_value;
 }
 
-/// Runs a sum that fails. If `name` is null, it makes no file.
+/// Runs a sum that must fail. If `name` is null, it makes no file.
 int fail_sum(RegionRank &it, const char *name) {
   if (const int filled = fill(it); filled != RONDO_OK) return filled;
   const auto begun = std::chrono::steady_clock::now();
@@ -192,7 +192,7 @@ int register_both(RegionRank &it) {
 
 enum class Patience { once, until_ready };
 
-/// Ends both registrations. With `once` what is not ready stays, and is asked again before it is freed.
+/// Ends both registrations. With `once`, one that is not ready stays, and is tried again before its memory is freed.
 int deregister_both(RegionRank &it, Patience patience) {
   for (rondo_registration_t &registration : it.registrations) {
     if (registration == nullptr) continue;
@@ -220,7 +220,7 @@ int replace(RegionRank &it) {
   return RONDO_OK;
 }
 
-/// Checks that a peer that waits in a collective for this rank cannot close what this one has shared.
+/// Checks that a peer that waits in a collective for this rank cannot close the memory that this rank has shared.
 int hold(RegionRank &it) {
   const int first = rondo_comm_deregister(it.self.comm, it.registrations[0]);
   std::printf("deregister: %s\n", rondo_status_string(static_cast<rondo_status_t>(first)));
@@ -385,7 +385,7 @@ int main(int argument_count, char **arguments) {
       const int own = run_rank(process, thread, steps);
       if (own == 0) return;
       status = own;
-      process.together.arrive_and_drop();  // the others go on without it
+      process.together.arrive_and_drop();  // the other ranks continue without it
     });
   for (std::thread &thread : threads) thread.join();
   return status;

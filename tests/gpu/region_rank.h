@@ -26,7 +26,7 @@ using rondo::cuda::Stream;
 
 inline constexpr uint32_t region_device_count_max = 4;
 
-/// The process whose threads are the ranks. A rank that fails leaves `together`.
+/// The process whose threads are the ranks. A rank that fails leaves the barrier `together`.
 struct Process {
   explicit Process(int threads) : thread_count(threads), together(threads) {}
   const int thread_count;
@@ -120,7 +120,7 @@ inline int check(RegionRank &it) {
   return right ? int{RONDO_OK} : wrong_value;
 }
 
-/// Computes how much the kernels have moved. If `label` is null, it prints nothing.
+/// Computes how many bytes the kernels have moved. If `label` is null, it prints nothing.
 inline void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
   std::string line = label == nullptr ? "" : "moved " + std::string(label);
   it.process->moved = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of devices that ranks connect: which of it a rank opens.
+// These tests check which memory of other ranks' devices a rank opens when it connects.
 #include <thread>
 #include <vector>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t rank_count = 7;
 
-/// Returns, by rank, whether it is `rank` itself or one of its neighbours in the ring.
+/// Returns, for each rank, whether it is `rank` itself or one of its neighbours in the ring.
 std::vector<bool> ring_peers(uint32_t rank) {
   std::vector<bool> peers(rank_count);
   for (const uint32_t offset : {0u, 1u, rank_count - 1}) peers[(rank + offset) % rank_count] = true;

@@ -29,8 +29,8 @@ class Setting {
   std::string before_;
 };
 
-/// While it exists, new communicators share launches. A process reads that once. So a test program has one mode, or
-/// runs each case in a process of its own.
+/// While it exists, new communicators share launches. A process reads this setting once. So a test program has one
+/// mode, or runs each case in its own process.
 struct Sharing : Setting {
   explicit Sharing(const char *launch = "shared") : Setting("RONDO_DEVICE_LAUNCH", launch) {}
 };
@@ -67,7 +67,7 @@ struct Group {
   }
   void check_sums() const { check(sum_over_ranks(0, ranks.ranks.size(), count)); }
 
-  Sharing sharing;  // before the communicators are made
+  Sharing sharing;  // initialised before the communicators
   DeviceRanks ranks;
   size_t count;
   std::vector<DeviceBuffer> buffers;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared). The tests cover
-// what it computes, how many kernels there are, what is ordered by whom, and calls that not all ranks make. The tag
-// "[queue]" needs one hardware queue for all streams, "[serial]" kernels that run one by one. Ranks with kernels of
-// their own would wait for ever there (hazard_test.cpp shows it). The tag "[few queues]" needs fewer queues than ranks:
-// one kernel has all ranks, and nothing is captured.
+// its results, the number of kernels, their order with other work, and calls that not all ranks make. The tag "[queue]"
+// needs one hardware queue for all streams, "[serial]" kernels that run one by one. With a kernel for each rank, ranks
+// would wait for ever there (hazard_test.cpp shows it). The tag "[few queues]" needs fewer queues than ranks. One
+// kernel has all ranks, and nothing is captured.
 #include <atomic>
 #include <thread>
 
@@ -19,7 +19,7 @@ using rondo::cuda::conformance::Gate;
 
 namespace {
 
-/// Calls the ranks but `missing` on threads of their own; join() after something has ended them.
+/// Calls all ranks except `missing` on threads. Call join() after the calls have been ended.
 class Callers {
  public:
   Callers(const Group &group, int missing) : statuses_(static_cast<size_t>(group.ranks.ranks.size()), RONDO_OK) {
@@ -87,7 +87,7 @@ TEST_CASE("shared launch: every collective, calls among calls, in the order of e
     return rondo_all_reduce(data, data, 4 * count, RONDO_FLOAT32, RONDO_SUM, comm, stream);
   };
   REQUIRE(all_ok(group.ranks.ranks.run(all_of_them)));
-  // From the first all-reduce on all ranks have the same.
+  // After the first all-reduce, all ranks have the same values.
   std::vector<float> expected = whole_numbers(0, 4 * count);
   for (uint64_t rank = 1; rank < 4; ++rank) {
     const auto other = whole_numbers(rank, 4 * count);
@@ -119,7 +119,7 @@ TEST_CASE("shared launch: a large call has the device's multiprocessors divided 
 TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows",
           "[plain][few queues]") {
   constexpr size_t count = 2000;
-  for (const int closed : {0, 1, 2}) {  // the group that comes last
+  for (const int closed : {0, 1, 2}) {  // the group that calls last
     Group group(3, count);
     const World &world = group.ranks.world;
     std::vector<DeviceBuffer> results;
@@ -134,12 +134,12 @@ TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream,
       const auto copy = [&](const DeviceBuffer &to, const DeviceBuffer &from) {
         static_cast<void>(world.cu.memcpy_async(address(to), address(from), count * sizeof(float), stream));
       };
-      if (rank == closed) copy(group.buffers[own], fresh);  // behind the gate: the sum must not be made before
+      if (rank == closed) copy(group.buffers[own], fresh);  // after the gate, so a sum that begins too early is wrong
       const rondo_status_t status = group.sum(rank);
       copy(results[own], group.buffers[own]);
       return status;
     };
-    REQUIRE(all_ok(group.ranks.ranks.run(fill_and_sum)));  // the calls return: only their streams wait
+    REQUIRE(all_ok(group.ranks.ranks.run(fill_and_sum)));  // the calls return, and only their streams wait
     std::this_thread::sleep_for(a_while);
     for (int rank = 0; rank < 3; ++rank)
       CU_FAILS(world.cu.stream_query(static_cast<CuStream>(group.ranks.stream(rank))), CuStatus::not_ready);
@@ -207,7 +207,7 @@ TEST_CASE("shared launch: calls behind one that is stuck do not put off its end"
   const auto keep_calling = [&](int rank, rondo_comm_t) {
     rondo_status_t status = RONDO_OK;
     for (int round = 0; rank != absent && round < 200 && status == RONDO_OK; ++round) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50 + 2 * rank));  // they wait for each other
+      std::this_thread::sleep_for(std::chrono::milliseconds(50 + 2 * rank));  // these ranks wait for each other
       status = group.sum(rank);
     }
     return status;

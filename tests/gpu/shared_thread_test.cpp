@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests share a thread among objects that come and go. ThreadSanitizer sees their order.
+// These tests share a thread among objects that are made and destroyed. ThreadSanitizer checks their order.
 #include "src/base/shared_thread.h"
 
 #include <atomic>
@@ -33,7 +33,7 @@ class Sharer final : public ThreadSharer {
  private:
   SharedThread &thread_;
   const bool busy_;
-  uint64_t work_ = 0;  ///< of the thread alone
+  uint64_t work_ = 0;  ///< only the thread uses it
   std::atomic<uint32_t> turns_ = 0;
 };
 
@@ -56,7 +56,7 @@ TEST_CASE("shared thread: a sharer that is removed takes no turn from another on
   Slow slow;
   shared.add(slow);
   Sharer last(shared, false);
-  std::thread woken([&] { last.wait_for_turn(); });  // the test hangs if it has none
+  std::thread woken([&] { last.wait_for_turn(); });  // the test hangs if `last` has no turn
   while (!slow.begun) std::this_thread::yield();
   first.reset();  // during the turn of the second one
   slow.may_end = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver in software refuses what devices without peer access are refused, and shows the devices that it is to
-// show. Each tag has its own environment.
+// The driver in software refuses calls that need peer access between devices without it, and shows only the visible
+// devices. Each tag has its own environment.
 #include <utility>
 
 #include "cuda/transport/shared_memory.h"
@@ -23,7 +23,7 @@ bool can_map(const World &of, const World &owner) {
 
 }  // namespace
 
-// SOFT_CUDA_DEVICES=2, SOFT_CUDA_PEERS=off
+// This case needs SOFT_CUDA_DEVICES=2, SOFT_CUDA_PEERS=off.
 TEST_CASE("soft cuda: devices without peers say so, and refuse access", "[no peers]") {
   World here(0), there(1);
   const CudaDriver &cu = there.cu;
@@ -41,7 +41,7 @@ TEST_CASE("soft cuda: devices without peers say so, and refuse access", "[no pee
   CHECK(can_map(here, here));
 }
 
-// SOFT_CUDA_DEVICES=3, SOFT_CUDA_PEERS=0-1
+// This case needs SOFT_CUDA_DEVICES=3, SOFT_CUDA_PEERS=0-1.
 TEST_CASE("soft cuda: some devices reach each other, others do not", "[some peers]") {
   World first(0), second(1), third(2);
   const CudaDriver &cu = first.cu;
@@ -56,7 +56,7 @@ TEST_CASE("soft cuda: some devices reach each other, others do not", "[some peer
   CHECK_FALSE((can_map(first, third) || can_map(third, first) || can_map(second, third)));
 }
 
-// SOFT_CUDA_DEVICES=3, SOFT_CUDA_VISIBLE=2,0
+// This case needs SOFT_CUDA_DEVICES=3, SOFT_CUDA_VISIBLE=2,0.
 TEST_CASE("soft cuda: a process sees the devices that it is to see, in its order", "[hidden]") {
   World first(0);
   const auto devices = cuda_devices(first.cu).value();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver in software does these things as a real GPU does, where a test can see them only if the driver is made
-// small. They are limits, false dependencies, implicit synchronisation, injected errors, and handles that are gone.
+// These tests check behaviour of real GPUs that the driver in software imitates: limits, false dependencies, implicit
+// synchronisation, injected errors, and stale handles. The driver is made small, so that a test reaches its limits.
 // Each tag has its own environment.
 #include <cstdio>
 
@@ -16,7 +16,7 @@ void nothing(void *) {}
 
 uint64_t *pointer_to(const DeviceMemory &memory) { return reinterpret_cast<uint64_t *>(memory.get().object); }
 
-/// A call on a thread of its own, in the world's context, which reports whether it has returned.
+/// A driver call on another thread, in the world's context. It reports whether the call has returned.
 class Call {
  public:
   template <class Body>
@@ -38,7 +38,7 @@ class Call {
 
 constexpr auto launch_failed = CuStatus::launch_failed;
 
-/// A host function's call of the driver, and what it answered.
+/// A driver call that a host function makes, and the result of the call.
 struct Forbidden {
   const CudaDriver *cu = nullptr;
   CuStream stream = nullptr;
@@ -53,7 +53,7 @@ void call_driver(void *argument) {
 
 }  // namespace
 
-// SOFT_CUDA_RESIDENT_BLOCKS=4
+// This case needs SOFT_CUDA_RESIDENT_BLOCKS=4.
 TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempted", "[blocks]") {
   World world;
   const auto kernels = test_kernels(world);
@@ -64,7 +64,7 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
   CU_OK(
       launch(world, *kernels, "test_barrier", 4, world.stream(), soft_cuda::BarrierParameters{pointer_to(arrived), 0}));
   CU_OK(world.cu.stream_synchronize(world.stream()));
-  // A fifth block never comes while four wait for it.
+  // A fifth block would never run while four blocks wait for it.
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
   CU_OK(world.cu.stream_synchronize(world.stream()));  // the host reads the count below
   CU_OK(
@@ -98,7 +98,7 @@ TEST_CASE("soft cuda: places go to who came first, and blocks that begin later m
   const DeviceMemory holds = world.memory(64), meets = world.memory(64), waits = world.memory(64);
   for (const DeviceMemory *memory : {&holds, &meets, &waits})
     CU_OK(world.cu.memset_d8_async(memory->get().object, 0, 64, world.stream()));
-  // The first launch of a kernel waits for all that is on the device.
+  // The first launch of a kernel waits for all work on the device.
   CU_OK(launch(world, *kernels, "test_await", 1, world.stream(), soft_cuda::AwaitParameters{pointer_to(waits), 0}));
   CU_OK(launch(world, *kernels, "test_barrier", 1, world.stream(), soft_cuda::BarrierParameters{pointer_to(meets), 0}));
   CU_OK(world.cu.memset_d8_async(meets.get().object, 0, 64, world.stream()));
@@ -111,7 +111,7 @@ TEST_CASE("soft cuda: places go to who came first, and blocks that begin later m
   CHECK(arrived(holds, 2));
   CU_OK(launch(world, *kernels, "test_barrier", 4, second.get().object,
                soft_cuda::BarrierParameters{pointer_to(meets), 0}));
-  CHECK(arrived(meets, 2));  // two places are left: the third block waits for one
+  CHECK(arrived(meets, 2));  // two places are left, and the third block waits in one
   CHECK(becomes_true([&] { return waiting(0) == 1; }));
   CU_OK(launch(world, *kernels, "test_await", 1, third.get().object, soft_cuda::AwaitParameters{pointer_to(waits), 1}));
   CHECK(becomes_true([&] { return waiting(0) == 2; }));
@@ -126,7 +126,7 @@ TEST_CASE("soft cuda: places go to who came first, and blocks that begin later m
   CU_OK(world.cu.stream_synchronize(second.get().object));
 }
 
-// SOFT_CUDA_QUEUES=1
+// This case needs SOFT_CUDA_QUEUES=1.
 TEST_CASE("soft cuda: what waits in a hardware queue blocks the other streams that share it", "[queues]") {
   World world;
   const Stream other = world.another_stream();
@@ -139,7 +139,7 @@ TEST_CASE("soft cuda: what waits in a hardware queue blocks the other streams th
   CU_OK(world.cu.stream_synchronize(other.get().object));
 }
 
-// SOFT_CUDA_LAUNCH_QUEUE=4
+// This case needs SOFT_CUDA_LAUNCH_QUEUE=4.
 TEST_CASE("soft cuda: a stream whose launch queue is full makes the host wait", "[launch queue]") {
   World world;
   Gate gate(world);
@@ -294,7 +294,7 @@ TEST_CASE("soft cuda: to ask for an event of a capture ends that capture, and is
            CuStatus::invalid_value);
 }
 
-// SOFT_CUDA_CAPTURE_WAITS=off
+// This case needs SOFT_CUDA_CAPTURE_WAITS=off.
 TEST_CASE("soft cuda: a driver that captures no stream memory operations ends the capture", "[capture waits]") {
   const bool waits = GENERATE(false, true);
   World world;
@@ -310,9 +310,9 @@ TEST_CASE("soft cuda: a driver that captures no stream memory operations ends th
   CU_OK(cu.stream_synchronize(world.stream()));
 }
 
-// SOFT_CUDA_FAULTS=seed=3;cuMemAlloc#2=2;work=1:719
+// This case needs SOFT_CUDA_FAULTS=seed=3;cuMemAlloc#2=2;work=1:719.
 TEST_CASE("soft cuda: injected errors come where they were ordered, stick, and leave nothing behind", "[faults]") {
-  for (int round = 0; round < 2; ++round) {  // a context that is made anew has no error
+  for (int round = 0; round < 2; ++round) {  // a new context has no error
     World world;
     const CudaDriver &cu = world.cu;
     const DeviceMemory memory = world.memory(4096);
@@ -332,7 +332,7 @@ TEST_CASE("soft cuda: injected errors come where they were ordered, stick, and l
   }
 }
 
-// SOFT_CUDA_DEVICES=2
+// This case needs SOFT_CUDA_DEVICES=2.
 TEST_CASE("soft cuda: two devices copy between each other and do not mix their objects", "[devices]") {
   World here(0);
   const DeviceMemory source = here.memory(4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer's kernels for emulated blocks: what rondo-train's image is to a device, this library is to the driver in
-// software.
+// This library has the trainer's kernels for emulated blocks. The driver in software loads it in the same way as a
+// device loads rondo-train's image.
 #include "tests/soft_cuda/emulated_block.h"
 
 #define RONDO_TRAIN_FUNCTION

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests suspend and resume communicators on devices: what is given back, that everything works afterwards, and
-// what is refused in between. The environment makes ranks share memory by descriptors.
+// These tests suspend and resume communicators on devices. They check which memory is given back, that everything works
+// afterwards, and which calls are refused in between. The environment makes ranks share memory by descriptors.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t count = 100'000;
 constexpr uint64_t look_ns = 1'000'000;
-constexpr int looks_max = 60'000;  // a limit for what hangs
+constexpr int looks_max = 60'000;  // a limit against hangs
 constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {

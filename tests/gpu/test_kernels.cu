@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The kernels of tests/soft_cuda/test_kernels.cpp that tests launch on a device: the conformance test and device_costs.
+// SPDX-License-Identifier: Apache-2.0 This file has the kernels of tests/soft_cuda/test_kernels.cpp that the
+// conformance test and device_costs launch on a device.
 #include <cuda/atomic>
 #include <nv/target>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Word = cuda::atomic_ref<uint64_t, cuda::thread_scope_system>;
 
-/// Polls until the word is `wanted`. False: it never was.
+/// Polls until the word is `wanted`. Returns false if it does not become that.
 __device__ bool poll(uint64_t &word, uint64_t wanted, bool ordered) {
   for (uint64_t polls = 0; polls < pair_polls_max; ++polls)
     // acquire; pairs with the other block's release
@@ -31,14 +31,14 @@ __device__ uint64_t now_ns() {
   return now;
 }
 
-/// Waits for the kernel before to end, then lets the next of the stream begin, where launches are programmatic.
-/// The other way round each would let the next begin while it waits itself, until the device is full of such kernels.
+/// If launches are programmatic, waits for the end of the previous kernel, and then lets the stream's next kernel
+/// begin. In the other order, each kernel would let the next begin while it waits itself, until they fill the device.
 __device__ void overlap_launches() {
   NV_IF_TARGET(NV_PROVIDES_SM_90,
                (asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" : : : "memory");))
 }
 
-/// Polls until the word has reached `number`. False: it does not.
+/// Polls until the word has reached `number`. Returns false if it does not.
 __device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
   uint64_t end = 0;
   for (uint64_t polls = 1; Word(word).load(cuda::std::memory_order_relaxed) < number; ++polls) {
@@ -49,7 +49,7 @@ __device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
   return true;
 }
 
-/// Meets as load_store's one_shot does: a thread for each stream's word. All are relaxed: only the values are wanted.
+/// Meets as load_store's one_shot does, with a thread for each stream's word. All is relaxed, as only values count.
 __device__ void meet_streams(const MeetParameters &given) {
   uint64_t &ended = given.words[given.stream * meet_stride + meet_ended];
   const uint64_t number = Word(ended).load(cuda::std::memory_order_relaxed) + 1;
@@ -93,7 +93,7 @@ extern "C" __global__ void test_barrier(const BarrierParameters given) {
   }
 }
 
-/// All threads of a block are there: each adds itself to the block's count.
+/// Each thread adds itself to its block's count, so the count shows whether all threads run.
 extern "C" __global__ void test_count_threads(const CountParameters given) {
   __shared__ unsigned count;
   if (threadIdx.x == 0) count = 0;
@@ -117,7 +117,7 @@ extern "C" __global__ void cost_store(const StoreParameters given) {
   using DeviceWord = cuda::atomic_ref<uint64_t, cuda::thread_scope_device>;
   for (uint64_t round = 1; round <= given.round_count; ++round) {
     if (given.pending != nullptr) Word(*given.pending).store(round, cuda::std::memory_order_relaxed);
-    // Nobody waits for them: what is wanted is the time that a release takes.
+    // No thread waits for these stores, because they only measure the time of a release.
     if (given.order == StoreOrder::relaxed) Word(*given.word).store(round, cuda::std::memory_order_relaxed);
     if (given.order == StoreOrder::release_device)
       DeviceWord(*given.word).store(round, cuda::std::memory_order_release);
@@ -128,7 +128,7 @@ extern "C" __global__ void cost_store(const StoreParameters given) {
 extern "C" __global__ void cost_read(const ReadParameters given) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   uint64_t at = 0;
-  // relaxed, at system scope: each goes to where the memory is
+  // relaxed at system scope, so each access goes to the memory itself
   for (uint64_t round = 0; round < given.round_count; ++round)
     at = Word(given.words[at]).load(cuda::std::memory_order_relaxed);
   *given.last = at;

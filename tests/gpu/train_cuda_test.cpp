@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation of the trainer's CUDA backend beside the host's, on the same inputs; here its kernels are emulated
-// blocks. Numbers of rows are odd, and so are lengths where the host's vectors allow it; they take multiples of 16.
+// These tests compare every operation of the trainer's CUDA backend with the host's, on the same inputs. Kernels run as
+// emulated blocks. Numbers of rows are odd. So are lengths, except if the host's vectors need a multiple of 16.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -55,7 +55,7 @@ std::unique_ptr<Compute> make_cuda(Precision precision = Precision::float32) {
   return compute;
 }
 
-/// An array of a backend that begins as `values`.
+/// An array of a backend, with the initial values `values`.
 class Array {
  public:
   Array(Compute &compute, const Floats &values) : compute_(compute), count_(values.size()) {
@@ -63,7 +63,7 @@ class Array {
     REQUIRE(memory_ != nullptr);
     compute.write(values.data(), memory_.get(), count_);
   }
-  operator float *() const { return memory_.get(); }  // NOLINT: as the operations take it
+  operator float *() const { return memory_.get(); }  // NOLINT: operations take such pointers
   [[nodiscard]] Floats values() const {
     Floats found(count_);
     compute_.read(memory_.get(), found.data(), count_);
@@ -76,7 +76,7 @@ class Array {
   Buffer memory_;
 };
 
-/// An operation that returns what it leaves on each backend: arrays, one after another.
+/// An operation. It returns the arrays that it leaves on a backend, one after another.
 using Operation = std::function<std::vector<Floats>(Compute &)>;
 
 void compare(const std::string &what, const Operation &operation, double tolerance = 3e-6) {
@@ -124,7 +124,7 @@ TEST_CASE("cuda trainer: flat operations of odd lengths are the host's", "[train
       return std::vector<Floats>{x.values(), to.values(), bent.values(), gradients.values()};
     });
   }
-  const auto cuda = make_cuda();  // lengths that the host's vectors do not take
+  const auto cuda = make_cuda();  // no host: its vectors do not take these lengths
   const Floats x = random_floats(1037, 4), to = random_floats(1037, 5);
   const Array given(*cuda, x), sum(*cuda, to);
   cuda->add(given, sum, 1031);
@@ -213,7 +213,7 @@ TEST_CASE("cuda trainer: cross entropy and its gradients are the host's", "[trai
 
 TEST_CASE("cuda trainer: many norms at a time are the host's, and tell what is not finite", "[train]") {
   constexpr size_t count = 16 * 512;  // more blocks than a block has threads
-  constexpr size_t norms = 1'030;     // more than are delivered at a time
+  constexpr size_t norms = 1'030;     // more than one delivery holds
   std::vector<std::vector<double>> found;
   for (const bool on_device : {false, true}) {
     const auto compute = on_device ? make_cuda() : make_host_compute();

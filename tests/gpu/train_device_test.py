@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train --device cuda` from beginning to end on the CUDA driver in software. Its losses follow the host's, its
-collectives overlap, its checkpoints go on on either.   usage: train_device_test.py RONDO"""
+"""Runs `rondo train --device cuda` on the CUDA driver in software. Its losses must follow the host's, its
+collectives overlap, its checkpoints resume on either.   usage: train_device_test.py RONDO"""
 
 import json
 import os
@@ -51,7 +51,7 @@ class OnDevice(TrainCase):
         self.assertEqual(self.early("plain"), 0)
 
     def early(self, name):
-        """Buckets whose collective was enqueued during the backward pass."""
+        """Returns the buckets whose collective was enqueued during the backward pass."""
         events = json.loads((self.folder / name / "timeline.json").read_text(encoding="utf-8"))["traceEvents"]
         spans = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
         ends = {span["args"]["step"]: span["ts"] + span["dur"] for span in spans if span["name"] == "backward"}
@@ -102,7 +102,7 @@ class OnDevice(TrainCase):
         self.refused(["cannot be used", "RONDO_CUDA_LIBRARY"], *CUDA,
                      env=dict(os.environ, RONDO_CUDA_LIBRARY="/nonexistent"))
         self.refused(["sees 1 CUDA devices"], "--device", "cuda:3", "--product-library", LIBRARY)
-        # A build without nvcc has none; a build with it has a real device's, which this one cannot load.
+        # A build without nvcc has no kernels; one with nvcc has a real device's, which this driver cannot load.
         status, _, err = self.call(1, *CUDA, env=dict(os.environ, SOFT_CUDA_KERNELS=""))
         self.assertEqual(status, 2, err)
         self.assertRegex(err, r"no CUDA kernels.*nvcc|of the kernels: CUDA_ERROR_NO_BINARY_FOR_GPU")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of the trainer's compiled kernels are there for every architecture, and none spills registers.
+"""Checks that every architecture has all of the trainer's compiled kernels, and that none spills registers.
 usage: train_image_test.py REPORT_OF_PTXAS ARCHITECTURES"""
 
 import re

@@ -13,7 +13,7 @@ from perf_support import PerfCase, call  # noqa: E402
 from sanitized import SANITIZED, some_of  # noqa: E402
 
 RONDO = os.path.abspath(sys.argv.pop(1))
-LIMIT_SECONDS = 500 * (4 if SANITIZED else 1)  # of the 600 that Meson allows
+LIMIT_SECONDS = 500 * (4 if SANITIZED else 1)  # less than the 600 that Meson allows
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2", "-b", 4096, "-e", 4096)
 
 
@@ -42,15 +42,15 @@ class TuneDevice(PerfCase):
 
     def test_a_table_counts_where_the_buffers_are(self):
         rows = [row("host", "two_shot"), row("device", "tree"), row("shared_device", "ring")]
-        # Copies have chunks of their own, but the row's count.
+        # Copies use their own chunk size, but the row's number of channels.
         self.assertEqual(self.used(rows), ("tree", "interpreter", 1, 1024))
         self.assertEqual(self.used(rows, "--ranks")[:2], ("ring", "interpreter"))
-        # Rows of hosts say nothing of devices.
+        # A row for hosts does not apply to devices.
         self.assertEqual(self.used(rows[:1], "--ranks")[1], "load_store")
-        # Processes have the kernels of load_store where a row wants them.
+        # Processes use the kernels of load_store if a row requests them.
         self.assertEqual(self.used([row("device", "one_shot", "load_store", 2)], executor="kernel")[:3],
                          ("one_shot", "load_store", 2))
-        # On devices that reach each other they have load_store without a row, and rows of threads do not count.
+        # On devices that reach each other, processes use load_store without a row, and rows for threads do not apply.
         self.assertEqual(self.used([row("peer_devices", "ring")], devices=2)[1], "load_store")
         self.assertEqual(self.used([row("device", "tree"), row("peer_devices", "ring")], devices=2)[:2],
                          ("tree", "interpreter"))
@@ -62,7 +62,7 @@ class TuneDevice(PerfCase):
         status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2, "--sizes",
                                 "64-4K/64", "-o", table, seconds=LIMIT_SECONDS)
         self.assertEqual(status, 0, out + err)
-        # Processes that share a device go by copies, for which ll and load_store are not; threads have all.
+        # Processes that share a device use copies, which have neither ll nor load_store. Threads have all.
         processes, threads = err.split("as threads")
         self.assertRegex(processes, "left out: ring/ll 16K: rondo perf ended with status 2: .*'ll' that was asked for")
         self.assertNotIn("left out", threads)
@@ -89,11 +89,11 @@ class TuneDevice(PerfCase):
             self.assertEqual(status, 0, out + err)
             threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
             self.assertEqual(threads["buffers"], "shared_device")
-            # For this size the library by itself chooses another kernel.
+            # Without a row, the library chooses another kernel for this size.
             self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
 
     def test_threads_share_buffers_on_one_device_and_on_those_that_reach_each_other_where_settings_let_them(self):
-        # Where it measures does not depend on the collective, and a broadcast has half as many candidates as a sum.
+        # The devices do not depend on the collective, and a broadcast has half as many candidates as a sum.
         words = ("--device", "cuda", "--quick", "--rounds", 1, "--ranks", 2, "--sizes", "4K", "--collectives",
                  "broadcast")
         table = self.folder / "two.json"
@@ -104,11 +104,11 @@ class TuneDevice(PerfCase):
         for threads in measured[1:]:
             self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
         self.assertIn("2 ranks as threads of a process, on devices that reach each other", out)
-        # Such a row counts there, and not on one device.
+        # Such a row applies to devices that reach each other, and not to one device.
         rows = [row("peer_devices", "ring")]
         self.assertEqual(self.used(rows, "--ranks", devices=2)[:2], ("ring", "interpreter"))
         self.assertEqual(self.used(rows, "--ranks")[1], "load_store")
-        # Devices that do not reach each other have none.
+        # Devices that do not reach each other get no rows.
         status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS, SOFT_CUDA_DEVICES="2",
                                 SOFT_CUDA_NVLINK="off")
         self.assertEqual(status, 0, out + err)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-sided operations on device memory, with several streams, captures, and streams that are held up. Ranks are
+// These tests run one-sided operations on device memory, with several streams, captures, and blocked streams. Ranks are
 // threads, and the driver is the one in software.
 #include <atomic>
 #include <chrono>
@@ -82,12 +82,12 @@ TEST_CASE("window streams: a put on another stream follows the earlier put to th
   CHECK(rondo_wait_signal(0, 0, 2, ranks.group.ranks[1], receiver) == RONDO_OK);
   CU_OK(world.cu.memcpy_dtoh_async(received.get().object, reinterpret_cast<uint64_t>(ranks.own[1].pointer()),
                                    window_bytes, receiver));
-  std::this_thread::sleep_for(a_while);  // a wait that ends too early ends now
+  std::this_thread::sleep_for(a_while);  // by now, a wait that ends too early has ended
   gate.open();
   CU_OK(world.cu.stream_synchronize(receiver));
   const auto *const values = static_cast<const float *>(received.get().object);
   CHECK_VALUES(std::vector<float>(values, values + count), whole_numbers(0, count));
-  // The count has not stepped back.
+  // The signal count has not decreased.
   CU_OK(world.cu.stream_synchronize(busy.get().object));
   CHECK(rondo_signal(1, 0, ranks.group.ranks[0], busy.get().object) == RONDO_OK);
   CHECK(rondo_wait_signal(0, 0, 1, ranks.group.ranks[1], receiver) == RONDO_OK);

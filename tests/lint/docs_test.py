@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation: links lead somewhere, the README's example is the one that is built, no status is left out."""
+"""Tests the documentation: links lead to pages, the README's example is the built one, no status is left out."""
 
 import re
 import unittest
@@ -11,13 +11,13 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
 
 # 45,000 words, and 3,500 for messages, splits and Python, which the pages did not have when they were shortened.
 WORDS_MAX, LAB_WORDS_MAX = 48500, 15000
-# Examples whose code stands on another page than the guide.
+# Examples whose code is on another page than the guide.
 ELSEWHERE = {"all_reduce.c": "docs/get-started.md", "data_parallel.c": "docs/overlap.md",
              "messages.c": "docs/messages.md", "overlap.c": "docs/overlap.md", "survivors.c": "docs/recovery.md"}
 # Examples of which a page shows only the lines that matter there. All others are shown whole.
 IN_PART = ("all_reduce.py", "data_parallel.c", "device.c", "messages.c", "overlap.c", "recovery.c", "registered.c",
            "survivors.c", "threads.c", "unique_id.c")
-# A whole application, and the twin of a program that a page has.
+# A whole application, and the Python form of a program that a page shows.
 WHOLE = ("word_count.c", "data_parallel.py")
 
 
@@ -78,8 +78,8 @@ class Documentation(unittest.TestCase):
         self.assertEqual([it for it in named if not (tree.ROOT / it[1]).is_file()], [])
 
     def test_every_page_that_users_are_sent_to_is_installed(self):
-        """Checks what messages, helps, the manual page and the public headers name. Those that users read name the
-        installed place, since they have no sources."""
+        """Checks the pages that messages, helps, the manual page and the public headers name. Texts for users must name
+        the installed page, since users have no sources."""
         installed = installed_pages()
         shown = [(path, text) for path in tree.all_files()
                  if path.suffix in (".cpp", ".h") and path.parts[0] in ("src", "bench", "transports", "cuda")

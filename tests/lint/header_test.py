@@ -10,7 +10,7 @@ from pathlib import Path
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 STRICT = ["-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-# Twice, since a header must bear that, and first, since it must not lean on another one.
+# The header is included twice, which must work, and first, since it must not depend on another one.
 PROGRAM = """#include "rondo/rondo.h"
 #include "rondo/rondo.h"
 int main(void) {

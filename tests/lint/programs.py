@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds which programs a shell script or a Python file starts, as far as a reader can know without running it.
+"""Finds which programs a shell script or a Python file starts, as far as its text shows.
 
 A program whose name is computed, or is a path, is not reported: those are the project's own.
 """
@@ -143,7 +143,7 @@ class Shell:
             elif word.startswith(";;") or word == ";&":
                 self.skip_pattern()
             elif word in REDIRECTIONS:
-                self.redirect(word)  # behind a `done` or a `}`
+                self.redirect(word)  # after a `done` or a `}`
             elif word and not OPERATOR.fullmatch(word) and word not in GOES_ON:
                 self.read_command(word)
 
@@ -170,7 +170,7 @@ class Shell:
             elif word in REDIRECTIONS:
                 self.redirect(word)
             elif word == "" or OPERATOR.fullmatch(word):
-                if word != "\n":  # behind which there may have been a here-document
+                if word != "\n":  # a here-document may have preceded it
                     self.position = before
                 break
             elif not (word.isdigit() and self.text[self.position:self.position + 1] in ("<", ">")):
@@ -178,7 +178,7 @@ class Shell:
         self.note(words, line)
 
     def note(self, words, line):
-        """Notes what `words` call: the command, and what that runs in its turn."""
+        """Records what `words` call: the command, and the command that this one runs."""
         while words and ASSIGNMENT.match(words[0]):
             words = words[1:]
         if not words:

@@ -2,7 +2,7 @@
 """Every program that the scripts and tests start is on a bare Debian once scripts/lib.sh has installed its packages.
 
 A bare root has Debian's required packages and apt. A program that a file first searches (`command -v`, shutil.which)
-may be missing: that file says what it does then.
+may be missing, since that file handles this itself.
 """
 
 import functools
@@ -125,7 +125,7 @@ class Table(unittest.TestCase):
         for name, package in HOME.items():
             path = shutil.which(name, path=":".join(PLACES))
             if path is None or package not in self.needs:
-                continue  # debootstrap, say: scripts/check-fresh installs it when it wants it
+                continue  # such as debootstrap, which scripts/check-fresh installs when it needs it
             linked = re.sub("^/usr", "", path)
             owners = query("-S", path, linked, "/usr" + linked, os.path.realpath(path))
             seen += 1

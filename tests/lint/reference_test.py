@@ -20,7 +20,7 @@ STRUCTURE = re.compile(r"@(file|defgroup|addtogroup|\{|\})")
 
 
 def blank(text):
-    """`text` with every character but line ends made a space, so that places stay what they are."""
+    """Returns `text` with a space for each character except line ends, so that positions stay the same."""
     return re.sub(r"[^\n]", " ", text)
 
 
@@ -80,7 +80,7 @@ def members(kind, body, offset):
         if not names:
             continue
         begin = offset + part.start() + len(part[0]) - len(part[0].lstrip())
-        for name in names:  # several in one declaration share its comment, which then speaks of neither
+        for name in names:  # if a declaration has several, its comment describes none of them
             yield name if len(names) == 1 else f"{name} (one of several in a line)", begin, \
                 offset + part.start() + len(part[0].rstrip()), len(names) == 1
 
@@ -103,7 +103,7 @@ def exported():
 
 
 def broken_links(pages, folder):
-    """Returns the links of a site that lead to no file, or to no place in one: (page, link). `pages` are by name."""
+    """Returns the links of a site to a missing file or anchor, as (page, link). `pages` maps names to pages."""
     broken = []
     for name, text in pages.items():
         for link in re.findall(r'href="([^"]+)"', text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts: their shell can read them, and the sums that scripts/test ends with are right."""
+"""Tests the scripts: their shell can read them, and the final sums of scripts/test are right."""
 
 import json
 import os
@@ -51,7 +51,7 @@ class Scripts(unittest.TestCase):
             self.assertTrue(os.access(tree.ROOT / script, os.X_OK), script)
             for option in options:
                 self.assertIn(option, tree.read(script))
-        # The image leaves out what git ignores, and git's own.
+        # The image leaves out the files that git ignores, and git's own.
         ignored = set(tree.read("packaging/Dockerfile.dockerignore").split())
         self.assertEqual(ignored, {"/build*/", "/.cache/", "**/__pycache__/", "/.git/"})
 
@@ -102,7 +102,7 @@ class Summary(unittest.TestCase):
         mixed = {"name": "b", "result": "FAIL", "stdout": "test cases:  5 |  3 passed |  2 failed\nassertions: 9 | \n"}
         self.assertEqual(self.tally([passed]), (3, 0, 0))
         self.assertEqual(self.tally([passed, mixed]), (6, 2, 0))
-        beside = dict(mixed, stdout=passed["stdout"] + mixed["stdout"])  # of two processes
+        beside = dict(mixed, stdout=passed["stdout"] + mixed["stdout"])  # the output of two processes
         self.assertEqual(self.tally([beside]), (6, 2, 0))
         said = dict(passed, stdout="skipped: several hosts: no mpirun\n" + passed["stdout"])
         self.assertEqual(self.tally([said]), (2, 0, 1))
@@ -164,7 +164,7 @@ class TestScript(unittest.TestCase):
             (programs / name).chmod(0o755)
         git = ["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a"]
         for command in (["init", "-q"], ["add", "scripts"], ["commit", "-qm", "a"]):
-            if shutil.which("git"):  # the script does without it
+            if shutil.which("git"):  # the script works without git
                 subprocess.run([*git, *command], check=True, capture_output=True)
 
     def run_script(self, *options, **environment):

@@ -63,7 +63,7 @@ def third_person(verb):
 
 THIRD = {third_person(verb) for verb in VERBS} | {"has", "is", "does"}
 BASE = set(VERBS)
-# A form right behind one of these is a noun, or the verb of a clause that has no sentence around it.
+# A form right after one of these is a noun, or the verb of a clause without a main sentence.
 NOT_BEFORE_VERB = set("""a an the of all its no two three both these those each every some many by in on for with to
 from that which who whose where what if when while until unless as such per their his her your""".split())
 PLURAL_SUBJECTS = {"they", "we", "you", "i", "and"}

@@ -60,7 +60,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def end_group(process):
-    """Kills the process group that `process` leads, and waits until none of it is left."""
+    """Kills the process group that `process` leads, and waits until it has no process."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=60)
     deadline = time.monotonic() + 60

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the checkout, and what a reader of C++ without a compiler can know about them."""
+"""Lists the files of the checkout, and parses C++ as far as that is possible without a compiler."""
 
 import ast
 import os

@@ -23,10 +23,10 @@ MAY_INCLUDE = {
     "src/proto": {"src/base"},
     "src/topo": {"src/base"},
     "src/plan": {"src/base", "src/proto", "src/topo"},
-    # Executors run over links and report to ranks what they do, whatever transport these are of.
+    # Executors run over links, and report to ranks. They do not depend on a transport.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
                    "src/links/message_boards.h", "src/links/remote_memory.h"},
-    # The interfaces of a transport, and what the ranks know of each other beforehand.
+    # The interfaces of a transport, and the knowledge that ranks have of each other before they connect.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
@@ -52,15 +52,15 @@ MAY_INCLUDE = {
                        "src/engine/executor.h", "src/links/rdma_memory.h", "src/links/links.h", "cuda/kernels",
                        "cuda/driver"} | PLAIN_PLAN,
     "src/core": CORE_FLOORS | {"src/links"},
-    # The only one that knows which components were built.
+    # Only this file knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"src/links", "transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
-    # A front for other programs: it uses the library as strangers do.
+    # This serves other programs, and uses only the public interface.
     "src/compat": set(),
     "src/cli": {"src", "bench", "transports", "cuda"},
-    # The console is before a user: help, files, progress, pictures. Of the library it knows only how sizes and names
-    # are written and a user's file is opened. So bench, which uses the library as strangers do (but that and dlopen()),
-    # may use it, too.
+    # The console is what users see: help, files, progress, pictures. Of the library it uses only the spelling of sizes
+    # and names, and the opening of users' files. So bench may use it, too. Otherwise, bench uses only the public
+    # interface and dlopen().
     "src/console": {"src/base/size.h", "src/base/spelling.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
     "bench": {"src/console", "src/base/cpu.h", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
@@ -85,10 +85,10 @@ MAY_INCLUDE = {
                           "bench/trainer/exchange", "src/base/size.h", "src/base/user_file.h", "src/console"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
-    # A driver knows nothing of its callers, but the interface's declarations.
+    # A driver knows nothing of its callers except the interface's declarations.
     "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/access_counts.h"},
     "tests/soft_nvml": {"src/topo/nvml_api.h"},
-    # The kernels that it runs are the library's own bodies.
+    # This driver's kernels are the library's own bodies.
     "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_mean_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
@@ -96,7 +96,7 @@ MAY_INCLUDE = {
     "tests/soft_cuda/counting.cpp": {"src/proto/memory.h", "tests/soft_cuda"},
     "include": set(),
 }
-# These take one interface of a transport, not its owner.
+# These files use one interface of a transport, not its owner.
 for name in ("failure_dump", "recorder"):
     MAY_INCLUDE |= {f"src/core/diagnostics/{name}{suffix}": CORE_FLOORS | {"src/links/recording.h"}
                     for suffix in (".h", ".cpp")}
@@ -104,7 +104,7 @@ for name in ("watch", "operations", "device_executor", "device_monitor"):
     MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"src/links/links.h"} | {"src/engine"}
                     for suffix in (".h", ".cpp")}
 PUBLIC_HEADER = "rondo/rondo.h"
-# The public header brings these, and nobody else needs to name them.
+# The public header includes these, so no other file needs to name them.
 PARTS = {"rondo/types.h", "rondo/communicator.h", "rondo/queries.h", "rondo/window.h"}
 
 
@@ -119,7 +119,7 @@ def rule_for(path):
 
 
 def include_violations(path, text, exists):
-    """Yields messages for the #includes of file `path` (a string) that break the rule; exists(path) asks for a file."""
+    """Yields messages for the #includes of file `path` (a string) that break the rule; exists(path) finds a file."""
     rule = rule_for(path)
     if rule is None:
         yield f"{path}: no rule says what code in this folder may include; add it to MAY_INCLUDE"
@@ -185,7 +185,7 @@ class IncludeDirections(unittest.TestCase):
 
 
 class Branches(unittest.TestCase):
-    # Users are shown the kind of executor (src/api). What a communicator does follows from the other capabilities.
+    # Users see the kind of executor (src/api). But a communicator's behaviour depends only on other capabilities.
     KINDS = re.compile(r"RONDO_DEVICE_EXECUTOR_|BufferPlace::|\.kind\b")
 
     def test_the_communicator_has_no_branch_on_the_kind_of_executor(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No time in correctness tests: no assertion bounds from above how long something took, and none is tried again. Such
+"""Correctness tests must have no time limits: no assertion bounds a duration from above, and none is tried again. Such
 promises are for the suite "timed": test cases tagged [.timed], and modules named timed*.py."""
 
 import ast
@@ -65,7 +65,7 @@ def is_clock(node):
 
 
 class Elapsed:
-    """Which expressions of a module are a time that something took."""
+    """Finds the expressions of a module that are durations."""
 
     def __init__(self, module, functions):
         self.names, self.functions = {"took", "took_s", "elapsed"}, set(functions)
@@ -85,7 +85,7 @@ class Elapsed:
 
 
 def elapsed_functions(module):
-    """Returns the names of functions that return how long something took."""
+    """Returns the names of functions that return a duration."""
     elapsed = Elapsed(module, ())
     return {function.name for function in ast.walk(module) if isinstance(function, ast.FunctionDef)
             for node in ast.walk(function) if isinstance(node, ast.Return) and elapsed.holds(node.value)}

@@ -26,7 +26,7 @@ class Addresses(HostsTest):
         subprocess.run(hosts.command(host, ["sh", "-ec", script]), check=True, capture_output=True, timeout=120)
 
     def name_hosts(self, hosts, host, text):
-        """Sets what the host's own /etc/hosts says, which lies in its namespace of mounts."""
+        """Sets the content of the host's own /etc/hosts, which is in its namespace of mounts."""
         path = os.path.join(self.folder, f"hosts{host}")
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
@@ -43,7 +43,7 @@ class Addresses(HostsTest):
         with net.Hosts(2) as hosts:
             self.name_hosts(hosts, 1, "127.0.0.1 localhost\n")
             job = Job(hosts, [0, 1], SUM, own_environment=[{}, {"MASTER_ADDR": "h0.pods"}])
-            job.line(1, "h0.pods")  # its warning
+            job.line(1, "h0.pods")  # the warning of rank 1
             with open(os.path.join(self.folder, "hosts1"), "a", encoding="ascii") as file:
                 file.write(f"{hosts.address(0)} h0.pods\n")
             job.finish(120)
@@ -88,12 +88,12 @@ class Addresses(HostsTest):
             self.addCleanup(killed.stdout.close)
             while "meets the other ranks" not in (said := killed.stdout.readline()):
                 self.assertNotEqual(said, "")
-            # It is the child of what led it into the host.
+            # The rank is the child of the program that entered the host.
             os.kill(net.innermost(killed.pid), 9)
             killed.wait(120)
-            job = Job(hosts, [1], SUM, own_environment=[own(1)])  # rank 1 first
+            job = Job(hosts, [1], SUM, own_environment=[own(1)])  # rank 1 starts first
             job.line(0, "meets the other ranks at")
-            job.line(0, "meets the other ranks at")  # the file was read again
+            job.line(0, "meets the other ranks at")  # it has read the file again
             second = hosts.start(0, SUM, env={**os.environ, **own(0)})
             self.assertIn("rank 0: ok", second.communicate(timeout=120)[0])
             job.finish(120)

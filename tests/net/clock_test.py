@@ -28,8 +28,8 @@ class Clocks(HostsTest):
             os.chmod(folder, 0o777)
             start = hosts.start
             hosts.start = lambda host, command, **more: start(host, (ahead if host == 1 else []) + command, **more)
-            # A recording has the last 1,024 operations. Both ranks stop after some of them, and their recordings are
-            # read then.
+            # A recording has the last 1,024 operations. Both ranks stop after a few, and then the test reads the
+            # recordings.
             job = Job(hosts, [0, 1], [PROGRAM, "quiet", "1000"]).begun()
             dumps = [Path(folder) / f"h{host}" for host in range(2)]
             for host, path in enumerate(dumps):
@@ -52,7 +52,7 @@ class Clocks(HostsTest):
                 self.assertLessEqual(max(begins[key]), min(ends[key]) + 2 * uncertainty / 1000 + 1, key)
 
     def traced(self, dumps):
-        """Returns when each all-reduce that has ended began and ended, by its number, on each rank."""
+        """Returns, for each rank, the begin and end of each all-reduce that has ended, by its number."""
         done = subprocess.run([RONDO, "trace", *map(str, dumps)], capture_output=True, text=True, timeout=60,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -67,7 +67,7 @@ class Clocks(HostsTest):
 
     @staticmethod
     def number_on_host(process):
-        """Returns the rank's number where processes are counted anew."""
+        """Returns the rank's process id in its namespace of processes."""
         with open(f"/proc/{net.innermost(process.pid)}/status") as file:
             return int(next(line for line in file if line.startswith("NSpid:")).split()[-1])
 

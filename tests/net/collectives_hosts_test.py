@@ -14,7 +14,7 @@ from hosts_job import HostsTest, Job
 RONDO = os.path.abspath(sys.argv.pop(1))
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 REDUCTIONS = (("float32", "sum"), ("bfloat16", "avg"), ("int64", "min"), ("float16", "sum"), ("uint8", "max"),
-              ("float64", "prod"), ("int32", "sum"))  # as many as no multiple of the collectives
+              ("float64", "prod"), ("int32", "sum"))  # their number shares no factor with that of the collectives
 ALL_SHAPES = tuple(itertools.product((2, 4), (1, 2)))
 QUARTER = int(os.environ.get("RONDO_TEST_QUARTER", "0"))
 NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}}
@@ -28,14 +28,14 @@ class CollectivesOfSeveralHosts(HostsTest):
         for host_count, per_host in shapes:
             layout = [rank // per_host for rank in range(host_count * per_host)]
             with net.Hosts(host_count) as hosts:
-                for collective in COLLECTIVES + (() if memory else ("all_to_all",)):  # devices do not have it
+                for collective in COLLECTIVES + (() if memory else ("all_to_all",)):  # devices lack it
                     kind, operation = next(sampled)
                     command = [RONDO, "perf", collective, "-b", "1K", "-e", "256K", "-f", "256", "-n", "1", "-w", "0",
                                "-d", kind, *memory]
                     if collective in ("all_reduce", "reduce_scatter", "reduce"):
                         command += ["-o", operation]
                     environment = dict(NETWORKS[network])
-                    if memory and len(layout) > 4:  # two threads a block would keep all cores from the network
+                    if memory and len(layout) > 4:  # two threads a block would occupy all cores of the network
                         environment["SOFT_CUDA_THREADS"] = "1"
                     job = Job(hosts, layout, command, environment).finish(240)
                     with self.subTest(layout=layout, collective=collective, kind=kind, operation=operation):

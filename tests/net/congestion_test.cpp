@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The congestion control of sockets between hosts, on connections over loopback.
+// These tests check the congestion control of sockets between hosts, on connections over loopback.
 #include "transports/hosts/congestion.h"
 
 #include <cstdio>
@@ -62,7 +62,7 @@ TEST_CASE("in place of bbr near hosts get cubic, and far ones keep bbr", "[net]"
   const Congestion automatic = Congestion::make("auto", "bbr").value();
   CHECK(automatic.describe() == "cubic to hosts within 1 ms, else the system's bbr");
   check_both(automatic, 10'000'000, "cubic");
-  check_both(automatic, 0, "bbr");  // every round trip is longer
+  check_both(automatic, 0, "bbr");  // every round trip exceeds the limit
 }
 
 TEST_CASE("a congestion control that the kernel does not know is refused with those that it permits", "[net]") {

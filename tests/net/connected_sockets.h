@@ -14,8 +14,8 @@
 
 namespace rondo::net_test {
 
-/// Returns both ends of a connection over loopback. `receive_bytes` is about what the kernel buffers for the first end;
-/// 0 keeps the default. `prepare` is called with the listener and with the first end, before they listen or connect.
+/// Returns both ends of a connection over loopback. The kernel buffers about `receive_bytes` for the first end; 0 keeps
+/// the default. `prepare` is called with the listener and with the first end, before they listen or connect.
 inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0,
                                                        const std::function<void(int)> &prepare = {}) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));

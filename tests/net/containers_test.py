@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of one machine cannot share memory if they are in namespaces of their own, as containers are. They use a
-network among them, and say why. usage: containers_test.py RANK_PROGRAM RONDO"""
+network, and report why. usage: containers_test.py RANK_PROGRAM RONDO"""
 
 import os
 import secrets
@@ -24,8 +24,8 @@ class Containers(unittest.TestCase):
             self.skipTest(why)
 
     def ranks(self, wrappers, command):
-        """Returns the output by rank. The words of its wrapper start each, all in one network namespace, as in a
-        pod."""
+        """Returns the output by rank. A rank is started by the words of its wrapper. All ranks share one network
+        namespace, as in a pod."""
         port = HeldPort()
         self.addCleanup(port.socket.close)
         base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),

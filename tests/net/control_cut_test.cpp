@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests how the end of a control connection is reported: if the other end or something between resets it, or if it is
-// cut in one direction.
+// These tests check how the end of a control connection is reported. The other end or a device between resets it, or it
+// is cut in one direction.
 #include <linux/filter.h>
 
 #include <array>
@@ -19,14 +19,14 @@ namespace {
 constexpr const char *no_answer = " gave no answer for 1.0 s; is the network between the hosts cut?";
 constexpr const char *reset = " has ended, or its control connection was reset";
 
-/// Every packet that comes for this socket is lost.
+/// Drops every packet that arrives for this socket.
 void lose_packets(int socket) {
   sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog program{1, &nothing};
   REQUIRE(::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0);
 }
 
-/// The sentinel of a rank whose control connection the test ends, beside links of which the network reports `events`.
+/// The sentinel of a rank. The test ends its control connection, and the network reports `events` of its links.
 struct Watched {
   explicit Watched(std::vector<net::Event> events) : side(0) {
     side.progress =
@@ -37,7 +37,7 @@ struct Watched {
     hooks.raise = [](const Error &) {};
     hooks.raise_own = [](const Error &) {};
     hooks.raise_reset = [this](uint32_t peer) { raised.store(static_cast<int>(peer), std::memory_order_relaxed); };
-    static_cast<void>(side.progress->step());  // what the network reports comes before the reset
+    static_cast<void>(side.progress->step());  // the network's events come before the reset
     auto started = net::Sentinel::start(*end.control, *side.progress, std::move(hooks));
     REQUIRE(started.ok());
     sentinel = std::move(started).value();
@@ -57,7 +57,7 @@ TEST_CASE("silence: the looks, repeats and probes grow with the time that is all
     const net::SilenceLimits found = net::silence_limits(patience_ns, interval_ns);
     return std::array{found.looks, found.repeats, found.probes};
   };
-  CHECK(limits(second_ns) == std::array{5u, 3u, 4u});  // what is sent in vain is sent again after 0.2, 0.6 and 1.4 s
+  CHECK(limits(second_ns) == std::array{5u, 3u, 4u});  // lost data is sent again after 0.2, 0.6 and 1.4 s
   CHECK(limits(second_ns + 1) == std::array{6u, 3u, 5u});
   CHECK(limits(2 * second_ns + second_ns / 2) == std::array{13u, 4u, 12u});
   CHECK(limits(60 * second_ns) == std::array{300u, 9u, 299u});
@@ -102,7 +102,7 @@ TEST_CASE("control plane: of a cut in one direction, the end that still hears th
   }));
   lose_packets(world.socket[1]);
   for (const auto &control : world.controls) control->tell_status();
-  // In real time, in which the kernel sends again. Host 1 hears nothing any more, and gives host 0 up first.
+  // The kernel sends again in real time. Host 1 receives nothing any more, and gives host 0 up first.
   const uint64_t until_ns = now_ns() + patience_ns;
   while (dead_of(*world.controls[1]).empty()) {
     REQUIRE(now_ns() < until_ns);
@@ -121,7 +121,7 @@ TEST_CASE("control plane: the end of a cut that is not heard says so before the 
   end.say(status_of(1, RankState::alive, 1).bytes());
   REQUIRE(end.run([&] { return end.control->status(1).entered == 1; }));
   lose_packets(end.theirs.get());
-  for (uint64_t look = 1; look <= 4; ++look) {  // in less real time than the kernel waits
+  for (uint64_t look = 1; look <= 4; ++look) {  // takes less real time than the kernel waits
     end.say(status_of(1, RankState::alive, look).bytes());
     end.control->step(now_ns() + look * second_ns / 5);
   }
@@ -139,5 +139,5 @@ TEST_CASE("sentinel: a control connection that is reset beside links that work f
   for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns && works.raised.load() < 0;)
     sleep_for_ns(1'000'000);
   CHECK(works.raised.load() == 1);
-  CHECK(lost.raised.load() == -1);  // the rank has ended: its links are down
+  CHECK(lost.raised.load() == -1);  // no error: links are down, too, so the rank has ended
 }

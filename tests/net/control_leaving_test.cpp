@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts learn at the end that all ranks of a host have left, even if packets are lost or nobody reads.
+// At the end, hosts must learn that all ranks of a host have left, even if packets are lost or no rank reads.
 #include <linux/filter.h>
 #include <poll.h>
 
@@ -24,7 +24,7 @@ void lose_packets(int socket) {
 }
 
 void find_packets(int socket) {
-  const int unused = 0;  // a failure is seen by what is lost all the same
+  const int unused = 0;  // a failure shows, because packets are still lost
   static_cast<void>(::setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused));
 }
 
@@ -48,11 +48,11 @@ struct Line {
 };
 
 /// Loses the first packet of a host's farewell. The control plane waits for half a second by a clock that is held, so
-/// the packet that the kernel sends next must come through. Returns whether the farewell did.
+/// the kernel's next packet must arrive. Returns whether the farewell has arrived.
 bool farewell_arrives() {
   OneEnd end;
   const rondo_test::HeldClock clock;
-  end.say(status_of(1, RankState::alive, 1).bytes());  // unread: the end of its process cuts the connection
+  end.say(status_of(1, RankState::alive, 1).bytes());  // stays unread, so the end of its process cuts the connection
   lose_packets(end.theirs.get());
   std::atomic<bool> looks{false};
   std::thread finder([&] {
@@ -74,14 +74,14 @@ bool farewell_arrives() {
   return cell.number<uint32_t>() == static_cast<uint32_t>(RankState::left);
 }
 
-/// Returns whether the other end heard over a full connection that rank 0 left. The clock is held, so the control plane
-/// waits for the reader however late that is.
+/// Returns whether the other end learns over a full connection that rank 0 has left. The clock is held, so the control
+/// plane waits for any late reader.
 bool leaving_is_heard_behind_much() {
   OneEnd end;
   const int small = 2'048;
   REQUIRE(::setsockopt(end.socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
   REQUIRE(::setsockopt(end.theirs.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
-  // This fills both buffers until nothing more goes in, for longer than the kernel holds anything back.
+  // This fills both buffers until they accept nothing more, for longer than the kernel delays any data.
   const std::vector<std::byte> filler(net::cell_bytes);
   size_t filled = 0;
   for (pollfd writable{end.socket, POLLOUT, 0}; ::poll(&writable, 1, 200) > 0;) {  // bounded by both buffers
@@ -127,7 +127,7 @@ TEST_CASE("control lines: what an ended connection has not acknowledged is not w
   lose_packets(line.theirs.get());
   REQUIRE(line.lines.send(1, net::Cell(net::CellKind::status)));
   CHECK_FALSE(line.lines.has_arrived(1));
-  line.theirs.reset();  // a cell is unread: the connection is cut, and nothing is acknowledged any more
+  line.theirs.reset();  // with an unread cell, this cuts the connection, and no data is acknowledged any more
   CHECK(line.arrives());
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("control lines: the rest of a cell is waited for, and sent when there 
     return descriptors.size();
   };
   REQUIRE(watched() == 1);
-  constexpr size_t rest = 300;  // of a cell whose beginning went out before
+  constexpr size_t rest = 300;  // the rest of a cell whose beginning was sent before
   line.memory.host(1).unsent_bytes = rest;
   line.memory.host(1).unsent.fill(std::byte{5});
   line.memory.header().rests = 1;
@@ -199,7 +199,7 @@ TEST_CASE("control plane: a host that says nothing is sent only as much as its b
   CHECK(cells_sent() == net::ControlLines::unheard_max);
   CHECK(cells_sent() == 0);
   end.ranks.states[0] = RankState::left;
-  end.control->tell_leaving();  // is said all the same
+  end.control->tell_leaving();  // is sent nevertheless
   CHECK(::recv(end.theirs.get(), end.heard.data(), end.heard.size(), 0) == static_cast<ssize_t>(net::cell_bytes));
   end.say(status_of(1, RankState::alive, 3).bytes());
   REQUIRE(end.run([&] { return end.control->status(1).entered == 3; }));

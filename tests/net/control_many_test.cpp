@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane of a host that has connections with many others, with the test as all other hosts.
+// These tests run the control plane of a host that has connections with many others. The test acts as all other hosts.
 #include <poll.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct ManyEnds {
       control->step(now_ns());
     return condition();
   }
-  /// Says whether something waits for the rank that serves.
+  /// Says whether the rank that serves has work.
   [[nodiscard]] bool wakes() const {
     std::vector<pollfd> descriptors;
     control->watch(descriptors);
@@ -59,7 +59,7 @@ struct ManyEnds {
   }
 
   SceneRanks ranks;
-  std::vector<FileDescriptor> theirs, held;  ///< by host; what is held is what other ranks of the host keep open
+  std::vector<FileDescriptor> theirs, held;  ///< by host; other ranks of the host keep `held` open
   std::unique_ptr<net::Control> control;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests how the ranks of a host share the control connections, with the test in the place of the store. Other cases set
-// the connections up.
+// These tests check how the ranks of a host share control connections. The test acts as the store. Other cases set up
+// the connections.
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
@@ -27,7 +27,7 @@ TEST_CASE("control share: a rank that cannot fetch it waits for the reason of th
   {
     const auto sockets = net_test::connected_sockets();
     REQUIRE(hosts::share_control(request_of(0), {sockets[0].get()}, of_owner).ok());
-  }  // it offers nothing any more
+  }  // the offers have ended
   LateStore store(3);
   store.will_give(of_owner.what_was_put());
   const auto taken = hosts::share_control(request_of(1), {}, store);
@@ -51,7 +51,7 @@ TEST_CASE("control share: what is sent to a host that says nothing is taken in b
   const Bytes cell(net::cell_bytes);
   for (uint64_t each = 0; each < net::ControlLines::buffered_max; ++each) {
     REQUIRE(::send(sockets[0].get(), cell.data(), cell.size(), 0) == static_cast<ssize_t>(cell.size()));
-    sleep_for_ns(500'000);  // each in a packet of its own, as heartbeats are
+    sleep_for_ns(500'000);  // so that each has its own packet, as heartbeats have
   }
   int unacknowledged = 1;
   for (const uint64_t until_ns = now_ns() + 60'000'000'000; unacknowledged != 0 && now_ns() < until_ns;) {

@@ -67,7 +67,7 @@ TEST_CASE("control plane: a question is answered for the rank that it is about",
     return known.has_value();
   }));
   CHECK(known->signature.count == 1039);
-  CHECK(world.controls[0]->entered(3, 38)->signature.count == 1038);  // came with it, and is there for all
+  CHECK(world.controls[0]->entered(3, 38)->signature.count == 1038);  // arrived with the report, for all ranks
   CHECK_FALSE(world.controls[1]->entered(3, 41).has_value());
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("control plane: an answer about waits that no question asked for is no
   end.say(status_of(1, RankState::alive, 3).bytes());
   REQUIRE(end.run([&] { return end.control->status(1).entered == 3; }));
   WaitReport report;
-  CHECK_FALSE(end.control->waits(1, 0, report));  // asks
+  CHECK_FALSE(end.control->waits(1, 0, report));  // sends a query
   ByteReader asked = end.hear(CellKind::ask_waits);
   CHECK(net::inquiry_of(asked).rank == 1);
   say(asked.number<uint64_t>(), 8);
@@ -138,13 +138,13 @@ TEST_CASE("control plane: an answer about messages serves no other question", "[
   OneEnd end;
   Cell answers[2] = {Cell(CellKind::pair), Cell(CellKind::pair)};
   for (uint64_t message = 3; message <= 4; ++message) {
-    CHECK_FALSE(end.control->pair(1, false, message, 0).has_value());  // asks
+    CHECK_FALSE(end.control->pair(1, false, message, 0).has_value());  // sends a query
     ByteReader asked = end.hear(CellKind::ask_pair);
     const net::Inquiry about = net::inquiry_of(asked);
     REQUIRE(about.operation == message);
     Cell &answer = answers[message - 3].put(about);
-    for (int field = 0; field < 2; ++field) answer.put(asked.number<uint32_t>());  // with whom, and who sends
-    answer.put(asked.number<uint64_t>());                                          // when it was asked
+    for (int field = 0; field < 2; ++field) answer.put(asked.number<uint32_t>());  // the peer, and the sender
+    answer.put(asked.number<uint64_t>());                                          // the time of the query
     for (int count = 0; count < 4; ++count) answer.put(10 * message);
     answer.put(uint32_t{0});
   }
@@ -180,7 +180,7 @@ class FullBoards final : public MessageBoards {
   std::optional<MessageInfo> find(uint32_t, uint32_t, bool, uint64_t) const override { return std::nullopt; }
 
   uint64_t entered = 1;
-  mutable uint32_t received_from = UINT32_MAX;  ///< rank of the latest reading of receives
+  mutable uint32_t received_from = UINT32_MAX;  ///< the rank that last read receives
   mutable bool sends_came_first = false;
 };
 
@@ -204,9 +204,9 @@ TEST_CASE("control plane: a report on what a rank waits for comes in several cel
     CHECK((pair.receives.entered == entered && pair.sends.entered == (with == 7 ? 0 : entered + 1)));
     CHECK((with == 7 || (pair.receives.completed == with && pair.blocked.needed == with + 1)));
   }
-  CHECK_FALSE(boards.sends_came_first);  // as a search on one host reads them
+  CHECK_FALSE(boards.sends_came_first);  // a search on one host reads them in the same order
   boards.entered = 9;
-  CHECK(world.controls[6]->waits(35, 0, report));  // the answer is there for all ranks of the host
+  CHECK(world.controls[6]->waits(35, 0, report));  // all ranks of the host have the answer
   CHECK(report.batches == BatchCounts{4, 0});
   const uint64_t since_ns = now_ns();
   CHECK_FALSE(world.controls[5]->waits(35, since_ns, report));
@@ -224,7 +224,7 @@ TEST_CASE("control plane: when the rank that serves leaves, the next one does", 
   world.host[0].latest[1] = 9;
   CHECK(world.run({1, 2}, second_ns, [&] { return world.controls[3]->status(1).entered == 9; }));
   CHECK(dead_of(*world.controls[2]).empty());
-  world.controls[1].reset();  // without a word: it was the last of its host
+  world.controls[1].reset();  // without a report, as the last rank of its host
   CHECK(world.run({2}, second_ns, [&] { return dead_of(*world.controls[3]) == std::vector<uint32_t>{1}; }));
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("control plane: a rank that leaves when another has just died with the
   REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));
   const net::ControlLock held(world.memory[0].header(), 0, 0);
   REQUIRE(held.held());
-  world.host[0].dead = {0};  // no sentinel has looked since
+  world.host[0].dead = {0};  // no sentinel has polled since
   world.host[0].states[1] = RankState::left;
   world.controls[1]->tell_leaving();
   CHECK(world.run({2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::left; }));
@@ -297,7 +297,7 @@ TEST_CASE("control plane: a failure reaches the other hosts, whoever raises it",
   error.peer = 3;
   error.operation = 12;
   world.host[0].raise(error);
-  world.controls[1]->pass_on_failure();  // not the rank that serves
+  world.controls[1]->pass_on_failure();  // this rank does not serve
   REQUIRE(world.run({2}, second_ns, [&] { return world.host[1].failed(); }));
   CHECK(world.host[1].failure().message == error.message);
   CHECK(world.host[1].failure().rank == 1);
@@ -317,7 +317,7 @@ TEST_CASE("control plane: the offset of the clock of rank 0's host is measured",
   constexpr uint64_t offset = 5 * second_ns;
   OneEnd end(1);
   uint64_t asked = 0;
-  while (!end.clock) {  // bounded by hear(); an answer that took long brings another question
+  while (!end.clock) {  // bounded by hear(); a slow answer causes another query
     asked = end.hear(CellKind::clock).number<uint64_t>();
     const uint64_t received = now_ns() + offset;
     Cell answer(CellKind::clock);
@@ -329,7 +329,7 @@ TEST_CASE("control plane: the offset of the clock of rank 0's host is measured",
   const uint64_t uncertainty = end.clock->uncertainty_ns;
   CHECK(uncertainty > 0);
   CHECK(uncertainty < now_ns() - asked);
-  const int64_t measured = end.clock->offset_ns - static_cast<int64_t>(offset);  // the two have one clock
+  const int64_t measured = end.clock->offset_ns - static_cast<int64_t>(offset);  // both have one clock
   CHECK(measured <= static_cast<int64_t>(uncertainty));
   CHECK(-measured <= static_cast<int64_t>(uncertainty));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots in device memory may turn out not to work when the network is made. These tests check where all ranks then have
-// their slots. Two ranks are threads, as if on two hosts, with networks that the test makes.
+// When the network is made, slots in device memory may prove not to work. These tests check where all ranks then have
+// their slots. Two ranks are threads that act as two hosts, with networks of the test.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -26,7 +26,7 @@ namespace {
 constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint64_t init_ns = 240 * second_ns;  // a trial has half of it
 
-/// Carries nothing.
+/// A network that carries nothing.
 class IdleNetwork final : public net::Network {
  public:
   const char *name() const override { return "idle"; }
@@ -41,13 +41,13 @@ class IdleNetwork final : public net::Network {
 
 /// The outcome of a rank.
 struct Outcome {
-  std::string error;              ///< empty: it has a transport
-  bool in_device = false;         ///< slots of its link
-  int waits = 0;                  ///< for keys of the store, while the ranks of both hosts met
-  uint64_t first_question_ns = 0;  ///< when it first asked the store without a wait, or 0
+  std::string error;              ///< empty if the rank has a transport
+  bool in_device = false;         ///< whether its link has slots in a device
+  int waits = 0;                  ///< its waits for keys of the store until the hosts had met
+  uint64_t first_question_ns = 0;  ///< time of its first query without a wait, or 0
 };
 
-/// The store of a rank, which notes what was asked.
+/// The store of a rank. It counts the queries.
 class CountedStore final : public ForwardingStore {
  public:
   CountedStore(Store &store, Outcome &outcome) : ForwardingStore(store), outcome_(outcome) {}
@@ -80,7 +80,7 @@ Made wait_for_failure(const net::JoinRequest &request, Store &store) {
   return Error{RONDO_ERROR_TIMEOUT, "no answer came in time"};
 }
 
-/// Makes networks where rank 1's card does not read its device, which rank 0 does not see.
+/// Makes networks where rank 1's card cannot read its device. Rank 0 does not notice that.
 Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                           std::vector<net::PeerSocket>, Store &store) {
   if (request.rdma_memory == nullptr) return idle();
@@ -97,7 +97,7 @@ Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const ne
 
 std::atomic<int> works_done = 0;
 
-/// Makes networks where rank 1 comes to a last exchange once rank 0, which waits there, has worked meanwhile.
+/// Makes networks where rank 1 enters the last exchange only after rank 0, which waits there, has done other work.
 Made make_while_working(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                         std::vector<net::PeerSocket>, Store &store) {
   const uint64_t deadline_ns = now_ns() + init_ns / 6;
@@ -113,13 +113,13 @@ Made make_where_none_fails(const std::vector<net::NearLink> &, const net::JoinRe
   return idle();
 }
 
-/// Makes no network, wherever slots are.
+/// Fails to make a network, for slots in either memory.
 Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                          std::vector<net::PeerSocket>, Store &) {
   return Error{RONDO_ERROR_REMOTE, "no way, as " + request.key_prefix};
 }
 
-/// Connects both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices` says which get memory of a device.
+/// Connects both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices` says which ranks offer memory of a device.
 std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
   const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
   auto stores = make_local_stores(2);
@@ -179,7 +179,7 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
   }
-  CHECK_FALSE(waited_in_vain);  // rank 0 heard of it before the deadline of the trial
+  CHECK_FALSE(waited_in_vain);  // rank 0 learned of it before the trial's deadline
 }
 
 TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {
@@ -191,7 +191,7 @@ TEST_CASE("device slots: a rank that tries them does not wait for the word that 
     CHECK(each.waits == 0);
   }
   REQUIRE(outcomes[0].first_question_ns != 0);
-  CHECK(outcomes[0].first_question_ns - begun_ns >= second_ns / 2);  // most trials end without a question
+  CHECK(outcomes[0].first_question_ns - begun_ns >= second_ns / 2);  // most trials end without a query
 }
 
 TEST_CASE("device slots: a network that is tried works while it waits in the store", "[net]") {

@@ -14,7 +14,7 @@ UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
 IN_DEVICES = UCX | {"UCX_RNDV_THRESH": "1K", "RONDO_NETWORK_DEVICE_SLOTS": "on", "SOFT_CUDA_GPUDIRECT": "flush",
                     "SOFT_CUDA_HOST_READS": "on"}
 WHERE_CAN_BE = IN_DEVICES | {"RONDO_NETWORK_DEVICE_SLOTS": "auto", "RONDO_LOG": "transport=info"}
-BLOCKS = {"RONDO_ALGORITHM": "one_shot"}  # it connects each two ranks
+BLOCKS = {"RONDO_ALGORITHM": "one_shot"}  # it connects each pair of ranks
 ONE_CANNOT = [{"SOFT_CUDA_GPUDIRECT": "flush"}, {"SOFT_CUDA_GPUDIRECT": "off"}]
 IN_DEVICE = "slots of links to other hosts are in memory of the device"
 
@@ -36,7 +36,7 @@ class DevicesOfSeveralHosts(HostsTest):
                     self.expect_right(layout, [scenario])
 
     def test_devices_of_a_host_that_do_not_reach_each_other(self):
-        # On one host, or on both, there are ranks on both devices.
+        # One host, or both hosts, have ranks on both devices.
         apart = {"SOFT_CUDA_DEVICES": "2", "DEVICE_RANK_DEVICES": "2", "SOFT_CUDA_PEERS": "off"}
         for layout in ([0, 1, 1], [1, 0, 0, 1, 1]):
             for scenario in ("sums", "moves"):
@@ -102,7 +102,7 @@ class DevicesOfSeveralHosts(HostsTest):
                         r"rank 1 \(host h1, process \d+\): .*does not support GPUDirect RDMA", {1})
 
     def expect_slots(self, job, where):
-        """Checks that the ranks' sums are right, and that each rank says where its slots are."""
+        """Checks that the ranks' sums are right, and that each rank reports the place of its slots."""
         self.expect(job, range(len(where)), "ok", "^kernel$")
         for output, text in zip(job.output, where):
             self.assertRegex(output, text)

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Slots in memory of a device: which payloads a network brings there, and what happens before a kernel sees them.
+// SPDX-License-Identifier: Apache-2.0 These tests have slots in a device's memory. They check which payloads a network
+// delivers there, and what happens before a kernel sees them.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ net::Event arrival(uint32_t link, uint64_t counter, bool in_device) {
   return {net::Event::Kind::arrived, link, counter, 0, 0, in_device};
 }
 
-/// Returns a side to which the events come, with memory of a device.
+/// Returns a side with memory of a device, to which the network reports `events`.
 Side told(std::vector<net::Event> events, std::function<Result<void>(Side &)> on_flush = {}) {
   Side side(0);
   side.use_device_memory();
@@ -70,7 +70,7 @@ TEST_CASE("device slots: where the flush fails the rank has failed, and nothing 
   CHECK(side.receivers[1].can_receive());
   REQUIRE(side.progress->failure().has_value());
   CHECK(side.progress->failure()->message == "no flush");
-  // The peer is another matter.
+  // The peer, however, is lost.
   CHECK(side.progress->lost() == std::vector<uint32_t>{1});
   CHECK(side.progress->why_lost(1).message == "scripted");
 }
@@ -130,7 +130,7 @@ TEST_CASE("device slots: over UCX long payloads are fetched into the device, sho
   CHECK(side.received_in_device >= channel_count * long_payloads);
   CHECK(side.received_in_device < channel_count * 100);
   CHECK(side.device->flushes > 0);
-  CHECK(pair.sides[1].received_in_device == 0);  // each side's slots are its own affair
+  CHECK(pair.sides[1].received_in_device == 0);  // each side chooses its slots itself
 }
 
 TEST_CASE("device slots: over UCX a whole slot goes from device to device before the links are used", "[net]") {
@@ -169,7 +169,7 @@ TEST_CASE("device slots: over verbs all links have those of the host where one c
   Pair pair;
   Side &side = pair.sides[0];
   side.use_device_memory();
-  // Pages without access, of the last link only. The registrations before it must be undone.
+  // Only the last link has pages without access. The earlier registrations must be undone.
   const size_t bytes = net::slot_area_bytes(small_geometry());
   void *const address = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(address != MAP_FAILED);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between ranks of several hosts, which are threads of one process (group_world.h): what they carry, random
-// programs, and each way in which they fail.
+// These tests send messages between ranks of several hosts, which are threads of one process (group_world.h): contents,
+// random programs, and each way to fail.
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -22,7 +22,7 @@ using rondo_test::World;
 
 namespace {
 
-constexpr size_t large = 8u << 20;  // more than the slots of a pair, and the sockets between them, hold
+constexpr size_t large = 8u << 20;  // more than a pair's slots and sockets hold
 
 Message message(bool sends, uint32_t peer, void *data, size_t bytes, rondo_type_t type = RONDO_INT8) {
   return {peer, sends, type, static_cast<std::byte *>(data), bytes};
@@ -63,7 +63,7 @@ std::vector<Error> fail_on(World &world, const std::function<Result<void>(uint32
   return told;
 }
 
-/// All ranks have the status, and a message with that part.
+/// Checks that all ranks have the status, and a message with that part.
 void check_all(const std::vector<Error> &told, rondo_status_t status, const std::string &part) {
   for (const Error &each : told) {
     CHECK(each.status == status);
@@ -71,7 +71,7 @@ void check_all(const std::vector<Error> &told, rondo_status_t status, const std:
   }
 }
 
-/// Every rank exchanges with every other one, and with itself, in one group.
+/// Lets every rank exchange messages with all ranks, itself included, in one group.
 bool exchange_all(uint32_t rank, Communicator &comm, size_t bytes) {
   const uint32_t ranks = comm.rank_count();
   std::vector<std::vector<std::byte>> out(ranks), in(ranks, std::vector<std::byte>(bytes));
@@ -149,7 +149,7 @@ class Runner {
   const MessageProgram &program_;
   const uint32_t rank_;
   Communicator &comm_;
-  std::vector<std::vector<std::byte>> buffers_;  ///< by item: what is sent, and what is received
+  std::vector<std::vector<std::byte>> buffers_;  ///< by item: sent and received bytes
   std::vector<Call> calls_;
   std::vector<Message> messages_;
 };

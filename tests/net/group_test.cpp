@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators on several hosts with their ranks as threads of one process, so that ThreadSanitizer sees executing
-// threads, sentinels and networks together. Which ranks share a host is pretended; sockets go over loopback.
+// These communicators on several hosts have threads of one process as ranks, so that ThreadSanitizer sees executing
+// threads, sentinels and networks together. The hosts are only pretended, and sockets use loopback.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -59,10 +59,10 @@ TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "
 
 TEST_CASE("several hosts: connections that no schedule needs are not made, and every collective has its own", "[net]") {
   World world(three_hosts);
-  world.group.oversubscribed = false;  // else small reduce-scatters go straight, between all
+  world.group.oversubscribed = false;  // otherwise small reduce-scatters connect all ranks
   world.settings.wait = WaitMode::sleep;
   std::atomic<uint32_t> linked = 0;
-  // Under a sanitizer, a gate has a quarter of the roots.
+  // Under a sanitizer, a gate runs a quarter of the roots.
   const auto quarter = rondo_test::sanitized() ? rondo_test::gate_quarter() : std::nullopt;
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
     for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
@@ -73,7 +73,7 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
     for (const size_t count : {size_t{1}, size_t{3'000}, size_t{20'000}})
       for (uint32_t collective = RONDO_ALL_REDUCE; collective <= RONDO_REDUCE; ++collective) {
         const auto own = static_cast<int32_t>(rank) + 1;
-        const auto all = static_cast<int32_t>(ranks * (ranks + 1) / 2);  // the sum of everybody's
+        const auto all = static_cast<int32_t>(ranks * (ranks + 1) / 2);  // the sum over all ranks
         std::vector<int32_t> send(count * ranks, own), recv(count * ranks);
         const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
         for (uint32_t root = 0; root < (rooted ? ranks : 1u); ++root) {
@@ -102,12 +102,12 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
 
 namespace {
 
-/// Element `i` of the block that `from` sends to `to`.
+/// Returns element `i` of the block that `from` sends to `to`.
 int32_t block_element(uint32_t from, uint32_t to, size_t i) {
   return static_cast<int32_t>(from * 100'003 + to * 1'009 + i);
 }
 
-/// Exchanges blocks of `count` elements, or if by_counts, of `count` elements and `to` more.
+/// Exchanges blocks of `count` elements or, with `by_counts`, of `count` + `to` elements.
 bool exchange_blocks(Communicator &comm, size_t count, bool by_counts) {
   const uint32_t rank = comm.rank(), ranks = comm.rank_count();
   const auto size_of = [&](uint32_t to) { return by_counts ? count + to : count; };
@@ -165,7 +165,7 @@ TEST_CASE("several hosts: 2 hosts of 8 ranks have slots of 16 KiB, and at most 3
   world.settings.wait = WaitMode::sleep;
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
     const Links &links = comm.links();
-    size_t slots = 0;  // bytes of all slots to and from other hosts, of links that exist
+    size_t slots = 0;  // bytes of all slots of existing links to and from other hosts
     for (uint32_t channel = 0; channel < links.channel_count(); ++channel)
       for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
         for (const ConnectionView &view : {links.outgoing(channel, peer), links.incoming(channel, peer)}) {
@@ -174,7 +174,7 @@ TEST_CASE("several hosts: 2 hosts of 8 ranks have slots of 16 KiB, and at most 3
             slots += size_t{view.geometry.slot_count} * view.geometry.slot_bytes;
         }
     const size_t registered = links.network_memory().bytes.size();
-    // Beside slots there are counters and headers, and the rest of a page for each FIFO.
+    // Memory also has counters and headers, and the rest of a page for each FIFO.
     const bool fits =
         slots == size_t{8} * 2 * 2 * 4 * 16 * 1024 && registered >= slots && registered <= slots / 16 * 17;
     std::vector<int32_t> values(70'000, 1);
@@ -185,7 +185,7 @@ TEST_CASE("several hosts: 2 hosts of 8 ranks have slots of 16 KiB, and at most 3
 }
 
 TEST_CASE("several hosts: a plan whose ranks were not connected is refused before it runs", "[net]") {
-  TuningRow row;  // which was not known when the connections were made
+  TuningRow row;  // this row was unknown when the connections were made
   row.rank_count = static_cast<uint32_t>(three_hosts.size());
   row.several_hosts = true;
   row.choice = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
@@ -224,12 +224,12 @@ TEST_CASE("several hosts: on the steady path nothing is allocated, neither by ca
       for (uint32_t each = 0; each < count; ++each) right = sum(comm, each % 50 == 0 ? large : small).ok() && right;
       return right;
     };
-    if (!sums(200)) return false;  // plans, and buffers that grow to their size
-    // The clock is held: a rank that waits for long asks what its peer has entered, which allocates.
+    if (!sums(200)) return false;  // makes plans, and lets buffers grow to their size
+    // The clock is held, because a rank that waits long queries its peer's state, and a query allocates.
     if (rank == 0) clock.emplace();
-    if (!sums(1)) return false;  // after it all see the same
+    if (!sums(1)) return false;  // a barrier in effect: now all see the same
     const uint64_t before = rondo_test::allocation_count();
-    if (!sums(700)) return false;  // more than lie between two reports of the status
+    if (!sums(700)) return false;  // more calls than between two status reports
     if (rank == 0) allocations = rondo_test::allocation_count() - before;
     if (!sums(1)) return false;
     if (rank == 0) clock.reset();
@@ -250,7 +250,7 @@ TEST_CASE("several hosts: a rank that returns from its last call and waits long 
     call.in_place = true;
     if (!comm.submit(call, {}).ok()) return false;
     if (rank == 1) return received = true, values.back() == 7;
-    // Until the other has everything this rank makes no call: with the sentinel alone.
+    // Until the other rank has everything, this rank makes no call, and only its sentinel works.
     const uint64_t deadline_ns = now_ns() + 60 * second_ns;
     while (!received && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
     return received.load();
@@ -265,7 +265,7 @@ TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
       if (rank == 2) return comm.abort(), failed.ok();
-      if (failed.ok()) failed = sum(comm, values);  // else the abort came while this rank had not finished
+      if (failed.ok()) failed = sum(comm, values);  // otherwise the abort came before this rank's call ended
       return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
     });
     CHECK(wrong == std::vector<uint32_t>());
@@ -278,8 +278,8 @@ TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
-      if (rank == 1) return failed.ok();  // and closes
-      if (failed.ok()) failed = sum(comm, values);  // otherwise another rank heard of it before this one had finished
+      if (rank == 1) return failed.ok();  // rank 1 then closes
+      if (failed.ok()) failed = sum(comm, values);  // otherwise another rank's error reached this call
       return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
              failed.error().message.find("has destroyed its communicator") != std::string::npos;
     });

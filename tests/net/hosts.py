@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several hosts on one machine: each is a set of namespaces (network, name, IPC, processes, mounts), joined by a bridge
-that lies in a namespace of its own. Needs root. What it made goes with it; nothing outside of it is touched."""
+"""Makes several hosts on one machine. Each is a set of namespaces (network, name, IPC, processes, mounts). A bridge in
+another namespace joins them. Needs root. Everything that it made ends with it; nothing else is touched."""
 
 import json
 import os
@@ -10,11 +10,11 @@ import subprocess
 import tempfile
 import time
 
-PREFIX = "10.201."  # then 17 for the first rail
+PREFIX = "10.201."  # the next number is 17 for the first rail
 MANY = 24  # hosts; each learns the addresses of all others, and 1,024 are kept (net.ipv4.neigh.default.gc_thresh3)
 HEADERS = 14 + 20 + 32  # bytes of Ethernet, IPv4, and TCP with timestamps
-SEGMENT = 1500 - 20 - 32  # bytes of a full one
-NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
+SEGMENT = 1500 - 20 - 32  # payload bytes of a full segment
+NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # None if it is not installed
 
 
 def why_not():
@@ -31,8 +31,8 @@ def why_not():
 
 
 def innermost(pid):
-    """Returns the process itself that hosts.start() or a program like unshare has begun, below those that lead to
-    it."""
+    """Returns the innermost process that hosts.start() or a program like unshare has started, below the processes that
+    lead to it."""
     while True:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             children = file.read().split()
@@ -66,7 +66,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
-        # The first process of a namespace of processes takes all others of it along.
+        # If the first process of a namespace of processes ends, all others of it end, too.
         for pid in self.inner:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class Hosts:
                        check=True, timeout=120)
         self._inside(1 + host, ["ip", "link", "set", "lo", "up"])
         for rail in range(self.rails):
-            # Made inside of the switch, then one end is handed to the host.
+            # Both ends are made in the switch's namespace, and then one end moves to the host.
             outer, inner = f"p{host}r{rail}", f"q{host}r{rail}"
             self._inside(0, ["ip", "link", "add", outer, "type", "veth", "peer", "name", inner])
             self._inside(0, ["ip", "link", "set", inner, "netns", str(pid)])
@@ -117,7 +117,7 @@ class Hosts:
                 self._inside(1 + host, command)
 
     def _introduce(self):
-        """Gives each host the others' hardware addresses: the kernel learns a limited number for all namespaces
+        """Gives each host the others' hardware addresses, because the kernel learns a limited number for all namespaces
         together."""
         for own in range(self.count):
             known = [f"neigh replace {self.address(host, rail)} lladdr {self.hardware(host, rail)} dev eth{rail} nud "
@@ -144,7 +144,7 @@ class Hosts:
                                 stderr=subprocess.STDOUT, text=True, **options)
 
     def limit(self, rate):
-        """Limits what each host may send, such as "200mbit". None: it sends as much as it can."""
+        """Limits the rate at which each host sends, such as "200mbit". None removes the limit."""
         for host in range(self.count):
             self._inside(1 + host, ["tc", "qdisc", "replace", "dev", "eth0", "root",
                                     *(["noqueue"] if rate is None else
@@ -170,14 +170,14 @@ class Hosts:
         return sent["bytes"] - HEADERS * sent["packets"] - SEGMENT * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
-        """Cuts its cable, both ways: silently, as cables are."""
+        """Makes a host's cable lose all packets in both directions."""
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "nomaster"])
 
     def heal(self, host, rail=0):
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"br{rail}"])
 
     def part(self, away, rail=0):
-        """Moves the cables of these hosts to a bridge of their own: silently."""
+        """Moves the cables of these hosts to another bridge, without a notice to the interfaces."""
         self._inside(0, ["ip", "link", "add", f"away{rail}", "type", "bridge"])
         self._inside(0, ["ip", "link", "set", f"away{rail}", "up"])
         for host in away:
@@ -188,8 +188,8 @@ class Hosts:
         self._inside(1 + host, ["ip", "link", "set", f"eth{rail}", "down"])
 
     def cut_one_way(self, host):
-        """Drops all that the host sends; what others send to it arrives."""
-        # An address of another machine for its neighbours: frames go out, and nobody takes them.
+        """Drops all packets that the host sends. Packets to the host still arrive."""
+        # The host gets wrong hardware addresses for its neighbours, so no host accepts its frames.
         for other in range(self.count):
             if other != host:
                 self._inside(1 + host, ["ip", "neigh", "replace", self.address(other), "lladdr", "02:00:00:00:00:99",
@@ -203,8 +203,8 @@ class Hosts:
             self._inside(1 + host, [NFT, rules])
 
     def change_packets(self, host):
-        """Changes a byte in each larger TCP packet that the host sends, as somebody between the hosts would do it. Sums
-        of TCP still match. Returns False if nft or the kernel cannot."""
+        """Changes a byte in each larger TCP packet that the host sends, as an attacker between the hosts would do it.
+        The checksums of TCP still match. Returns False if nft or the kernel cannot."""
         rules = ("add table ip changed; add chain ip changed out { type filter hook output priority 0; }; "
                  "add rule ip changed out ip length > 1200 meta l4proto tcp @ih,8000,8 set 0x55")
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of ranks on hosts that are network namespaces, as torchrun would start it, and what a test asks of it."""
+"""Runs a job of ranks on hosts that are network namespaces, as torchrun would start it, and reads its results."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Job:
         self.output = [""] * len(layout)
 
     def line(self, rank, text, seconds=60):
-        """Reads what the rank says until a line holds `text`."""
+        """Reads the rank's output until a line contains `text`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             said = self.processes[rank].stdout.readline()
@@ -47,13 +47,13 @@ class Job:
         raise AssertionError(f"rank {rank} did not say {text!r}: {self.output[rank]!r}")
 
     def begun(self):
-        """Ranks of the scenarios that last have all done their first sum."""
+        """Waits until all ranks of a lasting scenario have done their first sum."""
         for rank in range(len(self.layout)):
             self.line(rank, "begun")
         return self
 
     def finish(self, seconds=60, skip=()):
-        """Waits for all but `skip`. Ranks that outlive `seconds` are killed and fail the test."""
+        """Waits for all ranks except `skip`. Ranks that outlive `seconds` are killed and fail the test."""
         deadline = time.monotonic() + seconds
         late = []
         for rank, process in enumerate(self.processes):
@@ -61,7 +61,7 @@ class Job:
                 process.wait(0.01 if rank in skip else max(0.01, deadline - time.monotonic()))
             except Exception:  # the time is over
                 try:
-                    os.kill(net.innermost(process.pid), signal.SIGKILL)  # which has the pipe
+                    os.kill(net.innermost(process.pid), signal.SIGKILL)  # this process holds the pipe
                 except (FileNotFoundError, ProcessLookupError):
                     pass
                 process.kill()
@@ -81,7 +81,7 @@ class Job:
 
     def returned(self, ranks):
         """Returns when the last call of the last of these ranks returned, by time.monotonic(), from programs that print
-        it. It does not include what a rank's process does at its end, and who waits for that."""
+        it. The end of the ranks' processes is not included."""
         times = [RETURNED.findall(self.output[rank]) for rank in ranks]
         assert times and all(times), self.output
         return max(int(each[-1]) for each in times) / 1e6
@@ -110,8 +110,8 @@ class HostsTest(unittest.TestCase):
             raise unittest.SkipTest(why)
 
     def seconds_until_told(self, job, harm, *expected):
-        """Does `harm` to a job that has begun. Returns after how many seconds the last of the expected ranks got its
-        error. `expected` has ranks, the error that each of them gets, and the ranks that it may name."""
+        """Does `harm` to a job that has begun. Returns the seconds until the last of the expected ranks got its error.
+        `expected` has ranks, the error that each of them gets, and the ranks that it may name."""
         begun = time.monotonic()
         harm()
         job.finish(60, skip=set(range(len(job.layout))) - {rank for ranks, _, _ in expected for rank in ranks})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each launcher for real, over two hosts that are network namespaces: Open MPI and MPICH over ssh, Slurm with and
+"""Runs each real launcher over two hosts that are network namespaces: Open MPI and MPICH over ssh, Slurm with and
 without PMI, torchrun. The ranks' sums must be right. usage: launchers_test.py RANK_PROGRAM"""
 
 import os
@@ -43,16 +43,16 @@ class Launchers(unittest.TestCase):
         self.said = None
 
     def ranks(self, then=""):
-        """Returns the command of a rank, and of what its shell does then. Each writes what it says to a file: on a busy
-        machine MPICH's mpiexec loses lines that it should pass on."""
+        """Returns the command of a rank, and of its shell after that. Each rank writes its output to a file, because on
+        a busy machine MPICH's mpiexec loses lines."""
         self.said = tempfile.mkdtemp(prefix="rondo-launchers-said-")
         self.addCleanup(shutil.rmtree, self.said)
         run = f'"$@" && {then}' if then else 'exec "$@"'
         return ["sh", "-c", f'exec >"$(mktemp "$0/XXXXXX")" 2>&1; {run}', self.said, PROGRAM, "sum", "20", "30000"]
 
     def expect_each_rank(self, launcher_said, statuses, end="ok"):
-        """Checks that all ranks ended well, each with its sums. A launcher reports one rank's end at most, and that may
-        be of a rank which it killed itself. So the message also has what the ranks said."""
+        """Checks that all ranks ended well, each with its sums. A launcher reports one rank's end at most, perhaps of a
+        rank that it killed itself. So the message also has the ranks' output."""
         said = "".join(path.read_text() for path in Path(self.said).iterdir())
         told = f"the launcher said:\n{launcher_said}\nthe ranks said:\n{said}"
         self.assertEqual(set(statuses), {0}, told)
@@ -84,7 +84,7 @@ class Launchers(unittest.TestCase):
             command = [mpiexec, "-launcher", "ssh", "-launcher-exec", hosts.launcher_agent, "-iface", "eth0", "-hosts",
                        "h0:2,h1:2", "-n", "4"]
             self.expect_sums(hosts, command)
-            # Hydra kills the neighbours of a process that has spoken PMI and ends without its finalize.
+            # If a process has used PMI and ends without finalizing PMI, Hydra kills its neighbours.
             self.expect_sums(hosts, command, then='sleep $((4 - PMI_RANK)) && echo "rank $PMI_RANK: was left alone"',
                              end="was left alone")
 

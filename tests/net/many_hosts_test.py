@@ -13,7 +13,7 @@ from hosts_job import HostsTest, Job
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 HOSTS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 66
 PATIENCE_S = 200
-# Each rank has its host for itself, and would spin; here all share the cores.
+# Each rank is alone on its host, so it would spin. Here all hosts share the cores.
 ENVIRONMENT = {"RONDO_INIT_TIMEOUT": "180", "RONDO_WAIT": "sleep"}
 
 
@@ -35,7 +35,7 @@ class ManyHosts(HostsTest):
             print(f"{HOSTS} hosts: made in {made - begun:.1f} s, sums in {summed - made:.1f} s, second job begun in "
                   f"{ready - summed:.1f} s, a killed host named to all in {told - ready:.2f} s, and all ended in "
                   f"{time.monotonic() - ready:.2f} s", flush=True)
-            # The control plane reports it or, if the machine is slow, a link that has ended a second before.
+            # The control plane reports the loss or, on a slow machine, a link that has ended a second before.
             self.expect(job, others, "remote rank failed",
                         f"rank {killed} \\(host h{killed},.*(has ended|closed the connection)", {killed})
 

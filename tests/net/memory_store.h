@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends of a network in one process meet at this store.
+// At this store, both ends of a network in one process meet.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that accepts ranks of other hosts, without memory.
+// These tests run the thread that accepts ranks of other hosts without memory.
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/memory_store.h"
@@ -13,7 +13,7 @@ TEST_CASE("mesh: a rank that has no memory for accepting others fails with that,
   GroupInfo group;
   group.infos.resize(2);
   hosts::MeshRequest request{{.rank_count = 2, .settings = settings, .group = group}};
-  request.deadline_ns = now_ns() + 60'000'000'000;  // only detects hangs
+  request.deadline_ns = now_ns() + 60'000'000'000;  // it only detects hangs
   request.linked = {false, true};
   request.controlled = {false, true};
   hosts::Acceptor acceptor(request, {}, {});

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes on several hosts, which are network namespaces, exchange messages. They run random programs over each
-network. A rank is killed behind its last message, and ends of a message have different sizes.
+network. A rank is killed after its last message, and the ends of a message have different sizes.
 
 usage: messages_hosts_test.py RANK_PROGRAM RONDO"""
 

@@ -22,10 +22,10 @@ namespace rondo::net_test {
 /// One of the two ends.
 struct NetworkEnd {
   const std::vector<net::NearLink> &links;
-  const RdmaMemory *memory = nullptr;  ///< memory with its device slots
+  const RdmaMemory *memory = nullptr;  ///< memory of its device slots
 };
 
-/// The parts of all ranks, by the key of their gather.
+/// The parts of all ranks, by the key with which they were gathered.
 using Gathered = std::map<std::string, std::vector<Bytes>>;
 
 /// Records what its rank has gathered.
@@ -44,7 +44,7 @@ class NotingStore final : public ForwardingStore {
 };
 
 struct NetworkPair {
-  Gathered gathered;  ///< what they gathered while they connected
+  Gathered gathered;  ///< the parts that they gathered while they connected
   std::array<std::unique_ptr<net::Network>, 2> networks;
 };
 

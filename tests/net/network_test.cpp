@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// One suite over every network: two ends, each with its links served by Progress and driven through the FIFOs' ends.
+// SPDX-License-Identifier: Apache-2.0 One suite tests every network. It has two ends. Progress serves the links of each
+// end, and the test drives their FIFOs.
 #include <array>
 #include <functional>
 #include <string_view>
@@ -45,7 +45,7 @@ const std::vector<Kind> &kinds() {
                                 }}});
     if (!ucx_is_there()) return made;
     made.push_back({"ucx", [](Pair &pair) { Pair::connect_ucx(pair, "inf"); }});
-    // Payloads under and over the threshold alternate, so that some overtake others.
+    // Payloads below and above the threshold alternate, so that some overtake others.
     made.push_back({"ucx, with rendezvous", [](Pair &pair) { Pair::connect_ucx(pair, "300"); }});
     made.push_back({"ucx, with rendezvous, slots in devices", [](Pair &pair) {
                       for (Side &side : pair.sides) side.use_device_memory();
@@ -72,7 +72,7 @@ TEST_CASE("network: both directions saturated, every slot comes once, whole and 
 }
 
 TEST_CASE("network: on the steady path nothing of ours is allocated, and a slot is told once at each end", "[net]") {
-  constexpr uint64_t warm_slots = 200, slots = 1'200;  // of each link
+  constexpr uint64_t warm_slots = 200, slots = 1'200;  // for each link
   for (const Kind &kind : kinds()) {
     INFO(kind.name);
     Pair pair;
@@ -208,7 +208,7 @@ TEST_CASE("network: a rank that leaves amid saturated links tears no slot, and i
     REQUIRE(survivor.received[0] >= 50);
     while (leaver.post(0, UINT64_MAX)) {
     }
-    leaver.progress->step();  // nothing is waited for
+    leaver.progress->step();  // it waits for nothing
     leaver.progress.reset();
     for (const net::NearLink &link : leaver.memory.links)
       std::memset(const_cast<std::byte *>(link.outgoing_payload(0)), 0x5a,

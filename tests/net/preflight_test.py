@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If something keeps hosts from talking, the error comes when the communicator is made, with both ends and what to
+"""If hosts cannot exchange data, making the communicator fails. The error names both ends and what to
 change. Cases are a firewall, a network that large packets do not pass, and an interface that the others cannot reach.
 Hosts are network namespaces, and nft drops packets for real. usage: preflight_test.py RANK_PROGRAM"""
 
@@ -37,8 +37,8 @@ class Preflight(unittest.TestCase):
         self.assertEqual(process.returncode, 0, said)
 
     def drop(self, host, rule):
-        """Drops what arrives at the host by `rule`. The store's port stays open, so that the ranks meet."""
-        # Two rules of their own: nft joins "sport != A dport != B" into one comparison, which is another condition.
+        """Drops the packets to the host that match `rule`. The store's port stays open, so that the ranks meet."""
+        # These are two rules, because nft joins "sport != A dport != B" into one comparison with another meaning.
         self.on(host, net.NFT, "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
                                f"add rule ip t in tcp sport {PORT} accept; add rule ip t in tcp dport {PORT} accept; "
                                f"add rule ip t in {rule} drop")
@@ -88,7 +88,7 @@ class Preflight(unittest.TestCase):
     def test_a_pair_does_not_take_a_rank_that_still_connects_to_another_for_stalled(self):
         with net.Hosts(3) as self.hosts:
             self.drop(0, f"ip saddr {self.hosts.address(2)} tcp flags syn")
-            # Longer than nothing may move, and shorter than a rank tries to connect.
+            # This is longer than a connection may make no progress, and shorter than a rank tries to connect.
             healing = threading.Timer(7, self.on, (0, net.NFT, "delete table ip t"))
             healing.start()
             outputs = self.ranks(layout=(0, 1, 2))
@@ -99,7 +99,7 @@ class Preflight(unittest.TestCase):
     def test_a_firewall(self):
         self.drop(0, "tcp flags syn")
         outputs = self.ranks()
-        for output in outputs:  # it was not that which took too long
+        for output in outputs:  # this limit did not end the wait
             self.assertNotIn("init_timeout_ms", output)
         self.assertRegex(outputs[1], r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2 cannot connect to rank 0 "
                                      r"\(host h0, process \d+\) at 10\.201\.17\.1:\d+: it did not answer in time; "
@@ -120,7 +120,7 @@ class Preflight(unittest.TestCase):
         self.assertTrue(any("small packets, but a slot of" in output for output in outputs), outputs)
 
     def test_the_network_of_ucx_that_large_packets_do_not_pass(self):
-        # The control plane's own is another one, and is fine.
+        # The control plane has another connection, which works.
         self.drop(1, "iifname eth0 ip length > 1000")
         outputs = self.ranks_over_ucx(RONDO_INTERFACE="eth1", UCX_NET_DEVICES="eth0", RONDO_INIT_TIMEOUT="15")
         for output in outputs:

@@ -23,7 +23,7 @@ class Processes(HostsTest):
         limited = ["sh", "-c", f'ulimit -n ${{RONDO_TEST_DESCRIPTORS:-1024}}; exec "{PROGRAM}" sum 3 1000']
         failed = 0
         with net.Hosts(2) as hosts:
-            for victim, least in ((0, 13), (3, 9)):  # rank 0 has a store to run before
+            for victim, least in ((0, 13), (3, 9)):  # rank 0 also runs the store
                 for most in range(least, 24):
                     own = [{} for _ in range(4)]
                     own[victim]["RONDO_TEST_DESCRIPTORS"] = str(most)
@@ -69,12 +69,12 @@ class Processes(HostsTest):
     @unittest.skipIf(shutil.which("ss") is None, "no ss")
     def test_a_control_connection_that_is_reset_alone_is_told_as_that(self):
         with net.Hosts(2) as hosts:
-            # No rank waits for another one meanwhile, so links and deadlines report nothing.
+            # Meanwhile no rank waits for another one, so links and deadlines report nothing.
             job = Job(hosts, [0, 1], [PROGRAM, "quiet", "60"]).begun()
             killed = []
             deadline = time.monotonic() + 60
-            while not killed and time.monotonic() < deadline:  # its timer waits for an acknowledgement now and then
-                # The connections for data ask nobody whether it is there.
+            while not killed and time.monotonic() < deadline:  # at times, its timer waits for an acknowledgement
+                # Connections for data have no keepalive, so this finds only the control connection.
                 killed = [fields for fields in self.sockets(hosts) if "keepalive" in fields[-1]
                           and not any(end.endswith(f":{job.port}") for end in fields[2:4])]
             self.assertTrue(killed, "no timer of the control connection was seen")

@@ -49,7 +49,7 @@ class Rails(HostsTest):
             with self.subTest(what=what), net.Hosts(2, rails=2) as hosts:
                 job = Job(hosts, [0, 1], [PROGRAM, "busy", "1000", str(1 << 20)], RAILS).begun()
                 getattr(hosts, what)(1, rail=1)
-                job.finish(60)  # far from the operation's 300 s
+                job.finish(60)  # far below the operation's 300 s
                 self.expect(job, range(2), "remote rank failed", r"rail 1, from 10\.201\.18\.\d to 10\.201\.18\.\d")
 
     def test_the_first_rail_carries_the_control_plane_and_its_loss_is_that_of_the_host(self):
@@ -61,7 +61,7 @@ class Rails(HostsTest):
                 self.expect(job, [rank], "remote rank failed", rf"rank {1 - rank} \(host h{1 - rank}", {1 - rank})
 
     def test_a_stopped_rank_is_late_not_dead(self):
-        # It takes nothing more, so that the connections to it fill, and a rail may not be taken for cut for that.
+        # The rank receives nothing more, so the connections to it fill. A rail may not count as cut because of that.
         with net.Hosts(2, rails=2) as hosts:
             job = Job(hosts, [0, 1], [PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "3", str(4 << 20)],
                       dict(RAILS, RONDO_TIMEOUT="8")).finish(60, skip={1})

@@ -23,7 +23,7 @@ DEADLINE_S = 90
 
 
 class HostsWithLogins(unittest.TestCase):
-    """Each class has hosts of its own, and all classes run side by side."""
+    """Each class has its own hosts, and all classes run concurrently."""
 
     @classmethod
     def setUpClass(cls):
@@ -38,7 +38,7 @@ class HostsWithLogins(unittest.TestCase):
         cls.addClassCleanup(cls.hosts.__exit__)
 
     def setUp(self):
-        # On each host of its own name and contents: what a test puts here is seen by all hosts.
+        # All hosts see this folder under the same name, with the files that a test puts into it.
         self.folder = tempfile.mkdtemp(prefix="rondo-run-hosts-")
         self.addCleanup(shutil.rmtree, self.folder)
 
@@ -71,7 +71,7 @@ class HostsWithLogins(unittest.TestCase):
 
     def processes(self, host, mark):
         """Returns the host's processes whose command line holds `mark`."""
-        pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # which the looking shell's own line does not match
+        pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # this pattern does not match the searching shell itself
         script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{pattern}' "
                   "&& echo ${p#/proc/}; done; true")
         probe = self.hosts.start(host, ["sh", "-c", script])
@@ -104,7 +104,7 @@ class RunOnHosts(HostsWithLogins):
             self.assertIn(f"rank {rank}: ok", output)
 
     def test_an_address_that_all_hosts_have_is_passed_over_for_that_of_the_network_that_joins_them(self):
-        # A virtual machine has such an address on the network of its own host, by which it reaches the world.
+        # A virtual machine has such an address on its host's internal network, by which it reaches other networks.
         for host in range(2):
             self.inside(host, "ip link add nat0 type veth peer name nat1; ip addr add 10.0.2.15/24 dev nat0; "
                               "ip link set nat0 up; ip link set nat1 up; ip route add default via 10.0.2.2")
@@ -152,7 +152,7 @@ class RunOnHosts(HostsWithLogins):
         with open(self.hosts.config) as file:
             config = file.read()
         other = os.path.join(self.folder, "ssh")
-        with open(other, "w") as file:  # h8: nobody listens; h9: no such machine
+        with open(other, "w") as file:  # h8 has no server, and h9 does not exist
             file.write(f"Host h8\n  HostName {self.hosts.address(1)}\n  Port 2\n"
                        f"Host h9\n  HostName {self.hosts.address(77)}\n" + config)
         status, output = self.run_job(*touch, hosts="h0:1,h8:1,h9:1", ssh=f"ssh -F {other}")
@@ -172,7 +172,7 @@ class RunOnHosts(HostsWithLogins):
         with open(program, "w") as file:
             file.write(f"#!/bin/sh\necho > {began}\n")
         os.chmod(program, 0o755)
-        # sshd has its own mounts' namespace only by name: the host's, where the folder is made empty.
+        # sshd runs in the host's namespace of mounts, in which this makes the folder empty.
         hide = self.hosts.start(1, ["mount", "-t", "tmpfs", "none", programs])
         self.assertEqual(hide.communicate(timeout=120)[0], "")
         try:
@@ -220,7 +220,7 @@ class RunOnHosts(HostsWithLogins):
         os.kill(self.launcher(process), number)
 
     def wait_until_taken(self, process, number):
-        """Waits until the signal was taken: two signals of one number that wait are one."""
+        """Waits until the signal was received, because two pending signals of one number are one."""
         def waits():
             with open(f"/proc/{self.launcher(process)}/status") as file:
                 told = dict(line.split(":", 1) for line in file)
@@ -258,7 +258,7 @@ class RunOnHosts(HostsWithLogins):
             self.wait_for_file(f"up{rank}")
         for pid in self.processes(1, "rondo run --agent"):
             name = self.hosts.start(1, ["cat", f"/proc/{pid}/comm"]).communicate(timeout=120)[0]
-            if name.strip() != "rondo-guard":  # which the agent's death wakes: it ends the ranks
+            if name.strip() != "rondo-guard":  # the agent's death wakes the guard, which ends the ranks
                 self.hosts.start(1, ["kill", "-9", pid]).communicate(timeout=120)
         status, output = self.finish(process)
         self.assertEqual(status, 1, output)
@@ -268,7 +268,7 @@ class RunOnHosts(HostsWithLogins):
 
 class LimitedJob(HostsWithLogins):
     def test_the_time_limit_ends_the_job_on_all_hosts(self):
-        # The limit is that of the hosts to be ready, too: twenty times what they take.
+        # The limit also applies to the hosts' start, and is twenty times as long as they take.
         status, output = self.run_job("--timeout", "20", "--", "sleep", "614")
         self.assertEqual(status, 124, output)
         self.assertIn("the job did not end within 20 s", output)
@@ -278,7 +278,7 @@ class LimitedJob(HostsWithLogins):
 class CutHost(HostsWithLogins):
     def test_a_host_that_is_cut_off_is_told_and_its_ranks_end(self):
         process = self.launch("--", "sh", "-c", "echo up; exec sleep 617", hosts="h0,h1")
-        begun = [process.stdout.readline() for _ in range(2)]  # it ends by itself where a host is not ready
+        begun = [process.stdout.readline() for _ in range(2)]  # it ends by itself if a host is not ready
         self.assertTrue(all("up" in line for line in begun), begun)
         self.hosts.cut(1)
         output = process.communicate(timeout=DEADLINE_S)[0]
@@ -288,15 +288,15 @@ class CutHost(HostsWithLogins):
 
 class TuneHosts(HostsWithLogins):
     def test_candidates_are_measured_on_all_hosts_and_the_table_is_for_several(self):
-        agent = Path(self.folder, "ssh")  # rondo tune has no option for what rondo run starts
+        agent = Path(self.folder, "ssh")  # rondo tune has no option for the agent of rondo run
         agent.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.hosts.config} "$@"\n', encoding="ascii")
         agent.chmod(0o755)
         table = Path(self.folder, "hosts.json")
         process = self.hosts.start(0, [RONDO, "tune", "--hosts", "h0,h1", "--quick", "--rounds", "1", "--sizes", "64K",
                                        "--collectives", "broadcast", "--keep-disturbed", "-o", str(table)],
                                    env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
-        output = process.communicate(timeout=4 * DEADLINE_S)[0]  # nine jobs, each of them perhaps twice
-        self.assertIn(process.returncode, (0, 1), output)  # 1: a choice was not the best on a busy machine
+        output = process.communicate(timeout=4 * DEADLINE_S)[0]  # nine jobs, each at most twice
+        self.assertIn(process.returncode, (0, 1), output)  # 1 means that a choice was not the best
         self.assertIn("broadcast, 2 ranks on several hosts:", output)
         written = json.loads(table.read_text(encoding="utf-8"))
         self.assertTrue(all(row["several_hosts"] and row["ranks"] == 2 for row in written["rows"]), written["rows"])

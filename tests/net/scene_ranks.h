@@ -44,7 +44,7 @@ class SceneRanks : public Ranks {
   std::set<uint32_t> dead;
   std::set<uint32_t> far;
   MessageBoards *boards = nullptr;
-  mutable uint64_t looks = 0;  ///< how often somebody checked for a failure
+  mutable uint64_t looks = 0;  ///< number of checks for a failure
 
  private:
   std::optional<Error> error_;

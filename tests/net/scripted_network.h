@@ -31,7 +31,7 @@ class ScriptedNetwork final : public net::Network {
   void watch(std::vector<pollfd> &) const override {}
   Error why_lost(uint32_t) const override { return {RONDO_ERROR_REMOTE, "scripted"}; }
 
-  bool delivers = true;  ///< false: nothing ever reaches the peers' hosts
+  bool delivers = true;  ///< false if no data ever reaches the peers' hosts
 
  private:
   std::vector<net::Event> events_;

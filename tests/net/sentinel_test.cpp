@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that leaves waits this long for what it has sent.
+// These tests check how long a leaving rank waits for the delivery of its data.
 #include <memory>
 
 #include "tests/catch.h"
@@ -12,9 +12,9 @@ using namespace rondo::net_test;
 namespace {
 
 constexpr uint64_t ms = 1'000'000;
-constexpr uint64_t hour_ns = 3'600'000 * ms;  // no test has as long
+constexpr uint64_t hour_ns = 3'600'000 * ms;  // no test runs this long
 
-/// A rank whose network says whether the peers' hosts have what was sent.
+/// A rank whose network reports whether the peers' hosts have the sent data.
 struct Leaving {
   explicit Leaving(bool delivers, bool failed = false)
       : side(0), ranks(1), control(net::Control::make(alone(ranks)).value()) {
@@ -30,7 +30,7 @@ struct Leaving {
     REQUIRE(started.ok());
     sentinel = std::move(started).value();
   }
-  /// Returns for how long it has waited.
+  /// Waits for the delivery. Returns how long it has waited.
   uint64_t deliver(uint64_t patience_ns) {
     const uint64_t begun_ns = now_ns();
     sentinel->deliver(patience_ns);

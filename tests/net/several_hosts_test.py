@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on several hosts, which are network namespaces. Every collective is right. After a killed rank, a lost host, a
 cut cable or a disagreement, every rank gets an error that names the other within the promised time. A rank that is only
-stopped is not taken for dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
+stopped does not count as dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
 
 import json
 import os
@@ -74,7 +74,7 @@ class SeveralHosts(HostsTest):
             self.expect(job, range(4), "ok")
 
     def test_ranks_that_leave_at_once_strand_nobody_on_a_slow_network(self):
-        # The peers' last credits come when much of a slot is still in the kernel of a rank that has returned.
+        # The peers' last credits arrive when the kernel of a rank that has returned still holds much of a slot.
         with net.Hosts(2) as hosts:
             hosts.limit("50mbit")
             for _ in range(10):
@@ -83,7 +83,7 @@ class SeveralHosts(HostsTest):
                 self.expect(job, range(4), "ok")
 
     def sent_for_sums(self, hosts, rounds, count, environment):
-        """Returns the bytes that each host sends: everything, the making of the communicator included."""
+        """Returns the bytes that each host sends in all, also while the communicator is made."""
         before = [hosts.sent_payload(host) for host in range(hosts.count)]
         job = Job(hosts, [0, 0, 1, 1], [PROGRAM, "sum", str(rounds), str(count)], environment).finish(120)
         self.expect(job, range(4), "ok")
@@ -115,8 +115,8 @@ class SeveralHosts(HostsTest):
 
     def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
         calls, size = 4, 8 << 20
-        # These are the parts of the vector that host 0 and host 1 send, with the tuner's choice, and with a ring, which
-        # follows the hosts.
+        # These are the parts of the vector that host 0 and host 1 send, with the tuner's choice, and with a ring in the
+        # order of hosts.
         chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
         ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
         with net.Hosts(2) as hosts:
@@ -127,7 +127,7 @@ class SeveralHosts(HostsTest):
                                  for each in (1, 1 + calls))
                     for host, share in enumerate(shares):
                         with self.subTest(layout=layout, collective=collective, host=host, environment=environment):
-                            # Credits go back beside the data.
+                            # Hosts also send credits back.
                             self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.01)
 
     def test_ranks_on_several_hosts_go_by_the_rows_of_a_table_for_several_hosts(self):
@@ -170,7 +170,7 @@ class SeveralHosts(HostsTest):
 
     def test_links_use_the_interface_by_which_the_store_is_reached(self):
         with net.Hosts(2, rails=2) as hosts:
-            hosts.cut(0, rail=0)  # whose addresses come first
+            hosts.cut(0, rail=0)  # the rail whose addresses come first
             job = Job(hosts, [0, 1, 1], [PROGRAM, "sum", "5", "300000"], {"MASTER_ADDR": hosts.address(0, rail=1)})
             self.expect(job.finish(60), range(3), "ok")
 
@@ -202,7 +202,7 @@ class SeveralHosts(HostsTest):
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 0, 1], [PROGRAM, "busy", "8", "1000"], {"RONDO_NETWORK_TIMEOUT": "60"}).begun()
             hosts.cut(1)
-            time.sleep(2.5)  # what is not set ends the job after 1.4 s
+            time.sleep(2.5)  # without the setting, the job would end after 1.4 s
             hosts.heal(1)
             job.finish(120)
             self.expect(job, range(3), "ok")
@@ -223,12 +223,12 @@ class SeveralHosts(HostsTest):
             for rank in (1, 2):
                 os.kill(net.innermost(job.processes[rank].pid), signal.SIGSTOP)
             deadline, sent = time.monotonic() + 60, 1_000
-            while sent >= 1_000 and time.monotonic() < deadline:  # until it is sent nothing but probes
+            while sent >= 1_000 and time.monotonic() < deadline:  # until it receives only probes
                 before = hosts.sent_bytes(0)
                 time.sleep(1)
                 sent = hosts.sent_bytes(0) - before
             self.assertLess(sent, 1_000)
-            time.sleep(7)  # more than the kernel's own limit
+            time.sleep(7)  # longer than the kernel's own limit
             self.assertIsNone(job.processes[0].poll(), job.output[0])
             hosts.cut(1)
             job.finish(60, skip={1, 2})
@@ -289,7 +289,7 @@ class SeveralHosts(HostsTest):
                     if told != ["", ""]:
                         self.skipTest(f"{system} cannot be chosen in a namespace here: {told}")
                     self.assertEqual(self.congestion_controls(hosts, {"RONDO_TCP_CONGESTION": asked}), {expected})
-            for host in range(2):  # a route's own
+            for host in range(2):  # the route has its own choice
                 hosts.start(host, ["ip", "route", "replace", f"{hosts.address(host)[:-1]}0/24", "dev", "eth0",
                                    "congctl", "reno"]).communicate(timeout=60)
             self.assertEqual(self.congestion_controls(hosts, {"RONDO_TCP_CONGESTION": "cubic"}), {"reno"})
@@ -304,7 +304,7 @@ class SeveralHosts(HostsTest):
 
     def test_strangers_at_the_ports_change_nothing(self):
         with net.Hosts(2) as hosts:
-            # A stranger on host 1 connects to every port of host 0 that listens, and says nothing or nonsense.
+            # A stranger on host 1 connects to every listening port of host 0, and sends nothing or nonsense.
             stranger = ("import socket, time, sys\n"
                         "end = time.monotonic() + 4\n"
                         "held = []\n"
@@ -337,7 +337,7 @@ class SeveralHostsOverUcx(HostsTest):
             raise unittest.SkipTest(why)
 
     def test_every_collective_is_right(self):
-        # Sizes on both sides of where UCX begins to fetch payloads itself (rendezvous).
+        # The sizes are below and above the one from which UCX fetches payloads itself (rendezvous).
         for layout in ([0, 1], [0, 0, 1, 1]):
             with net.Hosts(2) as hosts:
                 for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_shrink() between hosts, which are network namespaces. Ranks die, and those that are left go on.
-usage: shrink_hosts_test.py SHRINK_RANKS"""
+"""Tests rondo_comm_shrink() between hosts, which are network namespaces. Ranks die, and the survivors continue. usage:
+shrink_hosts_test.py SHRINK_RANKS"""
 
 import os
 import random

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is one rank in a test of networks: Progress, and what an interpreter does at its ends of the links.
+// This file has one rank in a test of networks: Progress, and an interpreter's work at its ends of the links.
 #pragma once
 
 #include <cstdlib>
@@ -52,7 +52,7 @@ inline uint32_t signature_of(uint32_t from, uint64_t counter) {
   return from * 1'000'003 + static_cast<uint32_t>(counter);
 }
 
-/// Memory that plays the part of a device's memory.
+/// Memory that acts as a device's memory.
 class TestRdmaMemory final : public RdmaMemory {
  public:
   explicit TestRdmaMemory(size_t bytes) : bytes_(bytes) {}

@@ -27,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timed import bounds_hold, is_within  # noqa: E402
 
 LAYOUT = [0, 0, 1, 1]
-# These are promised. Without another call of the rank that sleeps, its peers would return after its 10 s.
+# The first two are promised. If its peers needed another call of the sleeping rank, they would return after its 10 s.
 LATE_S, LATE_RETURN_S, SLEEP_S = 2.0, 0.1, 10
 LOST = re.compile(r"gave no answer|cannot be reached|has ended|network between the hosts")
 
 
 class Ranks:
-    """A job whose output lines are kept with the time at which they came."""
+    """A job whose output lines are kept with the times of their arrival."""
 
     ports = iter(range(29_500, 60_000))
 
@@ -54,7 +54,7 @@ class Ranks:
             self.lines[rank].append((time.monotonic(), line.strip()))
 
     def wait_for(self, text, seconds=200):
-        """Waits until each rank has said it."""
+        """Waits until each rank has printed `text`."""
         deadline = time.monotonic() + seconds
         while not all(any(text in line for _, line in lines) for lines in self.lines):
             if time.monotonic() > deadline:
@@ -87,7 +87,7 @@ class Ranks:
         return late
 
     def report(self, rank):
-        """Returns (time, status, peer, message) of the rank's last word, or None."""
+        """Returns (time, status, peer, message) of the rank's last report, or None."""
         for came, line in reversed(self.lines[rank]):
             found = re.match(r"rank \d+: (.*?) peer (-?\d+) operation \d+: ?(.*)", line)
             if found or "WRONG SUM" in line:
@@ -159,7 +159,7 @@ def deaths(program, seeds, kind, busy):
 
 
 def stops(program, seeds, busy):
-    """Checks that a stopped rank is late, not dead: all end well."""
+    """Checks that a stopped rank counts as late and not as dead, so all end well."""
     tally = Tally(f"stopped rank, {'busy' if busy else 'idle'}")
     for seed in seeds:
         rng = random.Random(seed)
@@ -178,7 +178,7 @@ def stops(program, seeds, busy):
 
 def stand_ins(program, seeds):
     """Stops the rank that serves its host's control connections, and kills the other host's processes. Its neighbour
-    names one of them all the same, and so does the stopped one when it goes on. Ranks are idle: a busy neighbour may
+    names one of them nevertheless, and so does the stopped one when it continues. Ranks are idle: a busy neighbour may
     have all that the other host owes it, and then waits for the stopped rank alone."""
     tally = Tally("stopped and lost, idle")
     for seed in seeds:
@@ -217,7 +217,7 @@ def expect_well(tally, seed, ranks, seconds):
 
 
 def losses(program, seeds, busy):
-    """Loses every fiftieth packet, each way; nobody is taken for dead."""
+    """Loses every fiftieth packet in each direction. No rank may count as dead."""
     tally = Tally(f"2 % loss, {'busy' if busy else 'idle'}")
     for seed in seeds:
         with net.Hosts(2) as hosts:
@@ -229,7 +229,7 @@ def losses(program, seeds, busy):
 
 
 def cuts_and_heals(program, seeds, minutes):
-    """Cables that come and go around live jobs: a job ends well or with an error, never with a wrong sum, and leaves
+    """Cuts and restores cables during jobs. A job ends well or with an error, never with a wrong sum, and leaves
     nothing behind on its hosts."""
     tally = Tally("cuts and heals")
     ended_well = 0
@@ -263,7 +263,7 @@ def cuts_and_heals(program, seeds, minutes):
 
 
 def left_on(hosts, host):
-    """Returns the host's processes beside the one that reads, and what is in its shared memory and rendezvous
+    """Returns the host's processes except the reading one, and the files in its shared memory and rendezvous
     folder."""
     script = ("for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done; ls /dev/shm /tmp/rondo-0 2>/dev/null; "
               "true")
@@ -273,7 +273,7 @@ def left_on(hosts, host):
 
 
 def returns(program, seeds):
-    """Measures how much later the peers of a rank return that returns from its last call and sleeps."""
+    """Lets a rank return from its last call and sleep. Measures how much later its peers return."""
     tally = Tally("return and sleep", LATE_RETURN_S)
     for seed in seeds:
         with net.Hosts(2) as hosts:

@@ -8,7 +8,7 @@ namespace rondo::net_test {
 namespace {
 
 constexpr uint32_t piece_bytes = 64;
-constexpr size_t flights_max = 3;  // of a link: a send queue that is often full
+constexpr size_t flights_max = 3;  // per link, so that its send queue is often full
 constexpr uint32_t early_percent = 30;
 constexpr uint64_t silence_rounds_max = 1'000;
 
@@ -18,7 +18,7 @@ class SoftNetwork final : public net::Network {
  public:
   SoftNetwork(Wire &wire, uint32_t own) : wire_(wire), own_(own) {}
   ~SoftNetwork() override {
-    for (auto &flights : out().flights) flights.clear();  // its payloads are touched no more
+    for (auto &flights : out().flights) flights.clear();  // its payloads are no longer read
     wire_.closed_[own_] = true;
   }
 
@@ -36,7 +36,7 @@ class SoftNetwork final : public net::Network {
   }
 
   bool credit(uint32_t link, uint64_t consumed) override {
-    if (wire_.chance(10)) {  // its queue is full
+    if (wire_.chance(10)) {  // the queue counts as full
       wire_.bells_[own_] = true;
       return false;
     }
@@ -93,7 +93,7 @@ class SoftNetwork final : public net::Network {
   void take_slot(uint32_t link, std::span<net::Event> events, uint32_t &count) {
     auto &flights = in().flights[link];
     if (flights.empty()) return;
-    // Pieces of all slots under way come in any order; completions of one link do not.
+    // Pieces of all slots in flight arrive in any order. Completions of one link arrive in order.
     for (int pieces = static_cast<int>(wire_.random_() % 6); pieces > 0; --pieces)
       wire_.deliver_piece(own_, flights[wire_.random_() % flights.size()]);
     const bool early = wire_.plan_.defect == Defect::early_arrival && wire_.chance(early_percent);

@@ -10,13 +10,13 @@ using namespace rondo::net_test;
 
 namespace {
 
-/// Two ranks that sleep, each with its executing thread and its sentinel. What the second moves wakes the first. The
-/// network wakes the second, or the first does when it goes to sleep.
+/// Two ranks that sleep, each with its executing thread and its sentinel. The sentinel's work wakes the executing
+/// thread. The network wakes the sentinel, or the executing thread does when it goes to sleep.
 class Sleepers {
  public:
   explicit Sleepers(const WirePlan &plan) : random_(plan.seed + 1) { Pair::connect_soft(pair, plan); }
 
-  /// Lets both post `slots` slots on each link and receive as many, or learn of a loss.
+  /// Lets both ranks post and receive `slots` slots on each link, or learn of a loss.
   Outcome run(uint64_t slots) {
     for (uint64_t round = 0; round < rounds_max; ++round) {
       bool all = true, living_told = true;
@@ -110,7 +110,7 @@ TEST_CASE("network in software: a cable is cut, both ways or one way, or a host 
       }
       lost += outcome == Outcome::lost ? 1 : 0;
     }
-    CHECK(lost == seed_count());  // none came too late
+    CHECK(lost == seed_count());  // no report was too late
   }
 }
 

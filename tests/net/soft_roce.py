@@ -102,7 +102,7 @@ def unpack(path):
 
 
 def kernel_of(compressed):
-    """Returns the kernel itself, which QEMU starts at once; the guest would take seconds to decompress it."""
+    """Returns the decompressed kernel, which QEMU starts at once. The guest would take seconds to decompress it."""
     start = compressed.find(b"\xfd7zXZ\0")
     return lzma.LZMADecompressor().decompress(compressed[start:]) if start > 0 else compressed
 
@@ -197,7 +197,7 @@ class Image:
         cache = self.folder / "packages"
         for folder in (self.root, cache):
             folder.mkdir(parents=True, exist_ok=True)
-        cache.chmod(0o777)  # apt-get fetches as another user where it is root
+        cache.chmod(0o777)  # if it is root, apt-get fetches as another user
         fetch_packages(self.root, cache, self.more)
         kernels = sorted(self.root.glob("boot/vmlinuz-*"))
         if not kernels:

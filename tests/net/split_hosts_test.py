@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_split() between hosts, which are network namespaces. Parts lie on one host or on several. A rank
-that dies, calls something else, or has another configuration is named. usage: split_hosts_test.py SPLIT_RANKS"""
+"""Tests rondo_comm_split() between hosts, which are network namespaces. Parts lie on one host or on several. Errors
+name a rank that dies, calls something else, or has another configuration. usage: split_hosts_test.py SPLIT_RANKS"""
 
 import os
 import sys

@@ -70,7 +70,7 @@ class SshHosts(net.Hosts):
         os.chmod(self.launcher_agent, 0o755)
 
     def _serve(self, host):
-        # Its folder for privilege separation, in a /run of the host's own.
+        # The host's own /run has the folder for sshd's privilege separation.
         return self.start(host, ["sh", "-c", "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && "
                                              f'exec {SSHD} -D -e -f "{self._path("sshd")}"'])
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP's frames: one end of a network, whose peer is the test itself.
+// These tests send TCP's frames. They have one end of a network, and act as its peer.
 #include <sys/socket.h>
 
 #include <array>
@@ -45,7 +45,7 @@ struct Listener {
     const auto signature = static_cast<uint32_t>(10 + counter);
     send(static_cast<uint32_t>(counter % peer.size()), {slot_kind, 0, signature, 0, 0, counter, 0});
   }
-  /// Returns events until there are `count`, or none came for many rounds; `room` at a time.
+  /// Returns events until there are `count`, or none has arrived for many rounds. Each poll has room for `room` events.
   std::vector<net::Event> hear(size_t count, size_t room = 8) {
     std::vector<net::Event> heard;
     std::array<net::Event, 8> events;
@@ -64,7 +64,7 @@ struct Listener {
 }  // namespace
 
 TEST_CASE("tcp: what was sent is delivered once the peer's host has it, and not when this host's kernel has", "[net]") {
-  Listener listener(1, {}, 1);  // the peer's kernel keeps as little as it can
+  Listener listener(1, {}, 1);  // the peer's kernel buffers as little as possible
   net::Network &network = *listener.network;
   const uint32_t slots = small_geometry().slot_count, bytes = small_geometry().slot_bytes;
   for (uint32_t link = 0; link < channel_count; ++link)
@@ -107,14 +107,14 @@ TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhe
   Listener crossed(2);
   crossed.send(0, {slot_kind, 0, 1, 8, 0, 1, 0}, "12345678");
   hears_loss(crossed);
-  // The place of this slot holds an earlier one, which nobody has read.
+  // The position of this slot holds an earlier slot, which no rank has read.
   Listener full(1);
   const uint64_t slots = small_geometry().slot_count;
   for (uint64_t counter = 0; counter < slots; ++counter) full.send_slot(counter);
   CHECK(full.hear(slots).size() == slots);
   full.send_slot(slots);
   hears_loss(full);
-  // This is a credit that goes back.
+  // This credit is lower than an earlier one.
   Listener taken_back(2);
   taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 1});
   CHECK(taken_back.hear(1).size() == 1);
@@ -156,7 +156,7 @@ TEST_CASE("tcp: a slot that overtakes earlier ones is told behind them, also whe
 TEST_CASE("tcp: what has come is told, though nothing can be sent to the peer any more", "[net]") {
   Listener listener(1);
   listener.send_slot(0);
-  listener.peer.clear();  // it has left; the credit below meets a closed connection
+  listener.peer.clear();  // the peer has left, so the credit below meets a closed connection
   REQUIRE(listener.network->credit(0, 1));
   const auto events = listener.hear(2);
   REQUIRE(events.size() == 2);

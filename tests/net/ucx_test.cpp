@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// These tests show what UCX may not do to a process, and what strangers and broken peers may not do over UCX.
+// SPDX-License-Identifier: Apache-2.0 These tests check that UCX does not change a process in ways that it may not, and
+// that strangers and broken peers can do no harm over UCX.
 #include <dlfcn.h>
 #include <signal.h>
 
@@ -35,7 +35,7 @@ wire::Challenge challenge_in(const Bytes &offer) {
   return challenge;
 }
 
-/// Two ranks that have met over UCX, and a third worker that sends to rank 0 what the test likes.
+/// Two ranks that have met over UCX, and a third worker, which sends the test's messages to rank 0.
 struct Scene {
   Side sides[2] = {Side(0), Side(1)};
   Gathered gathered;
@@ -95,7 +95,7 @@ struct Scene {
   }
 };
 
-/// The store of a rank that comes to the last exchange of all ranks when the test says so.
+/// The store of a rank that enters the last exchange of all ranks when the test allows it.
 class HeldStore final : public ForwardingStore {
  public:
   HeldStore(Store &store, bool hold) : ForwardingStore(store), held(hold) {}
@@ -109,12 +109,12 @@ class HeldStore final : public ForwardingStore {
     return parts;
   }
 
-  std::vector<Bytes> offers;  ///< once the rank came
+  std::vector<Bytes> offers;  ///< set when the rank has entered
   std::atomic<bool> came = false;
   std::atomic<bool> held;
 };
 
-/// Checks that the worker at `address` answers a stranger's message that comes by rendezvous: it fetches nothing.
+/// Checks that the worker at `address` answers a stranger's rendezvous message, and fetches nothing for it.
 Result<void> check_rendezvous(ByteView address) {
   RONDO_TRY_ASSIGN(const auto opened, ucx::Worker::open());
   const ucx::Worker &worker = *opened;
@@ -154,7 +154,7 @@ TEST_CASE("ucx: loading it leaves the application's signals and environment alon
     struct sigaction action {};
     REQUIRE(::sigaction(number, nullptr, &action) == 0);
     INFO("signal " << number);
-    // Catch has handlers of its own while a test runs, except for signals that it does not know.
+    // While a test runs, Catch has its own handlers, except for signals that it does not know.
     Dl_info owner{};
     if (::dladdr(reinterpret_cast<const void *>(action.sa_handler), &owner) != 0)
       CHECK(std::string(owner.dli_fname).find("libucs") == std::string::npos);
@@ -229,7 +229,7 @@ TEST_CASE("ucx: a rank that does not know the secret is never let in", "[net]") 
 
 TEST_CASE("ucx: a rank that waits for all others to have met still answers its peers", "[net]") {
   if (!ucx_is_there()) return;
-  ::setenv("UCX_RNDV_THRESH", "inf", 1);  // or the greeting itself would wait for the rank that is held
+  ::setenv("UCX_RNDV_THRESH", "inf", 1);  // otherwise the greeting itself would wait for the held rank
   Side sides[2] = {Side(0), Side(1)};
   const auto stores = make_local_stores(2);
   HeldStore waits(*stores[0], false), late(*stores[1], true);

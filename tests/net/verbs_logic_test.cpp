@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport over verbs decides these without a device: a port, the content of an offer, the meaning of an
+// These tests need no device. They cover the choice of a port, the content of an offer, and the meaning of an
 // immediate.
 #include <algorithm>
 #include <optional>
@@ -80,7 +80,7 @@ TEST_CASE("verbs: of InfiniBand ports in one subnet, one near the rank's cores i
   CHECK(chosen(ports, {"", -1, "", {"mlx5_2", "mlx5_3"}}) == "mlx5_3:1 0");
   CHECK(chosen(ports, {"", -1, "", {"mlx5_1", "mlx5_2", "rxe0"}}) == "mlx5_0:1 0");
   CHECK(chosen(ports, {"mlx5_0", -1, "", {"mlx5_3"}}) == "mlx5_0:1 0");
-  CHECK(chosen(ports, {"", -1, "192.0.2.1", {"mlx5_3"}}) == "rxe0:1 1");  // the route to the others counts more
+  CHECK(chosen(ports, {"", -1, "192.0.2.1", {"mlx5_3"}}) == "rxe0:1 1");  // the route to the other hosts counts more
   CHECK(chosen(ports, RailsWish{"", -1, {}, {"mlx5_3"}}) == "mlx5_3:1 0");
   const std::vector<Port> roce{{"mlx5_0", 1, true, 1024, {v4(1, 1)}}, {"mlx5_1", 1, true, 1024, {v4(1, 2)}}};
   CHECK(chosen(roce, {"", -1, "", {"mlx5_1"}}) == "mlx5_0:1 1");
@@ -135,7 +135,7 @@ TEST_CASE("verbs: an offer comes over whole, and no part of one is taken", "[net
   longer.push_back(std::byte{0});
   CHECK_FALSE(decode(ByteReader(longer)).has_value());
   Bytes strange = bytes;
-  strange[1] = std::byte{9};  // no kind of GID
+  strange[1] = std::byte{9};  // not a kind of GID
   CHECK_FALSE(decode(ByteReader(strange)).has_value());
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("verbs: an immediate tells its kind, channel and counter, across the w
     CHECK(word.channel == channel_count_max - 1);
     CHECK(word.counter == 4);
   }
-  constexpr uint64_t away_max = 64;  // slots of a link that are under way
+  constexpr uint64_t away_max = 64;  // slots of a link in flight
   for (const uint64_t turns : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 10, uint64_t{1} << 40})
     for (uint64_t known = turns << counter_bits, end = known + 3; known <= end; ++known)
       for (uint64_t meant = known - std::min(known, away_max); meant <= known + away_max; ++meant)

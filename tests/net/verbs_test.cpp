@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broken and hostile peers may not do these things over verbs. The tests need a device: tests/net/soft_roce_test.py has
-// one.
+// These tests check that broken and hostile peers do no harm over verbs. They need a device, which
+// tests/net/soft_roce_test.py has.
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -30,20 +30,20 @@ class Hostile {
     for (uint32_t peer = 1; peer < rank_count; ++peer) request_.linked[peer] = false;
   }
 
-  /// Connects on a thread of its own; `why` says what failed.
+  /// Connects on another thread. `why` contains the failure.
   void join() {
     if (const auto joined = try_to_connect(); !joined.ok()) why = joined.error().message;
   }
 
   bool send_slot(const net::Message &of) { return path_->send_slot(0, of); }
   verbs::PathLink &link() { return path_->ends(0); }
-  /// Returns a message of 8 bytes, as they are to be.
+  /// Returns a correct message of 8 bytes.
   net::Message message(uint64_t counter = 0) {
     std::byte *const payload = memory_.links[0].outgoing.payload(counter);
     std::memcpy(payload, "12345678", 8);
     return {counter, 7, 8, payload, 0};
   }
-  /// Takes what has completed, rank 0's credits included.
+  /// Takes completions, also of rank 0's credits.
   void take_completions() {
     for (ibv_wc completion; ibv_poll_cq(completions_.get(), 1, &completion) > 0;) {
       REQUIRE(completion.status == IBV_WC_SUCCESS);
@@ -89,7 +89,7 @@ class Hostile {
 /// Rank 0, which is honest, and the others.
 struct Scene {
   MemoryStore store;
-  std::vector<std::unique_ptr<Memory>> memory;  ///< of rank 0, by the others
+  std::vector<std::unique_ptr<Memory>> memory;  ///< rank 0's memory for each of the others
   std::vector<net::NearLink> links;
   std::vector<std::unique_ptr<Hostile>> others;
   std::unique_ptr<net::Progress> progress;
@@ -141,14 +141,14 @@ TEST_CASE("verbs: a slot has one completion at its receiver; its sender few, and
       hostile.take_completions();
     }
     REQUIRE(reached());
-    for (int more = 0; more < 200; ++more) {  // so that one too many would be seen
+    for (int more = 0; more < 200; ++more) {  // to detect one too many
       scene.progress->step();
       hostile.take_completions();
     }
   };
   step_until([&] { return hostile.sends_completed + hostile.receives_completed == 2; });  // the hellos
   SimpleReceiver receiver(scene.links[0].incoming);
-  constexpr uint32_t count = 200;  // many times what the queue pair has room for
+  constexpr uint32_t count = 200;  // many times the room of the queue pair
   uint32_t sent = 0;
   for (const uint32_t bytes : {8u, 1024u}) {
     const uint32_t sends_before = hostile.sends_completed, receives_before = hostile.receives_completed;
@@ -205,8 +205,8 @@ TEST_CASE("verbs: a peer's message that does not fit the link's state ends the l
 
 TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]") {
   if (!verbs_is_there()) return;
-  // The peer writes 256 bytes at three places. They are over the headers in front of the slots, behind the last slot,
-  // and in memory that rank 0 has opened for rank 2. It has that key, because every rank can read it in the store.
+  // The peer writes 256 bytes at three places. These are the headers before the slots, the bytes after the last slot,
+  // and memory that rank 0 has opened for rank 2. It has that key, because every rank can read it in the store.
   for (const int where : {0, 1, 2}) {
     Scene scene(3);
     Hostile &hostile = *scene.others[0];
@@ -214,7 +214,7 @@ TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]
     if (where == 0) target.slots_address -= 64;
     if (where == 1) target.slots_address += uint64_t{4} * 1024 - 128;
     if (where == 2) {
-      const Bytes part = scene.store.said("test/verbs", 0);  // the offer is behind the status of gather_outcomes()
+      const Bytes part = scene.store.said("test/verbs", 0);  // the offer follows the status of gather_outcomes()
       const auto offer = verbs::decode(ByteReader(ByteView(part).subspan(sizeof(uint32_t))));
       REQUIRE(offer.has_value());
       REQUIRE(offer->pairs.at(1).rank == 2);

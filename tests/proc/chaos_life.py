@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A life of a communicator with real processes, for chaos_test.py: what a seed says, how it is carried out, and what
-docs/tests.md promises of it."""
+"""A life of a communicator with real processes, for chaos_test.py. It draws the life from a seed, runs it, and checks
+the promises of docs/tests.md."""
 
 import json
 import os
@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 REMOTE, TIMEOUT, MISMATCH, ABORTED, SYSTEM = "remote", "timeout", "mismatch", "aborted", "system"
-TIMEOUT_S = 5.0  # of operations that are to miss it
+TIMEOUT_S = 5.0  # of operations that must miss it
 INIT_TIMEOUT_S = 8.0
 HANG_S = 400.0  # the deadline of a whole life
 
-# Kind of event -> how many of a hundred lives, the others' outcome, and its latest time after the event.
+# Kind of event -> its share of a hundred lives, the other ranks' outcome, and the most seconds from event to outcome.
 KINDS = {
     "kill": (24, REMOTE, 2.0),
     "crash": (8, REMOTE, 2.0),
@@ -26,7 +26,7 @@ KINDS = {
     "silent": (8, TIMEOUT, TIMEOUT_S + 1.0),
     "disagree": (8, MISMATCH, 1.0),
     "abort": (10, ABORTED, 0.1),
-    # The descriptor of memory that it exports is another file's. Where it copies instead, it aborts at last.
+    # The descriptor of its exported memory is another file's. If it copies instead of exporting, it aborts in the end.
     "replaced": (6, SYSTEM, 2.0),
     "early": (8, None, INIT_TIMEOUT_S + 3.0),  # killed during initialisation, or soon after
     "launcher": (6, None, 2.0),
@@ -36,7 +36,7 @@ ANSWER_S = 0.1  # rondo_comm_get_async_error() does not wait
 
 
 def is_stopped(pid):
-    """Returns whether a signal has stopped it; a tracer does not count."""
+    """Returns whether a signal has stopped the process. A stop by a tracer does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].startswith("T")
     except OSError:
@@ -84,8 +84,8 @@ STATUS = statuses()
 
 
 def processes_with(token):
-    """Returns the processes whose environment has the variable `token`; the dead that nobody has reaped yet have none.
-    Other lives run at the same time, whose tokens may begin with this one."""
+    """Returns the processes whose environment has the variable `token`; unreaped dead processes have none. Other lives
+    run at the same time, whose tokens may begin with this one."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -116,14 +116,14 @@ class Life:
             "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll")),
             "RONDO_MAPPING": draw.choice(("auto", "off")),
             "RONDO_CROSS_MEMORY": draw.choice(("auto", "off")),
-            # The deadline may pass first only if a rank waits for an event that never happens.
+            # The deadline may pass before other errors only if a rank waits for an event that never happens.
             "RONDO_TIMEOUT": str(TIMEOUT_S if KINDS[self.kind][1] == TIMEOUT else 100),
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind == "early" else 60),
         }
-        # The recorder is for a communicator that fails; its folder may be slow.
+        # Only a communicator that fails writes a recording. Its folder may be slow.
         self.recorder = draw.choices(("none", "folder", "slow"), (6, 2, 2))[0] if KINDS[self.kind][1] else "none"
         self.times = []  # (what, seconds, limit)
-        self.too_early = False  # it failed before anything happened
+        self.too_early = False  # the life failed before its event
         self.token = f"RONDO_CHAOS_TOKEN={os.getpid()}-{seed}"
         self.lines = []
         self.statuses = {}
@@ -137,7 +137,7 @@ class Life:
         return [self.program, self.kind, str(self.victim), str(self.delay_us), str(self.count), self.buffers, folder]
 
     def start(self, folder):
-        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that nobody
+        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that no process
         waits for a reader."""
         name, value = self.token.split("=")
         base = dict(os.environ, **self.environment, TMPDIR=folder, **{name: value})
@@ -177,7 +177,7 @@ class Life:
         return [line for line in self.lines if line.event == event and rank in (None, line.rank)]
 
     def run(self, folder):
-        """Runs until all have ended. A stopped victim goes on when the others have."""
+        """Runs until all have ended. A stopped victim continues when the others have ended."""
         processes = self.start(folder)
         deadline = time.monotonic() + HANG_S
         try:
@@ -186,8 +186,8 @@ class Life:
             while time.monotonic() < deadline:
                 running = [who for who, process in processes.items() if process.poll() is None]
                 if self.kind == "early" and 0 not in running:
-                    Path(folder, "gone").touch()  # so that nobody waits for an id that rank 0 did not make
-                # Once: a leak check at its end stops its own threads, which more of these signals would set going.
+                    Path(folder, "gone").touch()  # so that no rank waits for an id that rank 0 did not make
+                # Only once: a leak check at its end stops its own threads, which a second signal would continue.
                 if self.kind == "stop" and running == [self.victim] and is_stopped(processes[self.victim].pid):
                     processes[self.victim].send_signal(signal.SIGCONT)
                 if not running:
@@ -231,7 +231,7 @@ class Life:
         if self.kind == "launcher":
             return
         strikes = self.events("strike")
-        # The timeout of these lives is short. Where an operation misses it before anything happens, nothing is seen.
+        # These lives have a short timeout. If an operation misses it before the event, the life shows nothing.
         before = [line.seconds for line in self.events("failed") if STATUS.get(line.error()[0]) == TIMEOUT and
                   (not strikes or line.seconds < strikes[0].seconds)]
         if KINDS[self.kind][1] == TIMEOUT and before:
@@ -262,7 +262,7 @@ class Life:
             check(STATUS.get(status) == wanted or copied, "rank", rank, "got status", status, message)
             check(operation >= 1, "rank", rank, "was told of operation", operation)
             named = peer if self.kind != "disagree" or rank != self.victim else self.victim
-            if self.kind == "stop":  # it may have arrived, and others may be where it holds them up
+            if self.kind == "stop":  # it may have called, and may hold up others elsewhere
                 named = self.victim if f"rank {self.victim} (host" in message else None
             if self.kind == "disagree":
                 check(f"of {self.count} int32 (sum)" in message and f"of {self.count + 1} int32" in message,
@@ -285,7 +285,7 @@ class Life:
         check(before == after, "rank", rank, "left behind (descriptors, threads, mappings):", before, "->", after)
 
     def judge_early(self, rank, struck):
-        """Judges a life whose victim was killed before, while or after all met."""
+        """Judges a life whose victim was killed before, while or after all ranks met."""
         outcomes = [line for line in self.lines
                     if line.rank == rank and line.event in ("failed", "no_init", "no_id")]
         check(len(outcomes) == 1, "rank", rank, "had no outcome")
@@ -297,7 +297,7 @@ class Life:
         since = max(struck, self.events("ready" if met else "joins", rank)[0].seconds)
         self.came("early, met" if met else "early", line.seconds - since, DEATH_S if met else KINDS["early"][2])
         check(STATUS.get(status) in (REMOTE, TIMEOUT), "rank", rank, "got status", status, message)
-        # Rank 0 runs the store: without it nothing can say which ranks are missing.
+        # Rank 0 runs the store. Without rank 0, nothing can say which ranks are missing.
         if met:
             check(peer == self.victim, "rank", rank, "names the wrong rank:", message)
         elif self.victim != 0:
@@ -305,7 +305,7 @@ class Life:
             check(listed or peer == self.victim, "rank", rank, "does not name the missing rank:", message)
 
     def judge_recording(self, folder):
-        """Checks that one rank has written it, whole, by the time at which all have destroyed the communicator."""
+        """Checks that one rank has written a whole recording by the time all ranks have destroyed the communicator."""
         if self.recorder == "none" or self.too_early:
             return
         files = list(Path(folder, "recordings").iterdir())

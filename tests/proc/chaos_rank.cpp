@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a life with real processes, for chaos_test.py:
-//   chaos_rank KIND VICTIM DELAY_US COUNT BUFFERS FOLDER
-// with RONDO_CHAOS_RANK and RONDO_CHAOS_SIZE. All ranks sum over communicator A until it fails; those but the victim
-// sum over communicator B on a second thread all the while, which must not notice. Says what it got in lines of words:
+//   chaos_rank KIND VICTIM DELAY_US COUNT BUFFERS FOLDER with RONDO_CHAOS_RANK and RONDO_CHAOS_SIZE. All ranks sum over
+//   communicator A until it fails. Meanwhile, all except the victim sum over communicator B on a second thread; B must
+//   not be affected. A rank prints its events in lines of words:
 //   RANK EVENT TIME_NS WORDS...
 #include <dirent.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 
 namespace {
 
-constexpr int inner_rounds = 200;  // sums over B while A is in trouble
+constexpr int inner_rounds = 200;  // sums over B while A fails
 constexpr int rounds_max = 10'000'000;
 constexpr uint32_t patient_ms = 150'000;
 constexpr int look_ms = 5;
@@ -101,7 +101,7 @@ bool sum(const Options &self, rondo_comm_t comm, int rank, int size, int32_t *va
   return true;
 }
 
-/// Exchanges the id of a communicator. One rank makes it and hands it over as a file.
+/// Exchanges the id of a communicator. One rank makes it, and passes it on as a file.
 bool exchange_id(const Options &self, const std::string &name, bool makes, rondo_unique_id_t &id) {
   const std::string path = self.folder + "/" + name;
   if (makes) {
@@ -110,7 +110,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
     return std::rename((path + ".new").c_str(), path.c_str()) == 0;
   }
   for (const long long until_ns = now_ns() + id_patience_ns; now_ns() < until_ns;) {
-    // The file `gone` says that its maker has ended. An id that the maker completed is still read below.
+    // The file `gone` means that the id's maker has ended. If the maker completed the id, it is still read below.
     const bool gone = ::access((self.folder + "/gone").c_str(), F_OK) == 0;
     std::ifstream file(path, std::ios::binary);
     if (file.read(id.internal, sizeof id.internal)) return true;
@@ -120,7 +120,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
   return false;
 }
 
-/// Ends the victim, from whatever thread calls it.
+/// Ends the victim. Any thread may call it.
 void strike(const Options &self, rondo_comm_t comm) {
   say(self, "strike", self.kind);
   if (self.kind == "kill") ::kill(::getpid(), SIGKILL);
@@ -130,7 +130,7 @@ void strike(const Options &self, rondo_comm_t comm) {
   if (self.kind == "abort") static_cast<void>(rondo_comm_abort(comm));
 }
 
-/// Calls nothing any more, but asks for failures; says how long the longest answer took.
+/// Makes no more collective calls, but polls for failures. Prints how long the slowest poll took.
 rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   rondo_status_t status = RONDO_OK;
   long long longest_ns = 0;
@@ -144,14 +144,14 @@ rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Calls another operation, or another kind, whose rank may complete it without waiting for the others.
+/// Calls a collective that no other rank calls. It may complete on this rank without a wait for the other ranks.
 rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *values) {
   const size_t count = self.count + 1;
   const int next = (self.rank + 1) % self.size;
   rondo_status_t status = RONDO_ERROR_UNSUPPORTED;
   if (self.delay_us % 3 == 1) status = rondo_broadcast(values, values, count, RONDO_INT32, self.rank, comm, nullptr);
   if (self.delay_us % 3 == 2) status = rondo_reduce(values, values, count, RONDO_INT32, RONDO_MAX, next, comm, nullptr);
-  if (status != RONDO_ERROR_UNSUPPORTED) return status;  // not by every algorithm
+  if (status != RONDO_ERROR_UNSUPPORTED) return status;  // not every algorithm supports these
   return rondo_all_reduce(values, values, count, RONDO_INT32, RONDO_MAX, comm, nullptr);
 }
 
@@ -206,7 +206,7 @@ bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_s
   if (self.kind == "disagree") {
     say(self, "strike", self.kind);
     status = call_otherwise(self, comm, values);
-    return status != RONDO_OK;  // otherwise it goes on, and its next sum fails
+    return status != RONDO_OK;  // otherwise it continues, and its next sum fails
   }
   return false;
 }
@@ -269,7 +269,7 @@ void live_on(const Options &self, rondo_comm_t a, rondo_comm_t b) {
       strike(self, a);
     });
   rondo_status_t status = RONDO_OK;
-  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // B is there: let it come
+  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // B exists by now
   if (status == RONDO_OK) status = sum_until_failure(self, a, values);
   report(self, "failed", a, status);
   const rondo_status_t again = rondo_barrier(a, nullptr);
@@ -311,7 +311,7 @@ int run(const Options &self) {
       if (self.rank != self.victim) {
         const int inner_rank = self.rank > self.victim ? self.rank - 1 : self.rank;
         if (!exchange_id(self, "b", self.rank == maker, id)) return 1;
-        rondo_config_t patient = RONDO_CONFIG_INIT;  // RONDO_TIMEOUT, which may be short, is for A
+        rondo_config_t patient = RONDO_CONFIG_INIT;  // RONDO_TIMEOUT, which may be short, applies only to A
         patient.timeout_ms = patient_ms;
         status = rondo_comm_init(&b, &id, inner_rank, self.size - 1, &patient);
         if (status != RONDO_OK) report(self, "wrong", nullptr, status);
@@ -324,7 +324,7 @@ int run(const Options &self) {
   return 0;
 }
 
-/// Lives as a bystander: a job of its own that sums until a file appears.
+/// Runs a bystander, which is a separate job that sums until a file appears.
 int stand_by(const Options &self) {
   rondo_unique_id_t id{};
   rondo_comm_t comm = nullptr;
@@ -353,8 +353,8 @@ int number_of(const char *first, const char *second) {
 
 }  // namespace
 
-/// Replaces the C library's function, by which a flight recording gets its name. RONDO_CHAOS_SLOW simulates a slow
-/// folder.
+/// Replaces the C library's function, with which Rondo names a complete flight recording. RONDO_CHAOS_SLOW simulates a
+/// slow folder.
 extern "C" int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) noexcept {
   if (std::getenv("RONDO_CHAOS_SLOW") != nullptr) nap(slow_ms);
   return static_cast<int>(::syscall(SYS_linkat, from_folder, from, to_folder, to, flags));

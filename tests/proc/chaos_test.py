@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timed import bounds_hold, is_within  # noqa: E402
 
 GATE_LIVES, ALL_LIVES = 60, 300
-FAILED_SEEDS = ()  # every seed whose life was once not as promised
+FAILED_SEEDS = ()  # all seeds of lives that once failed
 
 
 def live(seed, options):
-    """Returns the life, and None, or what was broken."""
+    """Returns the life, and the broken promise or None."""
     life = Life(seed, options.rondo, options.program)
     folder = tempfile.mkdtemp(prefix="rondo-chaos-")
     try:
@@ -36,7 +36,7 @@ def live(seed, options):
         life.judge()
         life.judge_recording(folder)
         check(not processes_with(life.token), "processes stayed behind")
-        # The ids of the two communicators are the program's own files: a rank may be struck while it writes one.
+        # The program writes the ids of both communicators to files, and a rank may be struck while it does.
         left = {path.name for path in Path(folder).iterdir()} - {f"out-{rank}" for rank in range(life.size)} - {
             "out-launcher", "a", "b", "a.new", "b.new", "gone", "recordings"}
         check(not left, "files stayed behind:", sorted(left))
@@ -51,11 +51,11 @@ def live(seed, options):
 
 
 class Tally:
-    """The counts of broken promises, and the times."""
+    """Counts broken promises, and collects times."""
 
     def __init__(self):
         self.kinds, self.bad, self.unseen = collections.Counter(), 0, 0
-        self.times = {}  # what -> (its limit, how many seconds after each time)
+        self.times = {}  # what -> (its limit, the seconds of each life)
 
     def add(self, life, broken):
         self.kinds[life.kind] += 1
@@ -77,12 +77,12 @@ class Tally:
 
 
 def shared_files():
-    """Lists shared files that Rondo could make. It makes none; other programs that are at work here make folders."""
+    """Lists shared files that Rondo could have made. It must make none. Other programs here make folders."""
     return {path.name for path in Path("/dev/shm").iterdir() if "rondo" in path.name and path.is_file()}
 
 
 class Bystander:
-    """Another job, which sums all the while."""
+    """Another job, which sums during all lives."""
 
     def __init__(self, program):
         self.folder = tempfile.mkdtemp(prefix="rondo-bystander-")
@@ -91,7 +91,7 @@ class Bystander:
                                        stdout=subprocess.PIPE, text=True) for rank in range(2)]
 
     def end(self):
-        """Returns an empty text, or what it said."""
+        """Ends the job. Returns "", or its output if it failed."""
         Path(self.folder, "over").touch()
         said = ""
         for rank in self.ranks:

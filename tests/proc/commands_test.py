@@ -22,11 +22,11 @@ from pathlib import Path
 BUILD = Path(sys.argv.pop(1)).resolve()
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_LANGUAGES = ("c", "cpp", "python", "json")
-# First words that are commands here, whether they are installed or not.
+# First words that count as commands, whether or not they are installed.
 COMMANDS = re.compile(r"(rondo|cc|mpirun|srun|torchrun|jq|sysctl|meson|ninja|python3|cp|for|sudo|apt-get|docker|cmake|"
                       r"(\./|scripts/|tests/|bench/|build[\w-]*/|/tmp/rondo)[\w./-]*)$")
 
-SKIPPED = [  # (what the line has, why it is not run)
+SKIPPED = [  # (a part of the line, why it is not run)
     (r"^scripts/(demo|test|setup)\b", "installs packages and takes minutes; scripts/check-fresh runs it"),
     (r"^scripts/docs\b", "writes into the checkout; the test 'lint reference' runs it"),
     (r"^(meson|ninja) ", "builds and installs; scripts/check-fresh --only install runs it in a bare root"),
@@ -46,27 +46,27 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"rondo sim .*--plot", "takes a minute or two, as its help says; tests/proc/sim_test.py draws one"),
     (r"host-a\.jsonl", "needs recordings of two hosts; tests/net makes some"),
 ]
-SHORTER = [  # (what is replaced, by what)
+SHORTER = [  # (a pattern, its replacement)
     (r"^((?:RONDO_\w+=\S+ )*rondo (?:run .*rondo )?perf \w+(?!.*-e )|^mpirun .*rondo perf \w+)", r"\1 -e 64K -n 3"),
     (r"(perf .*)-e (64M|256M)", r"\1-e 64K -n 3"),
     (r"^rondo sim --ranks 16384", "rondo sim --alone --ranks 16384"),
     (r"^rondo tune( --quick --ranks 2)? -o", "rondo tune --quick --rounds 1 --ranks 2 --sizes 64,4K -o"),
-    (r"--table here.json --ranks 4", "--table here.json --ranks 2"),  # as rondo tune above
+    (r"--table here.json --ranks 4", "--table here.json --ranks 2"),  # fewer ranks, as for rondo tune above
     (r"--model tiny", "--width 32 --layers 1 --heads 2 --context 32"),
     (r"--corpus ~/texts", "--corpus /usr/share/common-licenses"),
     (r"--steps \d+", "--steps 3"),
     (r"--measure \d+", "--measure 1"),
 ]
-NOT_COMMANDS = {"time"}  # a word of outputs, which is also a program
-# `rondo tune` ends with 1 where a choice was not the best: that says something of a busy machine, nothing of the line.
+NOT_COMMANDS = {"time"}  # words of outputs that are also programs
+# `rondo tune` exits with 1 if a choice was not the best, which may happen on a busy machine.
 ALLOWED = {"rondo tune": {0, 1}}
-LIMIT_SECONDS = 100  # of one line: on a busy machine, too
+LIMIT_SECONDS = 100  # limit of one line, also on a busy machine
 
 
 def lines_of(page):
     """Yields (number, command) of a page's indented lines and fences of no other language. A loop is one command."""
     fence, loop, depth = None, [], 0
-    whole = re.sub(r" *\\\n +", " ", (ROOT / page).read_text(encoding="utf-8"))  # a backslash goes on in the next line
+    whole = re.sub(r" *\\\n +", " ", (ROOT / page).read_text(encoding="utf-8"))  # joins lines that end in a backslash
     for number, line in enumerate(whole.splitlines(), 1):
         if line.startswith("```"):
             fence = None if fence is not None else line[3:].strip()
@@ -103,7 +103,7 @@ def lines_of_manual():
 
 
 def lines_of_help(text):
-    """Yields the examples of a --help: two spaces, the command, and after two spaces more what it does."""
+    """Yields the examples of a --help: two spaces, the command, two more spaces, and an explanation."""
     for line in text.partition("\nExamples:\n")[2].splitlines():
         if re.match(r"  \S", line):
             yield re.split(r"  +", line.strip())[0].replace("4711", "PID")
@@ -132,7 +132,7 @@ class Commands(unittest.TestCase):
         cls.environment = clean | {
             "PATH": f"{cls.rondo.parent}:{clean['PATH']}", "LD_LIBRARY_PATH": str(package.parents[1]),
             "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(root),
-            # Open MPI: as many ranks as the line says, root or not.
+            # Open MPI starts the line's number of ranks, also for root.
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         for name in ("scripts", "tests", "bench"):
@@ -140,13 +140,13 @@ class Commands(unittest.TestCase):
         (cls.place / "build").symlink_to(BUILD)
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         (cls.place / "all_reduce.c").write_text(re.search(r"```c\n(.*?)```", readme, re.S)[1], encoding="utf-8")
-        # ./train is any program of the reader's: here it is the README's.
+        # In pages, ./train stands for the reader's program. Here it is the README's program.
         cls.run_line("cc all_reduce.c -o train $(pkg-config --cflags --libs rondo)")
         cls.start_job()
 
     @classmethod
     def run_line(cls, line):
-        # The line runs in a session of its own, so that its processes can be ended if it hangs.
+        # The line runs in its own session, so that its processes can be ended if it hangs.
         with subprocess.Popen(["bash", "-euc", line], cwd=cls.place, env=cls.environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               start_new_session=True) as running:
@@ -161,7 +161,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def start_job(cls):
-        """Starts a job that runs meanwhile, for `rondo status`. Its numbers and its recording replace the pages'.
+        """Starts a job that runs meanwhile, for `rondo status`. Its process ids and recording replace the pages'.
         """
         cls.job = subprocess.Popen([cls.rondo, "run", "-n", "2", "--", cls.rondo, "perf", "all_reduce", "-b", "1M",
                                     "-e", "1M", "-n", "1000000"], env=cls.environment, stdin=subprocess.DEVNULL,
@@ -188,7 +188,7 @@ class Commands(unittest.TestCase):
         cls.job.wait(timeout=60)
 
     def prepared(self, line):
-        """Returns the line that is run: the job's numbers in the place of PID, and less work."""
+        """Returns the line to run, with the job's process ids instead of PID, and with less work."""
         for pattern, replacement in SHORTER:
             line = re.sub(pattern, replacement, line)
         process = self.job.pid if "--job PID" in line else self.process

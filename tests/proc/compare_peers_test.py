@@ -19,7 +19,7 @@ import results
 
 BUILD, SANITIZERS = Path(sys.argv.pop(1)), sys.argv.pop(1)
 
-# This replaces MPICH's launcher: it starts one process, and passes it nothing about that.
+# This replaces MPICH's launcher. It starts one process without the variables of a launcher.
 NO_LAUNCHER = """#!/bin/sh
 if [ "$1" = --version ]; then echo HYDRA; exit; fi
 while [ "${1#/}" = "$1" ]; do shift; done

@@ -24,7 +24,7 @@ class Report(unittest.TestCase):
                 row("slow", 5.0), row("rondo", 9.0, size=256), row("fast", 3.0, "far", size=256)]
         self.assertEqual(line(rows).ratios, (0.5,))
         self.assertEqual(line(rows, "far").ratios, (6.0,))
-        self.assertEqual(line(rows, size=256).ratios, (None,))  # here the peer was only seen far
+        self.assertEqual(line(rows, size=256).ratios, (None,))  # the peer was only measured on far cores
 
     def test_what_was_mixed_disturbed_or_failed_enters_no_figure_and_is_counted(self):
         rows = [row("rondo", 2.0), row("rondo", 100.0, "mixed"), row("rondo", 100.0, "unknown"),
@@ -96,7 +96,7 @@ class Report(unittest.TestCase):
         self.assertIn("- rondo alloc: geometric mean of the ratios from 256K up 0.414 over 3 of 3 sizes: bar 0.5, met",
                       text)
         self.assertIn("- rondo alloc: times the floor from 1M up, bar 1.5: 1 met, 1 missed\n", text)
-        text = self.told(setting, rows[:6], sizes)  # of the last size nothing, and of all no floor
+        text = self.told(setting, rows[:6], sizes)  # no rows of the last size, and no floor
         self.assertIn("over 2 of 3 sizes: bar 0.5, met so far", text)
         self.assertIn("- rondo alloc: times the floor from 1M up, bar 1.5: 2 too few runs\n", text)
         self.assertNotIn("from 1M up", self.told(setting, rows, sizes[:2]))
@@ -153,7 +153,7 @@ class Report(unittest.TestCase):
         self.assertIn("geometric mean of the ratios 0.25 over 3 of 3 sizes", text)
         self.assertEqual(text.count("bar 0.5: 3 met"), 2)
         _, curves, _ = self.picture(found, [SETTING], ["fast", "slow"], [64, 256, 1024])
-        # The summary; near has a floor, and each state has a ratio.
+        # One curve is in the summary. Each state has three contenders and a ratio, and near has a floor.
         self.assertEqual(len(curves), 1 + (3 + 1 + 1) + (3 + 1))
         self.assertTrue(all(len(each.get_xdata()) == 3 for each in curves))
 
@@ -172,7 +172,7 @@ class Report(unittest.TestCase):
 
     @staticmethod
     def curves(lines):
-        """Returns what is neither a level nor hollow points."""
+        """Returns the lines that are neither a level nor hollow points."""
         return [each for each in lines if each.get_label()[0] != "_" and not each.get_label().startswith("bar ")]
 
     def test_the_summary_has_a_line_for_each_setting_in_the_state_with_the_most_ratios_and_of_sure_ones_only(self):
@@ -185,12 +185,12 @@ class Report(unittest.TestCase):
         rows += [row("rondo", 1.0, "far", 1 << 16, chosen[2], name) for name in ("bfloat16", "float16")] * 2
         summary, _, hollow = self.picture(results.Results(rows, 2), chosen, ["fast"], sizes)
         self.assertEqual(summary.get_title("left"), "Rondo's time by that of the best peer: far")
-        # The slower of several kinds of buffers counts.
+        # The slower one of several kinds of buffers counts.
         self.assertEqual([each.get_label() for each in self.curves(summary.get_lines())],
                          ["0.50  private-in-place, 2 of 3 sizes", "0.75  mapped-in-place, 2 of 3 sizes"])
         self.assertEqual([each for each in summary.get_lines() if each.get_label() == plot.HOLLOW], [])
         # These points are at the last size. The first setting has the times of Rondo and of the peer, and a ratio. The
-        # second has the same for mapped buffers, of two kinds. The third has time of float32 for half's.
+        # second has the same for mapped buffers, of two kinds. The third has the time of float32 beside half's.
         self.assertEqual(hollow, (2 + 1) + (3 + 2) + 1)
 
     def test_without_a_size_that_has_enough_runs_there_is_no_summary_and_all_points_are_hollow(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a raw file of bench/compare, made up."""
+"""Makes invented rows of a raw file of bench/compare."""
 
 import sys
 from dataclasses import replace

@@ -28,13 +28,13 @@ BUILD, FAULTY = Path(sys.argv.pop(1)), sys.argv.pop(1)
 
 
 def state_of(pid):
-    """Returns R, S, T, Z and so on, or "" for a process that is gone."""
+    """Returns the state as R, S, T, Z and so on, or "" for a process that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
-# A process that says "r" when it is ready, and "c" at each signal to go on.
+# This process prints "r" when it is ready, and "c" at each SIGCONT.
 KEEPING = """import os, signal
 signal.signal(signal.SIGCONT, lambda *_: os.write(1, b'c'))
 os.write(1, b'r')
@@ -152,7 +152,7 @@ class Rounds(unittest.TestCase):
         self.assertEqual(measured(10, 4.01, 4.0), (3, True, 1, 0))
         self.assertEqual(measured(4.0, 1, 1), (1, True, 3, 2))
         self.assertEqual(measured(10, 5, 6), (2, False, 2, 0))
-        self.assertEqual(measured(1, 1, 1, error="it died")[0], 1)  # a failure is no matter of noise
+        self.assertEqual(measured(1, 1, 1, error="it died")[0], 1)  # a failure does not depend on noise
 
     def test_a_result_that_was_written_counts_like_one_that_was_printed(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -222,7 +222,7 @@ class Rounds(unittest.TestCase):
         self.assertEqual(measured(2.4, 2.4), ("far", "far", 1, 0, []))
         self.assertEqual(measured(0.9, 2.4, 2.4), ("far", "far", 1, 1, []))
         self.assertEqual(measured(2.4, 0.9, 0.9, 2.4, 2.4), ("far", "far", 2, 1, []))
-        self.assertEqual(measured(0.9, 0.9, 0.9), ("near", "far", 1, 1, []))  # it did not come: told as it was
+        self.assertEqual(measured(0.9, 0.9, 0.9), ("near", "far", 1, 1, []))  # the state is told as it was
 
     def test_what_the_keeper_of_a_state_uses_is_not_what_others_take(self):
         def foreign_percent(*keeping_seconds):
@@ -239,7 +239,7 @@ class Rounds(unittest.TestCase):
             communicate, deadlines = subprocess.Popen.communicate, [7 + runs.GRACE_S]
 
             def pass_deadline(process, *words, timeout=None):
-                """Lets the deadline pass once the program hangs; what ends it has its own time."""
+                """Lets the deadline pass once the program hangs. The signal that ends it has its own time limit."""
                 if timeout not in deadlines:
                     return communicate(process, *words, timeout=timeout)
                 deadlines.clear()
@@ -282,7 +282,7 @@ class Harness(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr
 
     def test_ranks_that_are_started_one_by_one_find_each_other(self):
-        for where in ([], ["--result"]):  # what is written to a file no launcher can lose
+        for where in ([], ["--result"]):  # a launcher cannot lose a result in a file
             with tempfile.TemporaryDirectory() as folder:
                 result = Path(folder) / "result"
                 control = ["--control", f"{folder}/control", *where, *([result] if where else []), "--rank"]
@@ -307,7 +307,7 @@ class Harness(unittest.TestCase):
     def test_a_keeper_is_stopped_while_ranks_that_share_cores_go_back_to_back(self):
         cases = ((["--pin"], False), ([], True)) if len(os.sched_getaffinity(0)) >= 2 else (([], True),)
         for pin, stopped in cases:
-            # A process gets the signal to go on even if the signal to stop was undone before it was delivered.
+            # A process receives SIGCONT even if this undid the SIGSTOP before its delivery.
             keeping = subprocess.Popen([sys.executable, "-c", KEEPING], stdout=subprocess.PIPE, bufsize=0,
                                        preexec_fn=os.setpgrp)
             self.addCleanup(keeping.wait)
@@ -358,7 +358,7 @@ class Keeping(unittest.TestCase):
         return stack.enter_context(keeper.keeping("far", self.floor if floor_here else None, patience_s)), stack.close
 
     def wait_for(self, ready, otherwise):
-        """Waits long, since idle priority gets little of a busy machine."""
+        """Waits with a long limit, since idle priority runs rarely."""
         end = time.monotonic() + 200
         while not ready():
             self.assertLess(time.monotonic(), end, otherwise)
@@ -372,7 +372,7 @@ class Keeping(unittest.TestCase):
         self.assertEqual(len({tuple(os.sched_getaffinity(int(rank))) for rank in ranks}), 2)
         used = kept.busy_seconds()
         self.wait_for(lambda: kept.busy_seconds() >= used + 0.05, "it does not keep the cores busy")
-        os.killpg(kept.group, signal.SIGSTOP)  # as a driver does, which may be ended before it lets them go on
+        os.killpg(kept.group, signal.SIGSTOP)  # a driver does this, and may end before it continues them
         self.wait_for(lambda: {state_of(rank) for rank in ranks} == {"T"}, "it cannot be stopped")
         kept.resume()
         self.wait_for(lambda: "T" not in {state_of(rank) for rank in ranks}, "it does not go on")

@@ -6,12 +6,12 @@ import os
 import subprocess
 
 CONTAINER = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child"]
-# Not process 1 of its namespace, which no signal of its own kills.
+# The program is not process 1 of its namespace, because process 1 ignores fatal signals that it sends itself.
 MORTAL = [*CONTAINER, "sh", "-c", '"$@"; true', "sh"]
 
 
 def why_not():
-    """Returns None, or why there can be no such process here."""
+    """Returns None, or the reason why such a process cannot be started here."""
     if os.geteuid() != 0:
         return "not root"
     try:

@@ -2,7 +2,7 @@
 // Ranks that disagree, drawn from seeds. Every one of them must get RONDO_ERROR_MISMATCH with both calls, at the latest
 // when they finalize. Ranks are processes, or threads of one process.
 //
-//     disagree_ranks processes|threads [--count N] [--first-seed N]   RONDO_DISAGREEMENTS is another way to say N
+//     disagree_ranks processes|threads [--count N] [--first-seed N]   RONDO_DISAGREEMENTS sets N, too
 //     disagree_ranks processes|threads --seed N                       one of them again, and what was drawn
 #include <pthread.h>
 #include <signal.h>
@@ -107,7 +107,7 @@ std::string judge(const Disagreement &drawn, const std::array<Told, ranks_max> &
   return judge_disagreement(drawn, {told.begin(), told.begin() + drawn.rank_count});
 }
 
-/// Takes the part of one rank in a disagreement, in a process of its own.
+/// Runs one rank of a disagreement in its own process.
 void take_part(Board &board, const Disagreement &drawn, int rank) {
   pthread_barrier_t &barrier = board.barriers[drawn.rank_count];
   if (rank == 0) static_cast<void>(rondo_get_unique_id(&board.id, nullptr));
@@ -116,7 +116,7 @@ void take_part(Board &board, const Disagreement &drawn, int rank) {
   const rondo_status_t made = rondo_comm_init(&comm, &board.id, rank, drawn.rank_count, &drawn.config);
   Told &told = board.told[static_cast<size_t>(rank)];
   told = made == RONDO_OK ? live_on_host(drawn, rank, comm) : told_by_init(made);
-  pthread_barrier_wait(&barrier);  // the rank that gets its error last must still find the others there
+  pthread_barrier_wait(&barrier);  // the last rank to fail must find the others alive
   if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
 }
 
@@ -141,7 +141,7 @@ std::array<Told, ranks_max> run_threads(const Disagreement &drawn) {
   return told;
 }
 
-/// The number of disagreements that did not come to light as they should.
+/// Counts disagreements that were not detected as they should be.
 class Tally {
  public:
   explicit Tally(const Options &options) : options_(options) {}
@@ -184,7 +184,7 @@ int run_process(const Options &options, Board &board, int rank) {
     const Disagreement drawn = draw_disagreement(seed, true);
     if (rank >= drawn.rank_count) continue;
     take_part(board, drawn, rank);
-    pthread_barrier_wait(&board.barriers[drawn.rank_count]);  // all of `told` is there
+    pthread_barrier_wait(&board.barriers[drawn.rank_count]);  // all errors are in `told`
     if (rank == 0) tally.add(drawn, judge(drawn, board.told));
     pthread_barrier_wait(&board.barriers[drawn.rank_count]);
   }
@@ -211,7 +211,7 @@ int run_all_in_processes(const Options &options) {
     if (ended > 0) *std::find(children.begin(), children.end(), ended) = 0;
     if (ended > 0 && status == 0) continue;
     if (outcome++ != 0) continue;
-    for (const pid_t child : children)  // they would wait for it for ever
+    for (const pid_t child : children)  // otherwise they would wait for it for ever
       if (child > 0 && !WIFEXITED(status)) static_cast<void>(::kill(child, SIGKILL));
   }
   return outcome == 0 ? 0 : 1;

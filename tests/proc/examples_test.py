@@ -57,7 +57,7 @@ class Examples(unittest.TestCase):
                     words += [LIBRARY, str(CONSTANTS)]
                 done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False,
                                       env=dict(os.environ, RONDO_CUDA_LIBRARY=SOFT_CUDA,  # and its kernels
-                                               PYTHONUNBUFFERED=""))  # or a line is written in two pieces
+                                               PYTHONUNBUFFERED=""))  # otherwise a line is written in two pieces
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(sorted(done.stdout.splitlines()), sorted(said))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the error of every rank when one is killed, stops, leaves, never comes or disagrees. The error names that rank
-and comes within the timeout. No rank hangs or gets a wrong sum.
+"""Tests the error of every rank when one is killed, stops, leaves, never calls or disagrees. The error names that rank,
+and arrives within the timeout. No rank hangs or gets a wrong sum.
 
 usage: failure_test.py RANK_PROGRAM"""
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-TIMEOUT = {"RONDO_TIMEOUT": "5"}  # of an operation that is to miss it; the others must not, on a busy machine either
+TIMEOUT = {"RONDO_TIMEOUT": "5"}  # of operations that must miss it; others must not, even on a busy machine
 
 
 class Failure(JobTest):
@@ -53,7 +53,7 @@ class Failure(JobTest):
         self.expect(ranks, "timeout", skip={1}, text="which is at operation 1", peer=1)
 
     def test_two_missing_ranks_are_named_each_with_its_latest_operation(self):
-        # Along the ring a broadcast of rank 0 passes rank 2 before it comes to rank 3.
+        # Along the ring, a broadcast of rank 0 reaches rank 2 before rank 3.
         ranks = self.job(4, "gone", environment=TIMEOUT | {"RONDO_ALGORITHM": "ring"})
         self.expect(ranks, "timeout", peer=2)
         for rank in ranks.values():
@@ -62,9 +62,9 @@ class Failure(JobTest):
             self.assertEqual(rank.last().operation, 3)
 
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
-        # The timeout is that of the ranks to come, too: far longer than they take.
+        # This timeout also limits the start of the other ranks. It is far longer than they take.
         ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "15"})
-        # Rank 0 runs the store here: the others meet their own deadline, or learn from it that it gave up.
+        # Rank 0 runs the store. Other ranks reach their own deadline, or learn from rank 0 that it gave up.
         for rank in ranks.values():
             self.assertIn(rank.last().status, ("timeout", "remote rank failed"), rank.output)
             self.assertIn("rank 2 (1 of 4)", rank.last().message)
@@ -121,7 +121,7 @@ class Failure(JobTest):
                     with self.subTest(what=what, kind=kind, count=count):
                         ranks = self.job(3, "replace", what, kind, count, rank)
                         self.expect(ranks, "system error", text=text)
-        # Without moved pages peers read what is at the address.
+        # Without moved pages, peers read the present memory at the address.
         self.expect(self.job(3, "replace", "memory", "registered", 1 << 17, 1), "ok")
 
     def test_a_death_is_noticed_with_nothing_in_flight(self):
@@ -132,7 +132,7 @@ class Failure(JobTest):
 
 
 class Paths(JobTest):
-    """The ways that a buffer can take between processes."""
+    """Tests the ways by which processes access each other's buffers."""
 
     program = PROGRAM
 

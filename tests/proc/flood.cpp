@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stranger that keeps COUNT connections to a TCP port: flood PORT COUNT silent|half. Each connection says nothing or
-// half of a handshake. One that is closed is renewed as fast as possible. The program prints "ready" when each was made
-// once. It ends with its input, after two minutes at the latest, and prints how many connections it made. Loopback
-// only.
+// This program acts as a stranger that keeps COUNT connections to a TCP port of loopback: flood PORT COUNT silent|half.
+// Each connection sends nothing or half of a handshake. If it is closed, the program renews it as fast as possible. It
+// prints "ready" when it has made each connection once. It ends with its input, after two minutes at the latest, and
+// prints the number of connections.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -45,7 +45,7 @@ class Flood {
     if (sockets_[at] >= 0) ::close(sockets_[at]);
     sockets_[at] = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (sockets_[at] < 0) return;
-    const linger at_once{1, 0};  // or its own ports would run out
+    const linger at_once{1, 0};  // otherwise its own ports would run out
     ::setsockopt(sockets_[at], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     if (::connect(sockets_[at], reinterpret_cast<const sockaddr *>(&address_), sizeof address_) != 0 &&
         errno != EINPROGRESS) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job that grows a communicator: `grow_ranks SCENARIO NEW MAKER [VICTIM]`. The last NEW ranks of the job
 // are new, the others are the parent. MAKER makes the id, and the job's communicator passes it on. It uses the public
-// interface only, and prints one line of what it got as rank_program does.
+// interface only, and prints one line with its result as rank_program does.
 //     grow    all ranks grow the parent, compute, and do so once more
 //     wait    VICTIM, a new rank, dies while all wait for the last new rank, which never calls
 //     strike  VICTIM, an old rank, dies as it connects to the store
@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr uint32_t init_timeout_ms = 3000;  // of those that wait for a rank that never calls
+constexpr uint32_t init_timeout_ms = 3000;  // for ranks that wait for one that never calls
 
 struct Roles {
   Roles(const Rank &self, const Arguments &args)
@@ -31,7 +31,7 @@ struct Roles {
   rondo_unique_id_t id{};
 };
 
-/// Makes the parent, and the id if this rank is its maker, and hands the id to all.
+/// Makes the parent. If this rank is the maker, also makes the id. Passes the id to all ranks.
 rondo_status_t prepare(Roles &roles) {
   const Rank &job = roles.job;
   if (!roles.has_split) {

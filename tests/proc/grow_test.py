@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_grow() between processes of this host. New ranks join, and ranks that die or do not come are named.
-usage: grow_test.py GROW_RANKS"""
+"""Tests rondo_comm_grow() between processes of this host. New ranks join, and errors name ranks that die or do not
+call. usage: grow_test.py GROW_RANKS"""
 
 import signal
 import sys
@@ -31,7 +31,7 @@ class Grow(JobTest):
                 ranks = self.job(4, "strike", 1, 0, victim)
                 self.assertEqual(ranks[victim].process.returncode, -signal.SIGKILL)
                 self.expect(ranks, "remote rank failed", skip={victim})
-                # If the maker dies, new rank 3 knows only its process.
+                # If the maker dies, new rank 3 knows only the maker's process.
                 self.expect(ranks, "remote rank failed", skip={victim, 3} if victim == 0 else {victim}, peer=victim)
 
     def test_a_new_rank_that_does_not_come_is_named_after_the_deadline(self):

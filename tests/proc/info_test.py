@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo info. Text and JSON report the same, and so do communicators. Settings and an injected machine show, and
-bad input is answered.
+"""Tests rondo info. Text and JSON report the same, and so do communicators. Both show settings and an injected machine,
+and bad input is refused.
 
 usage: info_test.py RONDO RANK_PROGRAM"""
 
@@ -104,7 +104,7 @@ class Info(unittest.TestCase):
             text = info(*options, RONDO_MAX_MEMORY_BYTES="64K").stdout
             self.assertRegex(text, r"\n  refused +max_memory_bytes ")
             self.assertNotRegex(text, r"\n  reserved ")
-        # Ranks on a host of their own share no slots with others.
+        # A rank that is alone on its host shares no slots with others.
         alone = document("--ranks", "2", "--hosts", "2")["plans"]
         self.assertLess(alone["shared_bytes"], document("--ranks", "2")["plans"]["shared_bytes"])
         self.assertRegex(info("--ranks", "2", "--hosts", "2").stdout, r"\n  reserved +\S+ \w+ on a host; pages ")

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// One rank that joins a communicator, and that can be made to die during the initialisation, for init_test.py:
+// SPDX-License-Identifier: Apache-2.0 This program is one rank that joins a communicator. For init_test.py, variables
+// make it die during the initialisation:
 //
 //     init_rank id FOLDER | env
 //
@@ -42,12 +42,12 @@
 
 namespace {
 
-constexpr long long id_patience_ns = 20'000'000'000;  // of ranks whose rank 0 may have failed to make it
+constexpr long long id_patience_ns = 20'000'000'000;  // for ranks whose rank 0 may have failed to make it
 
 std::atomic<bool> armed{false};
 std::atomic<long> call_count{0};
 std::atomic<long> sent_since_connect{0};
-std::atomic<long> sent_count{0};  // the most of these
+std::atomic<long> sent_count{0};  // the most sends after one connect()
 std::atomic<bool> accepted{false};
 std::atomic<bool> told{false};
 long strike_at = 0;
@@ -68,7 +68,7 @@ void say(const std::string &line) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
 }
 
-/// Leaves a process that does nothing for longer than the ranks live, and does not hold the test's pipes.
+/// Forks a child that does nothing, outlives the ranks, and does not hold the test's pipes.
 void leave_child() {
   if (::fork() != 0) return;
   armed = false;
@@ -78,7 +78,7 @@ void leave_child() {
   ::_exit(0);
 }
 
-/// Held while a call is counted, so that no thread strikes after disarm(), when the initialisation is over.
+/// Held while a call is counted, so that no thread strikes after disarm(), which ends the initialisation.
 std::mutex counting;
 
 void count_call() {
@@ -108,7 +108,7 @@ Function *real(const char *name) {
 
 }  // namespace
 
-// In the place of the C library's, whose own it calls.
+// These functions replace the C library's, and call them.
 extern "C" {
 
 int socket(int domain, int type, int protocol) noexcept {
@@ -170,7 +170,7 @@ int munmap(void *address, size_t bytes) noexcept {
 
 namespace {
 
-/// Exchanges the id, which rank 0 makes and hands over as a file.
+/// Exchanges the id, which rank 0 makes and passes on as a file.
 bool exchange_id(const std::string &folder, int rank, rondo_unique_id_t &id) {
   const std::string path = folder + "/id";
   if (rank == 0) {
@@ -194,7 +194,7 @@ bool report(const char *what, rondo_comm_t comm, rondo_status_t status) {
   return status == RONDO_OK;
 }
 
-/// `when`: the number of a system call of the initialisation, or a file that another process makes.
+/// Leaves at `when`: the number of a system call of the initialisation, or a file that another process makes.
 int leave(const rondo_unique_id_t &id, int rank, const std::string &when) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.nonblocking = 1;

@@ -27,7 +27,7 @@ class Flood:
         self.began = self.process.stdout.readline().strip()
 
     def end(self):
-        """Returns how many connections it made."""
+        """Ends the flood. Returns how many connections it made."""
         out, _ = self.process.communicate("x", timeout=120)
         return int(out.split()[1]) if out.startswith("made") else 0
 
@@ -92,7 +92,7 @@ class Strangers(unittest.TestCase):
 
 class OneHost(unittest.TestCase):
     def test_a_job_of_one_host_listens_on_loopback_only(self):
-        # The launcher waits for its ranks meanwhile; they find the store's address in their environment.
+        # Meanwhile, the launcher waits for its ranks, which find the store's address in their environment.
         script = "echo $RONDO_STORE; exec sleep 200"
         launcher = subprocess.Popen([RONDO, "run", "-n", "1", "--", "sh", "-c", script], stdout=subprocess.PIPE,
                                     text=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that only initialise, and a process that runs their store: for tests of what may go wrong meanwhile."""
+"""Runs ranks that only initialise, and a process with their store, for tests of failures during the initialisation."""
 
 import os
 import re
@@ -52,14 +52,14 @@ class Ranks:
 
 
 def outcome(lines):
-    """Returns (seconds, status, peer, message) of the last thing that the rank got; UCX's own log is not it."""
+    """Returns (seconds, status, peer, message) of the rank's last result, which is not a line of UCX's own log."""
     last = [line for line in lines if not (line[0].startswith("[") and "UCX" in " ".join(line))][-1]
     assert last[0] in ("init", "barrier", "id"), lines
     return int(last[1]) * 1e-9, int(last[2]), int(last[3]), last[4] if len(last) > 4 else ""
 
 
 class StoreHost:
-    """A process that runs a store, with at most that many descriptors (0: as many as there are)."""
+    """A process that runs a store. It may have `descriptors` descriptors; 0 means the system's limit."""
 
     def __init__(self, program, descriptors=0):
         secret = secrets.token_hex(32)

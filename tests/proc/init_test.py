@@ -21,8 +21,8 @@ import side_by_side  # noqa: E402
 
 STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
-UCX_ASSERTION = re.compile(r"\.c:\d+ +Assertion `.*' failed")  # of 1.13, where a peer dies as it connects
-PATIENT_S = 100  # a timeout that has no part in how soon something is noticed
+UCX_ASSERTION = re.compile(r"\.c:\d+ +Assertion `.*' failed")  # UCX 1.13 prints it if a peer dies as it connects
+PATIENT_S = 100  # a timeout that does not affect how soon a rank notices
 BATCH, AT_A_TIME = 12, 6  # lives, most of which wait
 
 
@@ -34,10 +34,10 @@ def came_to_no_store(said, rank):
 
 
 class Death(unittest.TestCase):
-    wrappers, own = {}, {}  # of all ranks of a life
+    wrappers, own = {}, {}  # for all ranks of a life
 
     def sweep(self, victim, step=1):
-        """Kills `victim` before each `step`th of its system calls in turn, until it lives through all."""
+        """Kills `victim` before each `step`th of its system calls in turn, until it survives all of them."""
         naming = 0  # lives in which all other ranks named it
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             struck = True
@@ -54,9 +54,9 @@ class Death(unittest.TestCase):
         self.assertGreater(naming, 0)
 
     def live(self, victim, strike):
-        """Returns whether it struck, and how long the slowest other rank took to name it, or None if not all of them
-        did."""
-        nap = "100" if victim == 0 else "0"  # where it runs the store, the others are to have come to it
+        """Returns whether the victim died, and how long the slowest other rank took to name it, or None if not all of
+        them did."""
+        nap = "100" if victim == 0 else "0"  # if it runs the store, the others enter first
         own = {rank: dict(self.own) for rank in range(3)}
         own[victim].update(RONDO_TEST_STRIKE=str(strike), RONDO_TEST_NAP=nap)
         ranks = Ranks(PROGRAM, 3, own, wrappers=self.wrappers)
@@ -76,14 +76,14 @@ class Death(unittest.TestCase):
             joined = int(said[rank][0][1]) * 1e-9
             context = f"strike {strike} after {sent_count} sends, rank {rank}: {message}; it said {said[rank]}"
             if victim != 0 and sent_count < 2:
-                # Nobody knows that it was there: it had not said its rank yet, in its second message to the store.
+                # No rank knows that it was there, because its second message to the store would have had its rank.
                 self.assertIn(status, (TIMEOUT, REMOTE), context)
                 self.assertRegex(message, rf"rank {victim}\b", context)
                 continue
             self.assertEqual(status, REMOTE, context)
             if victim != 0 and came_to_no_store(said, rank):
                 continue  # rank 0 had named the victim, and had ended
-            # Before rank 0 has joined, its process is known, and not which rank it will be.
+            # Before rank 0 has joined, the others know its process, but not its rank.
             pid = said[victim][0][2]
             known = peer == victim or (victim == 0 and peer == -1 and f"process {pid}, which made" in message)
             self.assertTrue(known, f"{context}: peer {peer}, process {pid}")
@@ -104,7 +104,7 @@ class Death(unittest.TestCase):
 
 
 class DeathBetweenContainers(Death):
-    """Deaths of ranks that networks join: these connect, try their links and greet each other, too."""
+    """Deaths of ranks that a network joins. Such ranks also connect, try their links and greet each other."""
     own = {"RONDO_INTERFACE": "127.0.0.1"}
     wrappers = {1: MORTAL, 2: MORTAL}
 
@@ -135,11 +135,11 @@ class DeathBetweenContainers(Death):
         own[1].update(RONDO_TEST_LEAVE=str(call), RONDO_TEST_NAP="300")
         said = Ranks(PROGRAM, 3, own, wrappers=self.wrappers).end()
         seen = set()
-        for rank in (0, 2):  # it was ready, and the barrier fails; or it was not
+        for rank in (0, 2):  # if the rank was ready, its barrier fails
             _, status, _, message = outcome(said[rank])
             context = f"left at call {call}, rank {rank}: {message}"
             seen.add(status)
-            if status == TIMEOUT:  # it had not come to the store yet
+            if status == TIMEOUT:  # rank 1 had not reached the store
                 self.assertIn("rank 1", message, context)
             else:
                 self.assertIn(status, (ABORTED, REMOTE), context)
@@ -157,12 +157,12 @@ class DeathBetweenContainers(Death):
 
 
 class Store(unittest.TestCase):
-    """A waiting rank gets its error long before its timeout, which would be RONDO_ERROR_TIMEOUT."""
+    """A waiting rank gets its error long before its timeout, whose error would be RONDO_ERROR_TIMEOUT."""
 
     def test_the_store_process_dies_and_all_who_wait_for_it_say_so(self):
         host = StoreHost(STORE_HOST)
         ranks = Ranks(PROGRAM, 3, {}, environment=host.environment, present=(0, 2), timeout_s=PATIENT_S)
-        time.sleep(0.5)  # both have come, or are about to
+        time.sleep(0.5)  # both have entered, or will soon
         host.kill()
         for lines in ranks.end().values():
             _, status, peer, message = outcome(lines)
@@ -207,23 +207,23 @@ class Exit(unittest.TestCase):
 class Resources(unittest.TestCase):
     @staticmethod
     def live_with(limit):
-        """Returns what the ranks of a life say whose rank `victim` may have `most` descriptors."""
+        """Returns the output of the ranks of a life whose rank `victim` may have `most` descriptors."""
         victim, most = limit
         return Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_DESCRIPTORS": str(most)}}, timeout_s=10).end()
 
     def check_told(self, victim, said):
-        """Checks that all ranks get what the victim gets. Returns whether it had too few descriptors."""
+        """Checks that all ranks get the victim's error. Returns whether the victim had too few descriptors."""
         if said[victim][-1][0] == "id" or not said[victim]:
-            return False  # there were none for the id itself
+            return False  # not even the id could be made
         got = {rank: outcome(lines)[1:] for rank, lines in said.items()}
         wanted = got[victim][0]
         self.assertIn(wanted, (OK, OUT_OF_RESOURCES), got)
         for rank in set(got) - {victim}:
             if victim != 0 and wanted != OK and came_to_no_store(said, rank):
-                continue  # it came when all was over
+                continue  # it entered after the end
             status, peer, message = got[rank]
             if status == REMOTE and victim == 0 and wanted == OUT_OF_RESOURCES:
-                # It came when the store was gone.
+                # It tried to enter when the store had ended.
                 self.assertIn(f"process {said[0][0][2]}, which made", message)
                 continue
             self.assertEqual(status, wanted, got)

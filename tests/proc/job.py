@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can do to each what it
-likes. Collects what they printed, and ends by process id those that are left. JobTest is a test of such jobs."""
+"""Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can affect each of
+them. Collects their output, and ends the remaining ones by process id. JobTest is a test of such jobs."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-# Under a sanitizer everything takes longer.
+# Under a sanitizer, limits are longer.
 PATIENCE = 4 if "RONDO_TEST_SANITIZED" in os.environ else 1
 LINE = re.compile(r"^rank (\d+): (.*?) peer (-?\d+) operation (\d+): (.*)$", re.MULTILINE)
 
@@ -41,7 +41,7 @@ class Rank:
 
 
 class HeldPort:
-    """A port of this machine that is given only to a program that asks for it by its number, as a store does."""
+    """A port of this machine that only a program that requests it by number can get, as a store does."""
 
     def __init__(self):
         self.socket = socket.socket()
@@ -73,9 +73,9 @@ def refuse_pidfd_open():
 
 def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60, own_environment=None,
             unreaped=(), preexec_fn=None):
-    """Runs all ranks but the absent ones to their end. Those that outlive `seconds` (under a sanitizer, four times
-    that) are killed and fail the test. A rank that stopped itself is let be until the others have ended. The unreaped
-    ones stay zombies as long."""
+    """Runs all ranks except the absent ones to their end. Those that outlive `seconds` (under a sanitizer, four times
+    that) are killed and fail the test. A rank that stopped itself is left alone until the others have ended. Until
+    then, ranks in `unreaped` stay zombies."""
     seconds *= PATIENCE
     port = HeldPort()
     base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a rank and a command to which the system gives less. There are no standard streams, a limit on file sizes, a
-log that nobody reads, or FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+"""Tests a rank and a command with few resources: no standard streams, limited file sizes, a log without a reader, or
+FIFOs and devices instead of files. No signal may end them, and nothing may wait for ever.
 
 usage: limits_test.py RONDO RANK_PROGRAM"""
 
@@ -105,7 +105,7 @@ class FileSize(Case):
 class Log(Case):
     def test_a_fifo_whose_reader_leaves_loses_lines_and_not_the_rank(self):
         fifo = self.fifo()
-        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # there before the ranks, gone after the first byte
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # reads only the first byte
         ended = threading.Event()
         thread = threading.Thread(target=self.leave_after_a_byte, args=(reader, ended))
         thread.start()

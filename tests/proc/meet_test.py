@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests ranks that are started as jobs are in the field. Variables differ between hosts, two jobs use one port,
-programs run one after another, or the description is incomplete.
+"""Tests ranks that are started as in real jobs. Variables differ between hosts, two jobs use one port, programs run one
+after another, or the description is incomplete.
 
 usage: meet_test.py RONDO RANK_PROGRAM"""
 
@@ -19,12 +19,12 @@ import side_by_side  # noqa: E402
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop()), os.path.abspath(sys.argv.pop())
 PERF = [RONDO, "perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
 HANG_S = 180
-PATIENT_S = "60"  # of ranks that must not need it
+PATIENT_S = "60"  # for ranks that must not need it
 TWO_JOBS = "two jobs meet at this address and port"
 
 
 def clean(**more):
-    """Returns the environment without anything of a job, and `more`."""
+    """Returns the environment without the variables of a job, and with `more`."""
     starts = ("RONDO_", "OMPI_", "PMI", "SLURM_", "FLUX_", "TORCHELASTIC_")
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     base = {name: value for name, value in os.environ.items() if not name.startswith(starts) and name not in names}
@@ -118,7 +118,7 @@ class Meet(unittest.TestCase):
         self.assertEqual(said[0][0], 0, said)
         self.assertEqual(said[0][1].count("Out of bounds values : 0 OK"), 3, said)
         with HeldPort() as port:
-            # Rank 1 comes back while rank 0 has yet to end its first program.
+            # Rank 1 starts its second program before rank 0 has ended its first one.
             slow = ["sh", "-c", '"$@" && sleep 2 && exec "$@"', "-", *PERF]
             twice = ["sh", "-c", '"$@" && exec "$@"', "-", *PERF]
             self.expect_met(self.rank(0, port, slow), self.rank(1, port, twice))

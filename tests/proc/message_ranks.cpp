@@ -22,9 +22,9 @@ namespace {
 
 /// This memory is shared by the processes.
 struct Board {
-  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is there
+  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is written
   std::atomic<uint32_t> gone = 0;   ///< 1: the victim's process has ended
-  std::atomic<uint32_t> received = 0;  ///< 1: what the victim had sent was received
+  std::atomic<uint32_t> received = 0;  ///< 1: the victim's messages were received
   rondo_unique_id_t id;
 };
 
@@ -34,7 +34,7 @@ Board *make_board() {
   return new (memory) Board;
 }
 
-/// Makes the communicators of a rank; rank 0 makes their ids. Null: it failed.
+/// Makes the communicators of a rank. Rank 0 makes their ids. Returns null after a failure.
 rondo_comm_t connect(Board &board, int rank, int size) {
   if (rank == 0) {
     if (rondo_get_unique_id(&board.id, nullptr) != RONDO_OK) return nullptr;
@@ -96,7 +96,7 @@ int run_programs(uint64_t first, uint64_t last) {
   return 0;
 }
 
-/// True: the call failed as it must, and the message has `part`.
+/// Returns true if the call failed as it must, and its message contains `part`.
 bool told(rondo_comm_t comm, rondo_status_t status, const char *part) {
   const std::string message = error_of(comm);
   if (status == RONDO_ERROR_REMOTE && message.find(part) != std::string::npos) return true;
@@ -105,7 +105,7 @@ bool told(rondo_comm_t comm, rondo_status_t status, const char *part) {
   return false;
 }
 
-/// Rank 1 sends three messages, the last of which does not fit, and is killed in the middle of it.
+/// Lets rank 1 send three messages, of which the last does not fit, and kills it in the middle of the last one.
 int run_death() {
   constexpr size_t large = 32u << 20;
   Board *const board = make_board();
@@ -117,7 +117,7 @@ int run_death() {
     if (rank == 1) {
       for (value = 7; value < 9; ++value)
         if (rondo_send(&value, 1, RONDO_INT32, 0, comm, nullptr) != RONDO_OK) return 1;
-      if (::fork() == 0) {  // a process of its own kills it, since this one is in the call
+      if (::fork() == 0) {  // another process kills it, since this one is in the call
         ::usleep(50'000);
         ::kill(::getppid(), SIGKILL);
         std::_Exit(0);

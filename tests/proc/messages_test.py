@@ -90,7 +90,7 @@ class Log(unittest.TestCase):
             for path in Path(folder).iterdir():
                 lines = lines_of(path.read_text())
                 if not lines:
-                    continue  # the launcher's, which has nothing to tell
+                    continue  # the launcher logs nothing
                 self.assertEqual({(line["host"], line["process"]) for line in lines},
                                  {tuple(path.stem.rsplit("-", 1))})
                 ranks[path.name] = {line["rank"] for line in lines}
@@ -142,7 +142,7 @@ class Misspelt(unittest.TestCase):
 
 class Timeout(unittest.TestCase):
     def test_an_initialisation_that_runs_out_of_time_says_what_to_do(self):
-        # The timeout is that of this rank to come to its own store, too: far longer than that takes.
+        # The timeout also limits this rank's way to its own store, and is far longer than that takes.
         with HeldPort() as port:
             done = run("perf", *PERF, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                        RONDO_INIT_TIMEOUT="14.5", timeout=120)

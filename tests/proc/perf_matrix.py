@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective, algorithm and protocol among 1 to 8 processes, verified by `rondo perf`: 0 wrong, or this fails.
+"""Runs every collective, algorithm and protocol among 1 to 8 processes by `rondo perf`, and fails if a result is wrong.
 The tests take 256K; 64M needs some minutes.
 
 usage: perf_matrix.py RONDO [--max 64M] [--ranks 1,2,...]"""
@@ -16,7 +16,7 @@ PROTOCOLS = ("simple", "ll")
 
 
 def can(rondo, collective, algorithm):
-    """Returns false if the algorithm does not do the collective, which perf says at once."""
+    """Returns false if the algorithm does not support the collective, which perf reports at once."""
     done = subprocess.run([rondo, "perf", collective, "--ranks", "2", "-b", "4", "-e", "4", "-n", "1", "-w", "0",
                            "--algorithm", algorithm], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == 0:
@@ -29,14 +29,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rondo")
     parser.add_argument("--max", default="64K")
-    sanitized = "RONDO_TEST_SANITIZED" in os.environ  # each of the hundreds of processes takes seconds to begin there
+    sanitized = "RONDO_TEST_SANITIZED" in os.environ  # with it, each of hundreds of processes takes seconds to start
     parser.add_argument("--ranks", default="3" if sanitized else "1,2,3,4,5,7,8")
     parser.add_argument("--buffers", default="private", help="private, alloc, registered or moved")
     options = parser.parse_args()
     failed = run_count = 0
     begin = time.monotonic()
     cases = [(c, a, p) for c in COLLECTIVES for a in ALGORITHMS if can(options.rondo, c, a) for p in PROTOCOLS]
-    # auto: one_shot, too
+    # auto includes one_shot
     cases += [("all_reduce", algorithm, "load_store") for algorithm in ("ring", "two_shot", "auto")]
     for ranks in options.ranks.split(","):
         for collective, algorithm, protocol in cases:

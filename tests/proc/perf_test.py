@@ -85,7 +85,7 @@ class Perf(PerfCase):
         if shutil.which(launcher[0]) is None:
             print(f"skipped: all_reduce under {launcher[0]}: it is not installed", flush=True)
             return
-        # On a busy machine MPICH's mpiexec loses lines that it should pass on.
+        # On a busy machine, MPICH's mpiexec loses lines of its ranks.
         said = self.folder / "said"
         said.mkdir()
         report, _ = self.perf("all_reduce", "-b", 8, "-e", "64K", "-f", 16, *FEW_RUNS, said=said, launcher=(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, checks every result, and prints one line of what it got: `rank R: STATUS peer P operation N: MESSAGE`
+// only, checks every result, and prints one line with its last status: `rank R: STATUS peer P operation N: MESSAGE`
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ int run_signal(const Rank &self, const Arguments &args) {
   });
 }
 
-/// Calls nothing, and asks until the communicator has failed.
+/// Makes no collective call, and polls until the communicator has failed.
 int wait_for_failure(const Rank &self) {
   rondo_status_t now = RONDO_OK;
   for (int look = 0; look < 3000 && now == RONDO_OK; ++look) {
@@ -38,7 +38,7 @@ int wait_for_failure(const Rank &self) {
   return report(self, now);
 }
 
-/// idle RANK: that rank dies after one sum. The others call nothing, and ask for asynchronous errors.
+/// idle RANK: that rank dies after one sum. The others make no collective call, and poll for asynchronous errors.
 int run_idle(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 1, 100, [](int) {});
   if (begun != 0) return begun;
@@ -65,8 +65,8 @@ int run_exec(const Rank &self, const Arguments &args) {
 }
 
 /// orphan KIND RANK ROUND: before that round that rank leaves a process running and kills itself. KIND is fork, double
-/// (a child's child) or exec (a child that becomes another program). It outlives the test, so it is for hosts of a
-/// test's own.
+/// (a child's child) or exec (a child that becomes another program). The process outlives the test, so this is only for
+/// hosts that the test made.
 int run_orphan(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, 5000, [&](int round) {
     if (self.rank != std::stoi(args[1]) || round != std::stoi(args[2])) return;
@@ -75,7 +75,7 @@ int run_orphan(const Rank &self, const Arguments &args) {
       if (args[0] == "double") ::waitpid(child, nullptr, 0);
       ::raise(SIGKILL);
     }
-    const int null = ::open("/dev/null", O_RDWR);  // the test reads its pipe until nobody holds it
+    const int null = ::open("/dev/null", O_RDWR);  // the test reads its pipe until no process holds it
     for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, descriptor);
     if (args[0] == "double" && ::fork() != 0) ::_exit(0);
     if (args[0] == "exec") ::execlp("sleep", "sleep", "200", static_cast<char *>(nullptr));
@@ -84,7 +84,7 @@ int run_orphan(const Rank &self, const Arguments &args) {
   });
 }
 
-/// starved RANK: that rank has no descriptor left when it is to open the others' buffers
+/// starved RANK: that rank has no descriptor left when it must open the others' buffers
 int run_starved(const Rank &self, const Arguments &args) {
   constexpr size_t count = 1'000'000;
   void *memory = nullptr;
@@ -117,7 +117,7 @@ int run_close(const Rank &self, const Arguments &args) {
   });
 }
 
-/// early RANK ROUND COUNT: that rank calls rondo_comm_finalize in the place of that round's sum
+/// early RANK ROUND COUNT: that rank calls rondo_comm_finalize instead of that round's sum
 int run_early(const Rank &self, const Arguments &args) {
   const int last = std::stoi(args[1]);
   const bool early = self.rank == std::stoi(args[0]);
@@ -185,7 +185,7 @@ int run_hasty(const Rank &self, const Arguments &args) {
   std::exit(begun != 0 ? begun : run_abort(self, args));
 }
 
-/// mixed THREADS: each process brings that many ranks to a second communicator
+/// mixed THREADS: each process has that many ranks of a second communicator
 int run_mixed(const Rank &self, const Arguments &args) {
   const int threads = std::stoi(args[0]);
   rondo_unique_id_t id{};

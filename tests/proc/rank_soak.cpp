@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenarios of rank_program that last: sums for a while, silence for a while, and a rank that never calls again. Each
-// prints "rank R begun" behind its first sum.
+// prints "rank R begun" after its first sum.
 #include <chrono>
 #include <thread>
 
@@ -47,7 +47,7 @@ int run_busy(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// quiet SECONDS: after some sums calls nothing for that long, asks for asynchronous errors, and sums once more
+/// quiet SECONDS: after some sums only polls for asynchronous errors for that long, and then sums once more
 int run_quiet(const Rank &self, const Arguments &args) {
   constexpr int sums_before = 20;
   const auto end = after(args[0]);

@@ -15,7 +15,7 @@ NONE = "/no/such/folder"
 AR = ["perf", "all_reduce", "--ranks", "2", "-e", "64"]
 PROGRAM = ["--", "sh", "-c", "echo started"]
 
-# Arguments, variables, the text that the message must have.
+# Each case has arguments, variables, and the text that the message must contain.
 CASES = [
     # The command itself.
     ([], {}, "Usage: rondo COMMAND"),
@@ -157,7 +157,7 @@ class Refusals(unittest.TestCase):
                                       timeout=60, check=False, cwd=place.name)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(said, done.stderr)
-        self.assertEqual(os.listdir(place.name), [])  # no file was made for a result that never came
+        self.assertEqual(os.listdir(place.name), [])  # no file was made, since there was no result
 
 
 if __name__ == "__main__":

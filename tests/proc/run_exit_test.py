@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run`: what it exits with, what it says, what the ranks find in their environment, time limits."""
+"""Tests the exit status and messages of `rondo run`, the environment of its ranks, and time limits."""
 import collections
 import os
 import pathlib
@@ -83,7 +83,7 @@ class ExitTest(RunTest):
         self.assertEqual(sorted(map(int, out.split())), list(range(64)))
 
     def test_what_the_ranks_leave_running_is_ended(self):
-        # SIGTERM is enough: the test has no time to wait for the grace.
+        # SIGTERM must be enough, because the grace is longer than the test's limit.
         status, _, _ = self.run_job("-n", 2, "--grace", 1000, "sh", "-c", "setsid sleep 1000 & exit 0")
         self.assertEqual(status, 0)  # run_job has checked that nothing is left
 
@@ -123,7 +123,7 @@ class StartTest(RunTest):
 
     def test_options_of_the_program_are_left_alone(self):
         status, out, _ = self.run_job("-n", 1, "--", "echo", "-n", "5", "--timeout", "--", "x")
-        self.assertEqual((status, out), (0, "5 --timeout -- x"))  # -n is echo's own
+        self.assertEqual((status, out), (0, "5 --timeout -- x"))  # this -n is an argument of echo
         status, out, _ = self.run_job("-n", 1, "printf", "%s|", "--tag-output", "a b", "")
         self.assertEqual((status, out), (0, "--tag-output|a b||"))
 
@@ -134,7 +134,7 @@ class StartTest(RunTest):
         with mock.patch.dict(os.environ):
             os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
             status, out, _ = self.run_job("-n", 1, "sh", "-c", 'echo "$CUDA_DEVICE_MAX_CONNECTIONS"')
-        self.assertEqual((status, out), (0, "32\n"))  # where nobody says how many
+        self.assertEqual((status, out), (0, "32\n"))  # without a given number of ranks
         status, out, _ = self.run_job("-n", 2, "--env", "A=1=2", "--env", "B=", "sh", "-c", 'echo "$A,${B-unset}"')
         self.assertEqual((status, out), (0, "1=2,\n" * 2))
 

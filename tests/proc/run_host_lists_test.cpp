@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests what `rondo run` takes from files of hosts, from ranges of names, and from its own environment.
+// These tests read the hosts of `rondo run` from files, from ranges of names, and from its own environment.
 #include "src/cli/hosts/host_list.h"
 #include "src/cli/run/options.h"
 #include "tests/catch.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the decisions of `rondo run` without a system call: options, lines, outcome.
+// These tests cover the decisions of `rondo run` without a system call: options, lines, outcome.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -158,7 +158,7 @@ TEST_CASE("run frames: what is no frame ends the connection, and a torn plan is 
   const FileDescriptor read(ends[0]);
   FileDescriptor write(ends[1]);
   FrameReader reader(FrameReader::Start::at_once);
-  CHECK(reader.read_some(read.get()));  // nothing is there yet
+  CHECK(reader.read_some(read.get()));  // no data has arrived yet
   REQUIRE(::write(write.get(), "\xff\xff\xff\xff\x01", 5) == 5);
   CHECK_FALSE(reader.read_some(read.get()));
   write.reset();
@@ -236,7 +236,7 @@ TEST_CASE("run job: with keep_going, ranks that fail are told, and the status is
   }
   Job job({.rank_count = 2, .program = "/bin/p", .keep_going = true}, 0);
   job.rank_ended({.rank = 0, .start_failure = StartFailure::execute, .start_errno = ENOENT}, 5);
-  CHECK(job.take_actions().end_grace_ns.has_value());  // a program that does not start is no death
+  CHECK(job.take_actions().end_grace_ns.has_value());  // a program that does not start is no dead rank
 }
 
 TEST_CASE("run job: the last rank's failure has no others to end") {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The `rondo` command and its manual page: what it answers, and that the page names every command, option, variable."""
+"""Tests the answers of `rondo`, and that its manual page names every command, option and variable."""
 import os
 import pathlib
 import re

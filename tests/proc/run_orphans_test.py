@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run`: nothing stays, whichever of launcher, guard and ranks is killed and however deep processes hide."""
+"""No process of `rondo run` may stay, whether launcher, guard or ranks are killed, and however deep processes hide."""
 import os
 import signal
 import sys
@@ -20,7 +20,7 @@ class OrphanTest(RunTest):
     def test_kill_of_the_launcher_while_it_starts_leaves_nothing(self):
         for turn in range(ROUNDS):
             job = self.start("-n", 8, "sh", "-c", FAMILY)
-            # Each turn kills at another point of the start: when this many processes exist.
+            # Each turn kills at another point of the start, when `turn` more processes exist.
             wait_until(lambda: len(job.members()) >= 1 + turn, "some of the job has started")
             os.kill(job.pid, signal.SIGKILL)
             self.assert_gone(job)
@@ -77,13 +77,13 @@ class OrphanTest(RunTest):
         self.assert_gone(job)
 
     def test_processes_that_multiply_are_caught(self):
-        # A chain: each link starts the next in a session of its own and ends.
+        # In a chain, each process starts the next one in a new session, and ends.
         chain = "import os, time\nwhile True:\n  time.sleep(0.002)\n  if os.fork(): os._exit(0)\n  os.setsid()\n"
         rank = f"{sys.executable} -c '{chain}' & echo up; sleep 1000"
         for _ in range(3):
             job = self.start("-n", 2, "--grace", "0.1", "sh", "-c", rank)
             self.assertEqual([job.process.stdout.readline() for _ in range(2)], [b"up\n"] * 2)
-            count = 2 + 2 * 3  # launcher and guard; of each rank sh, sleep and a link
+            count = 2 + 2 * 3  # launcher and guard; sh, sleep and a chain's process for each rank
             wait_until(lambda: len(job.members()) >= count, "the chains run")
             os.kill(job.pid, signal.SIGKILL)
             self.assert_gone(job)

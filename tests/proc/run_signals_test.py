@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run`: which signals reach the ranks, and how a user ends a job."""
+"""Tests which signals `rondo run` passes to the ranks, and how a user ends a job."""
 import os
 import signal
 import threading
@@ -30,7 +30,7 @@ class SignalTest(RunTest):
 
     def expect(self, job, lines):
         """Reads as many lines as are expected, and no others are there among them."""
-        deadline = threading.Timer(run_support.DEADLINE_S, job.process.kill)  # which ends the lines
+        deadline = threading.Timer(run_support.DEADLINE_S, job.process.kill)  # this ends the loop over lines
         deadline.start()
         try:
             self.assertEqual({job.process.stdout.readline().decode().strip() for _ in lines}, lines)
@@ -42,7 +42,7 @@ class SignalTest(RunTest):
         for name in ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGUSR1"):
             os.kill(job.pid, getattr(signal, name))
             self.expect(job, {f"{rank} {name}" for rank in range(3)})
-        os.kill(job.pid, signal.SIGTERM)  # the second of the ending kind
+        os.kill(job.pid, signal.SIGTERM)  # the second signal that ends the job
         self.assertEqual(job.finish()[0], 128 + 15)
         self.assertEqual(job.members(), [])
 
@@ -107,7 +107,7 @@ class SignalTest(RunTest):
         os.kill(rank, signal.SIGSTOP)
         wait_until(lambda: state(rank) == "T", "a rank is stopped")
         os.kill(job.pid, signal.SIGTERM)
-        self.expect(job, {"1 SIGTERM"})  # else the second signal would be one with the first
+        self.expect(job, {"1 SIGTERM"})  # otherwise both signals would merge
         os.kill(job.pid, signal.SIGTERM)
         self.assertIn(job.finish()[0], (0, 128 + 15))
         self.assertTrue(is_gone(rank))

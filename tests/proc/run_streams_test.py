@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run`: standard input to rank 0, and output passed on in whole tagged lines."""
+"""`rondo run` passes standard input to rank 0, and passes output on in whole tagged lines."""
 import fcntl
 import hashlib
 import os
@@ -37,7 +37,7 @@ class InputTest(RunTest):
 
     def test_a_slow_reader_holds_the_writer_back(self):
         job = self.start("-n", 2, "sh", "-c", '[ "$RONDO_RANK" = 0 ] && read line; wc -c', stdin=subprocess.PIPE)
-        rank_pipe_limit = 1 << 20  # the largest pipe that an ordinary user may have; more is kept nowhere
+        rank_pipe_limit = 1 << 20  # the largest pipe of an ordinary user, which is the only buffer
         os.set_blocking(job.process.stdin.fileno(), False)
         sent = 0
         try:
@@ -52,7 +52,7 @@ class InputTest(RunTest):
 
     def test_the_writer_learns_that_rank_0_has_closed_its_input(self):
         job = self.start("-n", 2, "sh", "-c", "exec <&-; sleep 1000", stdin=subprocess.PIPE)
-        with self.assertRaises(BrokenPipeError):  # while the job runs, so nobody else holds it open
+        with self.assertRaises(BrokenPipeError):  # while the job runs, so only its processes could hold it open
             while True:
                 os.write(job.process.stdin.fileno(), b"x" * 65536)
         self.assertIsNone(job.process.poll())
@@ -98,7 +98,7 @@ class TerminalTest(RunTest):
         os.write(terminal, b"\x03")  # Ctrl-C
         status, out, _ = job.finish()
         self.assertEqual(status, 4)
-        self.assertIn(out, ("caught\n", "caught\ncaught\n"))  # the other may be ended by its neighbour's failure first
+        self.assertIn(out, ("caught\n", "caught\ncaught\n"))  # one rank's failure may end the other first
 
     def test_rank_0_may_close_its_input_while_the_terminal_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:

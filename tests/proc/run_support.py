@@ -14,7 +14,7 @@ import unittest
 import uuid
 
 RONDO = sys.argv.pop(1) if len(sys.argv) > 1 else "rondo"
-DEADLINE_S = 60  # far beyond what anything here takes, so that a busy machine fails nothing
+DEADLINE_S = 60  # far longer than any step takes, also on a busy machine
 
 
 def wait_until(condition, what):
@@ -51,7 +51,7 @@ def is_gone(pid):
 
 
 def heed_all_signals():
-    """Restores all signals. A job must not inherit that the tests ignore some, e.g. under nohup or a profiler."""
+    """Restores all signals, because a job must not inherit ignored ones, which tests have under nohup or a profiler."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
 
@@ -81,7 +81,7 @@ class Job:
 
     def members(self):
         found = []
-        # The newest process is first, because it may soon start another process and end, and must be read before that.
+        # The newest process is read first, because it may soon start another process and end.
         for pid in sorted((int(entry) for entry in os.listdir("/proc") if entry.isdigit()), reverse=True):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
@@ -116,7 +116,7 @@ class Job:
         self.process.wait(timeout=DEADLINE_S)
 
 
-# A rank with a child, a grandchild in a session of its own whose parent is gone, and one that ignores what it can.
+# A rank with a child, an orphaned grandchild in its own session, and a process that ignores all signals that it can.
 FAMILY = """
 sleep 1001 &
 setsid sh -c 'trap "" TERM HUP INT; (setsid sleep 1002 & ) ; echo up; while :; do sleep 1003; done' &
@@ -150,7 +150,7 @@ class RunTest(unittest.TestCase):
         return job
 
     def assert_gone(self, job):
-        """Returns after how many seconds they were."""
+        """Waits until no process of the job exists. Returns the seconds that took."""
         begin = time.monotonic()
         wait_until(lambda: not job.members(), "all processes of the job are gone")
         return time.monotonic() - begin

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo schedule: text, JSON, Graphviz and the drawing of one schedule, and how bad input is answered."""
+"""Tests rondo schedule: text, JSON, Graphviz and the drawing of a schedule, and errors for bad input."""
 
 import json
 import re

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job that shrinks its communicator: `shrink_ranks SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, and prints one line of what it got as rank_program does.
-//     survive VICTIM...     those ranks die one after another, each in the middle of sums; the others shrink and go on
+// only, and prints one line with its result as rank_program does.
+//     survive VICTIM... those ranks die one after another, each in the middle of sums; the others shrink and continue
 //     chaos SEED DEATHS     as many ranks die, each at any time, and the others shrink until they have a communicator
 //     strike FIRST SECOND   FIRST dies; SECOND dies as it connects to the store of the shrunk communicator
 //     differ RANK           that rank excludes rank 1 and the last one, the others exclude rank 1 alone
@@ -42,17 +42,17 @@ int lost_rank() {
   return error.peer;
 }
 
-/// Reports a call whose failure is not the communicator's.
+/// Reports a failed call that has not failed the communicator.
 int report_call(const Rank &self, rondo_status_t status) { return report({nullptr, self.rank, self.size}, status); }
 
-/// Shrinks once, without a failure: what the first shrink leaves is made once a process.
+/// Shrinks once without a failure, because a process's first shrink makes objects that stay.
 rondo_status_t warm_up(const Rank &self) {
   Rank rest;
   const rondo_status_t status = shrink(self, {}, 0, &rest);
   return status == RONDO_OK ? rondo_comm_destroy(rest.comm) : status;
 }
 
-/// Ends both communicators of a rank that has gone on, and checks that nothing is left of the later ones.
+/// Ends both communicators of a surviving rank, and checks that nothing is left of later ones.
 int end(const Rank &self, Rank now, const Held &before) {
   const int outcome = report(now, rondo_comm_finalize(now.comm));
   if (now.comm != self.comm && rondo_comm_destroy(now.comm) != RONDO_OK) return fail(self, "DESTROY");
@@ -60,7 +60,7 @@ int end(const Rank &self, Rank now, const Held &before) {
   const auto has_more = [&] {
     return after.descriptors > before.descriptors || after.threads > before.threads || after.mappings > before.mappings;
   };
-  for (int look = 0; look < 600 && has_more(); ++look, after = Held())  // they end by themselves
+  for (int look = 0; look < 600 && has_more(); ++look, after = Held())  // threads end by themselves
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   if (!has_more()) return outcome;
   std::printf("rank %d: descriptors %ld then %ld, threads %ld then %ld, mappings %ld then %ld\n", self.rank,
@@ -73,7 +73,7 @@ int run_survive(const Rank &self, const Arguments &args) {
   Rank now = self;
   const Held before;
   for (const std::string &victim : args) {
-    int outcome = some_sums(now, 3);  // the victim may die before its part of the last one has left its host
+    int outcome = some_sums(now, 3);  // the victim may die before its part of the last sum has left its host
     if (outcome == RONDO_OK && now.rank == std::stoi(victim)) ::raise(SIGKILL);
     if (outcome == RONDO_OK) outcome = some_sums(now, 1'000'000);
     const int lost = lost_rank();
@@ -88,7 +88,7 @@ int run_survive(const Rank &self, const Arguments &args) {
   return end(self, now, before);
 }
 
-/// Shrinks without the lost rank and all others that end meanwhile. Returns RONDO_OK or what else came.
+/// Shrinks without the lost rank and all ranks that end meanwhile. Returns RONDO_OK or the failure.
 rondo_status_t shrink_until_made(const Rank &now, int lost, Rank *rest) {
   std::vector<int> excluded{lost};
   rondo_status_t status = RONDO_ERROR_REMOTE;
@@ -173,7 +173,7 @@ int run_healthy(const Rank &self, const Arguments &) {
 }
 
 int run_revoke(const Rank &self, const Arguments &args) {
-  const int before = some_sums(self, 3);  // the last one may be revoked, since another rank may have completed it
+  const int before = some_sums(self, 3);  // the last sum may be revoked, since another rank may have completed it
   if (before != RONDO_OK && before != RONDO_ERROR_REVOKED) return finish(self, before);
   if (self.rank == std::stoi(args[0]) && rondo_comm_revoke(self.comm) != RONDO_OK) return fail(self, "REVOKE");
   for (int call = 0; call < 3; ++call)

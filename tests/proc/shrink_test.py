@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_shrink() and rondo_comm_revoke() between processes of this host. Ranks die, and those that are left
-go on. usage: shrink_test.py SHRINK_RANKS"""
+"""Tests rondo_comm_shrink() and rondo_comm_revoke() between processes of this host. Ranks die, and the survivors
+continue. usage: shrink_test.py SHRINK_RANKS"""
 
 import os
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo sim: its text, JSON and drawing, a topology file, and how bad input is answered."""
+"""Tests rondo sim: its text, JSON and drawing, a topology file, and errors for bad input."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from terminal import watched
 
 RONDO = sys.argv.pop(1)
-SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # what takes seconds takes a minute then
+SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # with it, seconds become a minute
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -37,14 +37,14 @@ class Sim(unittest.TestCase):
                          (ranks, "ring", bytes_, 2 * ranks - 1))
         self.assertEqual(sum(told["bytes_per_link"].values()), 2 * (ranks - 1) * bytes_)
         self.assertEqual(told["bytes_per_link"]["inter_node"], 2 * (ranks - 1) * bytes_ // 8)
-        # 2(n-1) messages of 64 KiB in a row, one hop in eight over the slower links.
+        # 2(n-1) messages of 64 KiB follow each other, and one hop in eight is over the slower links.
         least = 2 * (ranks - 1) * (2 + 65536 / 300e3)
         self.assertGreater(told["time_us"], least)
         self.assertTrue(told["exact"])
 
     @unittest.skipIf(SANITIZED, "its limit is not for a sanitizer; done without one")
     def test_a_tree_of_16384_ranks_takes_less_than_2_gigabytes(self):
-        # Its time is a figure of docs/performance.md: a slow machine has no wrong result.
+        # docs/performance.md has the time. The test does not check it, since a slow machine is no fault.
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9))
         with tempfile.TemporaryDirectory() as folder:
@@ -58,9 +58,9 @@ class Sim(unittest.TestCase):
         self.assertEqual(set(links), {"self", "intra_node", "inter_node", "inter_rack"})
         self.assertEqual(sum(links.values()), 2 * 16383 * (1 << 30))
         self.assertEqual((told["channels"], told["protocol"]), (2, "simple"))
-        # The time is up and down 14 levels, 12 of them between nodes. Then follows a tile of both trees whenever the
-        # busiest network port is through. Rank 16 is a leaf of one tree, and in the other its parent and both children
-        # are in other nodes.
+        # The first tile goes up and down 14 levels, of which 12 are between nodes. Then a tile of both trees follows
+        # whenever the busiest port has sent one. Rank 16 is a leaf of one tree, and in the other its parent and both
+        # children are in other nodes.
         self.assertEqual(told["steps"], 2 * 14 + 1)
         chunk, tiles = told["chunk_bytes"], (1 << 30) // (2 * told["chunk_bytes"])
         within, between, reduce = 2 + chunk / 300e3, 5 + chunk / 50e3, chunk / 1000e3
@@ -78,7 +78,7 @@ class Sim(unittest.TestCase):
                 fastest = self.told("--topology", str(path), "--bytes", "4K")["fastest"]
                 self.assertEqual(fastest[0]["algorithm"], "one_shot")
                 # alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank each, hierarchical is a
-                # two_shot on two channels: the way back of the first half is beside the way there of the second.
+                # two_shot on two channels: the first half returns while the second half is sent.
                 parts = {"two_shot": 2, "hierarchical": 1.5}[fastest[1]["algorithm"]]
                 crossing = alpha * rate / (1 - parts / ranks)
                 self.assertAlmostEqual(fastest[1]["from_bytes"], crossing, delta=crossing / 100)
@@ -117,7 +117,7 @@ class Sim(unittest.TestCase):
             path = Path(folder) / "sweep.svg"
             status, shown = watched([RONDO, "sim", "--ranks", "16", "--bytes", "2K", "--plot", path])
             self.assertEqual(status, 0, shown)
-            # It takes long, and says on a terminal how far it is; the line is gone at the end.
+            # A long simulation shows its progress on a terminal, and removes that line at the end.
             self.assertRegex(shown, r"\rrondo sim: \d+ %, about \d+ (s|min) left\x1b\[K")
             self.assertTrue(shown.endswith("\r\x1b[K"), shown[-60:])
             drawing = ElementTree.parse(path)
@@ -126,7 +126,7 @@ class Sim(unittest.TestCase):
                      for it in drawing.iter(SVG + "polyline")]
             for word in ("ring", "tree", "halving_doubling", "message size", "ranks"):
                 self.assertIn(word, labels)
-            # The tree goes from 2 ranks to 131072, twice as many each time; nothing else goes so far.
+            # The tree has points from 2 to 131072 ranks, doubled each time. No other curve reaches that number.
             to_the_end = [line for line in lines if line[-1] == labels["131072"]]
             self.assertEqual([(len(line), line[0]) for line in to_the_end], [(17, labels["2"])])
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job that splits its communicator: `split_ranks SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, and prints one line of what it got as rank_program does.
+// only, and prints one line with its result as rank_program does.
 //     parts [WAITS]        splits in many ways, and sums on every part; WAITS 0: nonblocking
 //     many N               N splits one after another, each destroyed; no descriptor, thread or mapping may be left
 //     time N               N splits; rank 0 prints the median
@@ -30,7 +30,7 @@ rondo_status_t wait_until_made(rondo_comm_t comm) {
   return status;
 }
 
-/// Splits, and waits until the part is made.
+/// Splits the communicator, and waits until the part is made.
 rondo_status_t split(const Rank &self, int color, int key, const rondo_config_t *config, Rank *part) {
   part->comm = nullptr;
   const rondo_status_t status = rondo_comm_split(self.comm, color, key, config, &part->comm);
@@ -41,7 +41,7 @@ rondo_status_t split(const Rank &self, int color, int key, const rondo_config_t 
   return ranked != RONDO_OK ? ranked : rondo_comm_size(part->comm, &part->size);
 }
 
-/// Sums on a part and on the parent, each checked.
+/// Sums on a part and on the parent, and checks both results.
 int check_sums(const Rank &self, const Rank &part) {
   std::vector<int32_t> values(5000);
   for (int round = 0; round < 3; ++round) {
@@ -53,10 +53,10 @@ int check_sums(const Rank &self, const Rank &part) {
 }
 
 struct Way {
-  int color, key, rank, size;  ///< rank and size as they must be
+  int color, key, rank, size;  ///< `rank` and `size` are the expected ones
 };
 
-/// Returns the way in which this rank takes part in the split number `which`, of which there are five.
+/// Returns how this rank takes part in split number `which` of five.
 Way way_of(const Rank &self, int which) {
   const int rank = self.rank, size = self.size, odd = rank % 2;
   const int half = (size + 1 - odd) / 2;
@@ -93,7 +93,7 @@ int run_parts(const Rank &self, const Arguments &args) {
 int run_many(const Rank &self, const Arguments &args) {
   Held before;
   for (int round = 0; round < std::stoi(args[0]); ++round) {
-    if (round == 5) before = Held();  // what the first ones leave is made once a process
+    if (round == 5) before = Held();  // the first splits make objects that stay
     Rank part;
     if (const auto status = split(self, self.rank % 2, self.rank, nullptr, &part)) return report(self, status);
     if (rondo_comm_finalize(part.comm) != RONDO_OK) return report(part, RONDO_ERROR_INTERNAL);
@@ -101,7 +101,7 @@ int run_many(const Rank &self, const Arguments &args) {
   }
   if (const auto status = rondo_barrier(self.comm, nullptr)) return report(self, status);
   Held after;
-  for (int look = 0; look < 600 && after.threads > before.threads; ++look, after = Held())  // they end by themselves
+  for (int look = 0; look < 600 && after.threads > before.threads; ++look, after = Held())  // threads end by themselves
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   std::printf("rank %d: descriptors %ld then %ld, threads %ld then %ld, mappings %ld then %ld\n", self.rank,
               before.descriptors, after.descriptors, before.threads, after.threads, before.mappings, after.mappings);
@@ -148,7 +148,7 @@ int run_other(const Rank &self, const Arguments &args) {
                           : split(self, 4, -2, nullptr, &part));
 }
 
-/// The part fails, and then sums on the parent are right.
+/// Fails the part, and then checks sums on the parent.
 int run_config(const Rank &self, const Arguments &args) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.chunk_bytes = self.rank == std::stoi(args[0]) ? 8192 : 4096;
@@ -157,7 +157,7 @@ int run_config(const Rank &self, const Arguments &args) {
   return outcome == 1 && part.comm == nullptr ? check_sums(self, part) : fail(self, "SPLIT");
 }
 
-/// Other parts are made. The parent is not asked for its failure, which would be that of ranks that still agree.
+/// Makes other parts. Does not query the parent's failure, which may be that of ranks that still agree.
 int run_strike(const Rank &self, const Arguments &args) {
   strikes = self.rank == std::stoi(args[0]);
   Rank part;

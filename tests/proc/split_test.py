@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo_comm_split() between processes of this host. A hundred splits leave nothing behind. A rank that dies,
-does not call, or calls something else is named on every other rank. usage: split_test.py SPLIT_RANKS"""
+"""Tests rondo_comm_split() between processes of this host. A hundred splits leave nothing behind. If a rank dies, does
+not call, or calls something else, every other rank names it. usage: split_test.py SPLIT_RANKS"""
 
 import json
 import signal
@@ -57,7 +57,7 @@ class Split(JobTest):
         self.expect(ranks, "ranks disagree", text="rondo_comm_split with color 0 (0, 1, 2 of the parent)")
 
     def test_a_rank_that_dies_between_the_agreement_and_its_part_is_named_on_the_ranks_of_its_color_alone(self):
-        for victim in (0, 3):  # the first one runs the store of its part
+        for victim in (0, 3):  # rank 0 runs the store of its part
             with self.subTest(victim=victim):
                 ranks = self.job(6, "strike", victim, 3)
                 self.assertEqual(ranks[victim].process.returncode, -signal.SIGKILL)

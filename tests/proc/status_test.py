@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo status and the flight recorder: which ranks are waited for, and what a killed rank did last. No garbage
-and no process that may not be read brings it down.
+"""Tests rondo status and the flight recorder: for which ranks others wait, and the last calls of a killed rank. Neither
+garbage nor an unreadable process may make the command fail.
 
 usage: status_test.py RONDO RANK_PROGRAM"""
 
@@ -26,7 +26,7 @@ PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 RECORDS_MAX = 1024
-MAGIC = 0x726F6E646F000009  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
+MAGIC = 0x726F6E646F000009  # the first word of a segment: segment_magic in transports/shm/segment.cpp
 
 
 def status(*arguments, **popen):
@@ -35,7 +35,7 @@ def status(*arguments, **popen):
 
 
 def looks(*arguments):
-    """Returns the communicators, or an empty list while there is none."""
+    """Returns the communicators that `rondo status` reports, or an empty list."""
     done = status("--json", *arguments)
     assert done.returncode in (0, 1), done
     return json.loads(done.stdout)["communicators"] if done.returncode == 0 else []
@@ -54,7 +54,7 @@ def read_recording(text):
 
 class Running(RunTest):
     def stopped_job(self, rank_count, victim, operation):
-        """Starts a job that waits for a rank which has stopped itself. Returns the job and what is seen of it."""
+        """Starts a job that waits for a rank which has stopped itself. Returns the job and its reported state."""
         job = self.start("-n", rank_count, "--", PROGRAM, "signal", int(signal.SIGSTOP), victim, operation, 1000)
 
         def waiting():
@@ -79,7 +79,7 @@ class Running(RunTest):
         text = status("--job", job.pid).stdout
         self.assertIn(f"operation 7 waits for rank 2 (process {victim}, stopped, at operation 6)", text)
         self.assertIn("7: all_reduce of 1000 int32 (sum) by ", text)
-        # Any rank of it shows the same, the stopped one too.
+        # Every rank of the job shows the same, also the stopped one.
         for rank in found[0]["ranks"]:
             self.assertEqual(looks(rank["process"])[0]["communicator"], found[0]["communicator"])
         mine = [it["communicator"] for it in looks("--job")]
@@ -87,7 +87,7 @@ class Running(RunTest):
 
     def test_a_running_job_is_not_disturbed(self):
         operations, seen = 5000, 0
-        while not seen:  # a quick machine is through with a few of them before the first look
+        while not seen:  # a fast machine ends some operations before the first query
             self.assertLess(operations, 10**8, "no look came while a job ran")
             job = self.start("-n", 3, "--", PROGRAM, "sum", operations, 100)
             while job.process.poll() is None:
@@ -142,7 +142,7 @@ class Running(RunTest):
 
 
 class Failed(unittest.TestCase):
-    """Without `rondo run`: the ranks are all that can write."""
+    """Tests ranks without `rondo run`, so that only ranks can write recordings."""
 
     def recording(self, rank_count, *arguments, **environment):
         with tempfile.TemporaryDirectory() as folder:
@@ -212,7 +212,7 @@ class Refused(unittest.TestCase):
             return
         sleeper = subprocess.Popen(["sleep", "60"])
         try:
-            # A file descriptor of the command: nobody may not be able to reach its path.
+            # The command is started by a descriptor, because the user nobody may have no access to its path.
             command = os.open(RONDO, os.O_RDONLY)
             done = subprocess.run([f"/proc/self/fd/{command}", "status", str(sleeper.pid)], capture_output=True,
                                   text=True, timeout=600, check=False, pass_fds=[command], user=NOBODY, group=NOBODY)
@@ -243,7 +243,7 @@ class Refused(unittest.TestCase):
                 os.ftruncate(descriptor, len(data) if seals else 0)
 
     def sparse_segment(self, rank_count, communicator=1):
-        """Makes a segment without records that says it has this many ranks, each of which is in operation 2^60."""
+        """Makes a segment without records. It claims this many ranks, each in operation 2^60."""
         boards, board = 1088, (3 + 16 + 1024 + 6 * 6) * 64  # its words, counters of 16 collectives, records, notes
         messages = (1 + 256 + 305) * 64  # a rank's words about messages, their records, and those of its device
         descriptor = self.segment(struct.pack("<QQQQ", MAGIC, 0, communicator, rank_count))
@@ -280,7 +280,7 @@ class Refused(unittest.TestCase):
         descriptor = self.sparse_segment(2, 0xABCDEF)
         sleeper = subprocess.Popen(["sleep", "60"], user=NOBODY, group=NOBODY, pass_fds=[descriptor])
         try:
-            # This process's own must not be what is seen.
+            # This process's own descriptor must not be found.
             os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), descriptor, inheritable=False)
             seen = [any(it["communicator"].endswith("abcdef") for it in looks("--job", *more))
                     for more in ([], ["--all-users"])]

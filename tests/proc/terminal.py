@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that a person watches."""
+"""Runs a command on a terminal, as a person watches it."""
 
 import os
 import pty
@@ -7,8 +7,8 @@ import subprocess
 
 
 def watched(command, *, output=False, **popen):
-    """Returns the exit status, and what a terminal shows that is standard error, and with `output` standard output,
-    too."""
+    """Returns the exit status, and the text on a terminal, which is standard error and, with `output`, standard output
+    as well."""
     mine, its = pty.openpty()
     shown = b""
     with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stderr=its,

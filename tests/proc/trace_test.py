@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests rondo trace. Perfetto and Chrome can read the timeline. It has a lane for each rank and communicator,
-operations in order, and the wait for the last rank inside of its operation. An overlap that was brought about shows.
-Recordings of several hosts lie on one clock, and files that hold anything else are refused.
+operations in order, and the wait for the last rank inside of its operation. It shows an overlap that the test has
+caused. Recordings of several hosts lie on one clock, and files that hold anything else are refused.
 
 usage: trace_test.py RONDO TRACE_RANKS"""
 
@@ -24,7 +24,7 @@ def trace(*arguments):
 
 
 class Timeline:
-    """Reads a document, and checks what holds for every document."""
+    """Reads a document, and checks the properties of every document."""
 
     def __init__(self, case, text):
         document = json.loads(text)
@@ -67,7 +67,7 @@ class Timeline:
 
 
 def inside(inner, outer):
-    """Compares to a nanosecond, as the document counts."""
+    """Compares times to a nanosecond, the resolution of the document."""
     return (outer["ts"] - 0.0005 <= inner["ts"] and
             inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 0.0015)
 
@@ -123,7 +123,7 @@ class Files(RunTest):
         self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "wait"), [])
 
     def test_hosts_lie_on_one_clock(self):
-        # Host b's clock is 7 ms ahead of a's; c has no communicator with a, but one with b, whose rank 0 is on c.
+        # Host b's clock is 7 ms ahead of a's. c has no communicator with a. It has one with b, whose rank 0 is on c.
         files = [self.write("a", recording("1" * 32, "a", 50_000_000, {0: [(0, 3000)]}, "ca", 0, 0)),
                  self.write("b", recording("1" * 32, "b", 57_000_000, {1: [(1000, 3000)]}, "cb", -7_000_000, 40)),
                  self.write("bc", recording("2" * 32, "b", 57_000_000, {1: [(5000, 6000)]}, "cb", 900_000_000, 2)),
@@ -135,7 +135,7 @@ class Files(RunTest):
         begins = {name: timeline.of(lane, "collective")[0]["ts"] for lane, name in timeline.lanes.items()}
         self.assertEqual(begins, {"rank 0, communicator 11111111": 0, "rank 1, communicator 11111111": 1,
                                   "rank 1, communicator 22222222": 5, "rank 0, communicator 22222222": 5.5})
-        self.assertEqual(len(timeline.groups), 3)  # host b's process once
+        self.assertEqual(len(timeline.groups), 3)  # host b's process counts once
         wait, = timeline.of(timeline.lane(0, "1" * 32), "wait")
         self.assertEqual((wait["name"], wait["dur"]), ("rank 1 is awaited", 1))
         self.refused("clock of host c with the clock of host a", files[0], files[3])

@@ -13,11 +13,11 @@ from sanitized import SANITIZED, some_of  # noqa: E402
 
 TrainCase.rondo = sys.argv.pop(1)
 
-# Large enough for its arrays to be most of what the process has.
+# Large enough for the model's arrays to be most of the process's memory.
 LARGE = ("--width", 192, "--layers", 4, "--heads", 4, "--context", 128, "--batch", 8)
 
 
-# With a layer for each of four stages.
+# This model has a layer for each of four stages.
 DEEP = ("--width", 32, "--layers", 4, "--heads", 2, "--context", 32, "--batch", 4)
 
 
@@ -29,7 +29,7 @@ class Division(TrainCase):
     def test_ranks_that_update_shares_learn_the_same_and_have_fewer_moments(self):
         cases = [(ranks, words) for ranks in (2, 3) for words in ((), ("--wire", "bfloat16"), ("--wire", "float16"))]
         for ranks, words in some_of(cases, [(2, ()), (3, ("--wire", "float16"))], "types of gradients and ranks"):
-            # Without clipping, the norm's order of sums does not matter, and two ranks' sums have one order.
+            # Without clipping, no norm depends on the order of sums, and a sum of two ranks has only one order.
             arguments = ("--steps", 12, "--clip", 0, "--bucket-mb", 0.02, *words)
             plain = self.train(ranks, *arguments, report="plain")
             zero = self.train(ranks, *arguments, "--zero", 1, report="zero")
@@ -51,7 +51,7 @@ class Division(TrainCase):
         for name, words in {"plain": (), "recompute": ("--recompute",), "zero": ("--zero", 1),
                             "accumulate": ("--accumulate", 2), "tensor": ("--tensor-parallel", 2),
                             "int8": ("--compress", "int8")}.items():
-            # Perturbing, the allocator writes to memory that the trainer allocates and never uses.
+            # An allocator that fills memory would write to memory that the trainer allocates and never uses.
             report = self.train(2, "--steps", 3, "--measure", 0, "--validation-batches", 2, *words, report=name,
                                 model=LARGE, MALLOC_PERTURB_="0")
             memory = runs[name] = report["memory_bytes"]
@@ -65,7 +65,7 @@ class Division(TrainCase):
         self.assertGreater(less["zero"], 0.4 * plain["optimizer"])
         self.assertGreater(less["tensor"], 0.3 * plain["activations"])
         self.assertLess(less["accumulate"], -0.9 * plain["parameters"])  # a second array of gradients
-        self.assertLess(less["int8"], -0.9 * plain["parameters"])  # what was left out
+        self.assertLess(less["int8"], -0.9 * plain["parameters"])  # the remainder of the compression
 
     def test_activations_that_are_computed_again_change_no_bit(self):
         kept = self.train(2, "--steps", 8, report="kept")
@@ -145,7 +145,7 @@ class Division(TrainCase):
         ranks[3].kill()
         _, err = ranks[2].communicate(timeout=60)
         self.assertEqual(ranks[2].returncode, 3, err)
-        # In a sum over the stages, the end of the line says which rank of the run it is.
+        # For a sum over the stages, the end of the line names the rank of the run.
         self.assertRegex(err, r"rank 2: rondo_\w+: .*\brank 3\b")
         for rank in (0, 1):
             _, err = ranks[rank].communicate(timeout=60)

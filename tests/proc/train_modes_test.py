@@ -23,7 +23,7 @@ class Modes(TrainCase):
                 self.assertGreater(run["speedup"], 0)
                 self.assertIsNone(run["overlap"])
                 self.assertLess(run["loss"]["validation"][-1]["loss"] - last, 0.25 * (first - last))
-                # The first step is of the same parameters, and its loss the mean over the same samples.
+                # The first step has the same parameters, and its loss is the mean over the same samples.
                 self.assertAlmostEqual(run["loss"]["train"][0][1], first, places=9)
         self.assertEqual(len({str(self.losses(run)[0]) for run in (sync, *runs.values())}), 4)
 
@@ -52,11 +52,11 @@ class Modes(TrainCase):
         sync = self.train(2, "--steps", 40, report="sync")
         first, last = sync["loss"]["train"][0][1], sync["loss"]["validation"][-1]["loss"]
         for bound in (0, 5):
-            # The other worker is not as slow as the delayed one, whatever else the machine does.
+            # Even on a busy machine, the other worker is faster than the delayed one.
             run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", "1:300",
                              report=f"{bound}")
             with self.subTest(bound=bound, staleness=run["staleness"]):
-                self.assertEqual(run["staleness"]["lead_max"], bound)  # the worker that is not delayed comes to it
+                self.assertEqual(run["staleness"]["lead_max"], bound)  # the worker without a delay reaches the bound
                 self.assertEqual(run["settings"]["samples_a_step"], 8)
                 self.assertLess(run["loss"]["validation"][-1]["loss"] - last, 0.25 * (first - last))
                 self.assertEqual(len(run["loss"]["train"]), 40)
@@ -72,7 +72,7 @@ class Modes(TrainCase):
             self.assertEqual(ranks[rank].returncode, 3, err)
             self.assertRegex(err, rf"rank {rank}: rondo_(recv|send): ")
             self.assertIn(f"these ranks are the ranks 0, {2 - rank} of the run", err)
-            self.assertIn(f"it is about rank {2 - 2 * rank} of the run", err)  # rank 1 hears of the server's end
+            self.assertIn(f"it is about rank {2 - 2 * rank} of the run", err)  # rank 1 learns of the server's end
 
     def test_what_a_mode_does_not_go_with_is_refused(self):
         for words, arguments in {("unknown --mode 'gossip'", "local-sgd"): ("--mode", "gossip"),

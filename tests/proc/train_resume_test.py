@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train --checkpoint` and `--resume`: a killed run goes on bit for bit, and what is damaged is refused."""
+"""`rondo train --checkpoint` and `--resume` must continue a killed run bit for bit, and refuse damaged files."""
 
 import json
 import os
@@ -19,7 +19,7 @@ TrainCase.rondo = sys.argv.pop(1)
 SEED = int(os.environ.get("RONDO_SEED", random.SystemRandom().randrange(1 << 30)))
 STEPS = 90
 KILLS = int(os.environ.get("RONDO_TEST_KILLS", 2))
-SLOWLY = ("--delay", "1:150")  # ms a step: half of the steps take longer than it takes to kill a rank
+SLOWLY = ("--delay", "1:150")  # ms a step, so half of the steps take longer than the kill
 
 
 def children(pid):
@@ -36,7 +36,7 @@ def children(pid):
 
 
 def ranks_of(launcher):
-    """Returns the process ids of the ranks below a launcher, which may have a process of its own between."""
+    """Returns the process ids of a launcher's ranks. A process of the launcher may be between."""
     found, level = [], [launcher]
     for _ in range(3):
         level = [child for pid in level for child in children(pid)]
@@ -62,7 +62,7 @@ class Resume(TrainCase):
         return json.loads(content[16:16 + length])["step"]
 
     def kill_one_rank(self, arguments, step):
-        """Starts two ranks, waits for a checkpoint of that step, and kills one. @return how it ended."""
+        """Starts two ranks, waits for a checkpoint of that step, and kills one. Returns its end."""
         running = subprocess.Popen(self.command(2, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)
         deadline = time.monotonic() + 120

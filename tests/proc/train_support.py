@@ -43,7 +43,7 @@ class TrainCase(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr
 
     def train(self, ranks, *arguments, report="report", model=SMALL, **environment):
-        """Returns the report of a run that went well."""
+        """Returns the report of a run that must succeed."""
         folder = self.folder / report
         if "--measure" not in arguments:
             arguments += ("--measure", 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train`: what ranks compute together, and what the report says of it."""
+"""Tests the results of the ranks of `rondo train`, and its report."""
 
 import json
 import re
@@ -76,7 +76,7 @@ class Ranks(TrainCase):
             self.assertLess(abs(mine - other), 0.03 * other)
 
     def test_float16_gradients_beyond_its_range_are_left_out_and_the_scale_falls(self):
-        # The scale begins at 65,536, so a gradient of 1 is out of range; so high a learning rate brings such.
+        # The scale begins at 65,536, so a gradient of 1 is out of range. This high learning rate causes such gradients.
         report = self.train(2, "--steps", 8, "--wire", "float16", "--learning-rate", 1, "--clip", 0)
         skipped = [step["step"] for step in report["steps"] if step.get("skipped")]
         self.assertTrue(skipped)
@@ -109,7 +109,7 @@ class Progress(TrainCase):
 
 class Report(TrainCase):
     def test_the_library_and_the_trainer_count_the_same_time(self):
-        # Rank 0 waits for rank 1 in each step. How close the counts are to each other is for timed_train_test.py.
+        # Rank 0 waits for rank 1 in each step. timed_train_test.py checks how close the counts are.
         report = self.train(2, "--steps", 8, "--delay", "1:400")
         for count in (report["time_us"]["waiting"], report["time_us"]["in_flight"],
                       report["library"]["exposed_us"], report["library"]["in_flight_us"]):
@@ -130,7 +130,7 @@ class Report(TrainCase):
         report = self.train(2, "--steps", 10, "--bucket-mb", 0.02, "--measure", 3)
         self.assertEqual((report["model"], report["ranks"], report["mode"]), ("custom", 2, "sync"))
         self.assertEqual(report["bytes_on_wire"], 4 * report["parameters"])
-        # The losses of two batches are the one all-reduce that is no bucket's.
+        # Only one all-reduce is not of a bucket: that of the losses of two batches.
         library = report["library"]
         self.assertEqual((library["operations"], library["bytes"]),
                          (report["buckets"] + 1, report["bytes_on_wire"] + 2 * 8))
@@ -151,7 +151,7 @@ class Report(TrainCase):
         self.assertLessEqual(report["time_us"]["exposed"], report["time_us"]["communication"])
         for values in report["measurement"].values():
             self.assertTrue(values["min"] <= values["median"] <= values["max"], values)
-        self.assertIsNone(report["overlap"]["efficiency"])  # three rounds tell nothing
+        self.assertIsNone(report["overlap"]["efficiency"])  # three rounds are too few
         self.assertIn("too few rounds to tell", report["overlap"]["headline"])
         memory = report["memory_bytes"]
         self.assertEqual(memory["parameters"], 4 * report["parameters"])
@@ -238,7 +238,7 @@ class Refusals(TrainCase):
         empty, short, locked = (self.folder / name for name in ("empty", "short", "locked"))
         empty.write_bytes(b"")
         short.write_bytes(b"x" * 100)
-        locked.symlink_to(locked)  # no path leads to it, for root neither
+        locked.symlink_to(locked)  # even root cannot resolve this path
         self.refused(("no-such-file", "--corpus"), "--corpus", self.folder / "no-such-file")
         self.refused(("are empty", "--corpus"), "--corpus", empty)
         self.refused(("100 bytes are too few", "smaller --batch"), "--corpus", short)
@@ -250,7 +250,7 @@ class Refusals(TrainCase):
 
     def test_too_few_samples_for_all_ranks_are_refused(self):
         short = self.folder / "short"
-        short.write_bytes(b"abcd" * 200)  # samples for three ranks, not for eight
+        short.write_bytes(b"abcd" * 200)  # it has samples for three ranks, not for eight
         self.refused(("too few", "a step takes 32"), "--corpus", short, ranks=8)
 
 

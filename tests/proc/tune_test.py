@@ -55,7 +55,7 @@ class Tune(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["tuning.json"])  # nothing else is left
         self.assertIn("The worst choice takes", done.stdout)
         parts = [int(part) for part in re.findall(r" \((\d+) %, about \d+ (?:s|min) left\)", done.stderr)]
-        self.assertGreater(len(parts), 2 * 10)  # each candidate of each collective
+        self.assertGreater(len(parts), 2 * 10)  # candidates of two collectives
         self.assertEqual((parts, parts[-1]), (sorted(parts), 100))
         told = json.loads(path.read_text())
         self.assertEqual({row["collective"] for row in told["rows"]}, {"all_reduce", "reduce"})
@@ -91,7 +91,7 @@ class Tune(unittest.TestCase):
         spin = "import time\nend = time.monotonic() + 600\nwhile time.monotonic() < end: pass"
         busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
         self.addCleanup(lambda: [(process.kill(), process.wait()) for process in busy])
-        # A run of this size takes long beside the ticks of 10 ms in which the kernel counts.
+        # A run of this size is long beside the ticks of 10 ms by which the kernel counts.
         done = rondo("tune", "--ranks", 2, "--collectives", "broadcast", "--sizes", "16M", "--rounds", 1, "-o", path,
                      TMPDIR=str(self.folder))
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -123,7 +123,7 @@ class Tune(unittest.TestCase):
         return [row["algorithm"] for row in json.loads(results.read_text())["results"]]
 
     def test_ranks_take_the_plan_of_the_table_and_results_stay_right(self):
-        for algorithm in ("ring", "tree", "halving_doubling"):  # one of them at most would be chosen without it
+        for algorithm in ("ring", "tree", "halving_doubling"):  # without a table, at most one of them would be chosen
             path = self.write("table.json", table(*both_ways(algorithm=algorithm, channels=1)))
             self.assertEqual(self.perf(path), [algorithm] * 2)
             self.assertEqual(self.perf(path, "--algorithm", "two_shot"), ["two_shot"] * 2)

@@ -24,7 +24,7 @@ namespace {
 
 /// This memory is shared by the processes.
 struct Board {
-  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is there
+  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is written
   std::atomic<uint32_t> gone = 0;   ///< 1: the victim's process has ended
   rondo_unique_id_t id;
 };
@@ -67,7 +67,7 @@ std::string error_of(rondo_comm_t comm) {
   return rondo_comm_last_error(comm, &error) == RONDO_OK ? error.message : "?";
 }
 
-/// True: the call failed as it must, and the message has `part`.
+/// Returns true if the call failed as it must, and its message contains `part`.
 bool told(rondo_comm_t comm, rondo_status_t status, rondo_status_t wanted, const char *part) {
   const std::string message = error_of(comm);
   if (status == wanted && message.find(part) != std::string::npos) return true;
@@ -126,7 +126,7 @@ int run_programs(uint64_t first, uint64_t last) {
   return 0;
 }
 
-/// Runs rank 0 while rank 1 dies, which has put one value and sent one more signal.
+/// Runs rank 0 while rank 1 dies. Before that, rank 1 has put one value and sent one more signal.
 int survive(const Board &board, rondo_comm_t comm, const int64_t *own) {
   while (board.gone == 0) ::usleep(1'000);
   for (int each = 0; each < 2; ++each)
@@ -163,8 +163,8 @@ int run_death() {
   return killed && survived ? 0 : 1;
 }
 
-/// A rank dies while another one registers a window; and a rank puts into the memory of a dead one, which is reached by
-/// cross-memory attach.
+/// Lets a rank die while another registers a window. Then a rank puts into a dead rank's memory, by cross-memory
+/// attach.
 int run_death_while_used() {
   Board *const board = make_board();
   const auto children = start(3, [&](int rank) {
@@ -210,7 +210,7 @@ int run_apart() {
   return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
 }
 
-/// Rank 0 puts by cross-memory attach. With `own`, its own buffer is gone, otherwise the window of rank 1.
+/// Lets rank 0 put by cross-memory attach. With `own`, its own buffer is unmapped, otherwise rank 1's window is.
 int run_gone(bool own) {
   Board *const board = make_board();
   const auto children = start(2, [&](int rank) {
@@ -226,7 +226,7 @@ int run_gone(bool own) {
     if (rondo_window_register(comm, memory, bytes, 0, &window) != RONDO_OK) return 2;
     if (rank == 1 && !own) ::munmap(memory, bytes);
     if (rank == 0 && own) ::mprotect(source, bytes, PROT_NONE);
-    const rondo_status_t met = rondo_barrier(comm, nullptr);  // on rank 1, the failure of rank 0 may come first
+    const rondo_status_t met = rondo_barrier(comm, nullptr);  // rank 1 may learn of rank 0's failure first
     if (rank == 0) {
       if (met != RONDO_OK) return 2;
       const auto status = rondo_put_signal(source, bytes, 1, window, 0, 0, comm, nullptr);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests which objects are buffers for the Python package, and what the others are refused with."""
+"""Tests which objects the Python package accepts as buffers, and the errors for others."""
 
 import array
 import ctypes
@@ -98,7 +98,7 @@ class Plain(unittest.TestCase):
             rondo.Buffer(bytearray(8), "complex64")
 
     def test_a_type_of_another_package_with_infinities_is_not_rondos(self):
-        class Infinite:  # as ml_dtypes.float8_e4m3
+        class Infinite:  # like ml_dtypes.float8_e4m3
             name = "float8_e4m3"
 
         class Foreign:
@@ -198,7 +198,7 @@ class Arrays(unittest.TestCase):
 
     def test_a_type_of_another_package_is_known_by_its_name(self):
         class Brain:
-            """An array as ml_dtypes has them: NumPy knows the size of its elements alone."""
+            """An array as in ml_dtypes, of which NumPy knows only the size of elements."""
 
             class dtype:  # pylint: disable=invalid-name
                 name = "bfloat16"
@@ -212,7 +212,7 @@ class Arrays(unittest.TestCase):
 
 
 class Tensor:
-    """A tensor that only DLPack describes, as of a framework without NumPy."""
+    """A tensor that only DLPack describes, like that of a framework without NumPy."""
 
     # The destructor of the capsule is not needed: the object owns all of it.
     def __init__(self, values, strides=None, code=(2, 32)):

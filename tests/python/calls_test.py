@@ -171,7 +171,7 @@ class Messages(unittest.TestCase):
         def body(comm):
             out = ints([0] * 1000)
             with rondo.group():
-                comm.send(ints([comm.rank] * 1000), peer=(comm.rank + 1) % SIZE)  # the group keeps it alive
+                comm.send(ints([comm.rank] * 1000), peer=(comm.rank + 1) % SIZE)  # the group keeps the buffer alive
                 comm.recv(out, peer=(comm.rank - 1) % SIZE)
             return out[-1]
         self.assertEqual(ranks.as_threads(SIZE, body), [2, 0, 1])
@@ -213,7 +213,7 @@ class Messages(unittest.TestCase):
                     comm.all_reduce(x)
                     raise KeyError
             self.assertEqual(comm.statistics().total.operations, 0)
-            comm.all_reduce(x)  # the thread has no group any more
+            comm.all_reduce(x)  # the thread's group has ended
             self.assertEqual(comm.statistics().total.operations, 1)
 
     def test_an_exception_in_an_inner_group_gives_all_of_it_up(self):
@@ -321,7 +321,7 @@ class Life(unittest.TestCase):
 
         def body(comm):
             if comm.rank == 1:
-                assert begun.wait(ranks.LIMIT_S)  # so the part of rank 0 cannot be made before
+                assert begun.wait(ranks.LIMIT_S)  # so rank 0's part cannot be made before this
             with comm.split(color=0, nonblocking=1) as part:
                 if comm.rank == 0:
                     calls = (lambda: part.rank, lambda: part.size, lambda: part.reduce_scatter(ints([1])),

@@ -46,7 +46,7 @@ class Array:
         return {"typestr": "<f4", "shape": (len(self.host),), "data": (self.address.value, False), "version": 3}
 
     def values(self, stream):
-        """Returns what the array has once the stream has passed."""
+        """Returns the array's values after the stream's work."""
         cuda("cuMemcpyDtoHAsync_v2", self.host, self.address, ctypes.c_size_t(ctypes.sizeof(self.host)), stream.handle)
         cuda("cuStreamSynchronize", stream.handle)
         return list(self.host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the exceptions of the Python package: their classes, and what they say about a failure."""
+"""Tests the exceptions of the Python package: their classes, and their descriptions of failures."""
 
 import array
 import builtins
@@ -26,7 +26,7 @@ class Classes(unittest.TestCase):
             self.assertEqual((made.status, made.rank, made.peer, made.operation), (status, None, None, None))
             self.assertEqual(str(made), C.rondo_status_string(status).decode())
             self.assertIs(getattr(rondo, kind.__name__), kind)
-        self.assertIs(type(_errors.failure(4711)), rondo.InternalError)  # of a later version
+        self.assertIs(type(_errors.failure(4711)), rondo.InternalError)  # a status of a later version
 
     def test_they_are_exceptions_of_python_too(self):
         for kind, known in ((rondo.TimeoutError, builtins.TimeoutError), (rondo.InvalidArgument, ValueError),

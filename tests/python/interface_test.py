@@ -50,7 +50,7 @@ def c_name(enum, member):
 
 
 def c_kind(type_):
-    """Returns the type of C that an argument of the package is passed as."""
+    """Returns the C type as which the package passes an argument."""
     return C_TYPES.get(type_, "void *")
 
 

@@ -18,7 +18,7 @@ class PremulSums(unittest.TestCase):
                     comm.reduce_scatter(array.array("f", [2, 4, 6]), op=by_number).tolist(),
                     comm.reduce_scatter_v(array.array("f", [2, 4, 6]), [0, 1, 2], op=by_number).tolist(),
                     comm.all_reduce(array.array("i", [1]), op=rondo.PremulSum(-comm.rank)).tolist()]
-            for factor[0] in (1, 3):  # read anew by each call
+            for factor[0] in (1, 3):  # each call reads it again
                 made.append(comm.all_reduce(array.array("d", [comm.rank]), op=by_address).tolist())
             with rondo.group():
                 kept = comm.all_reduce(array.array("f", [2]), op=by_number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a job, for processes_test.py: rank_program.py MODE. It prints what it saw in one line."""
+"""One rank of a job, for processes_test.py: rank_program.py MODE. It prints its results in one line."""
 
 import array
 import os
@@ -81,7 +81,7 @@ def asleep_last(comm):
 
 
 def left(comm):
-    """Ends the process without a word to the library."""
+    """Ends the process without a call of the library."""
     comm.barrier()
     return comm.size
 

@@ -15,7 +15,7 @@ from rondo import _streams
 
 
 class Tracked(array.array):
-    """An array whose end can be seen."""
+    """An array whose end a test can observe."""
 
 
 def floats(values):
@@ -92,7 +92,7 @@ class Streams(unittest.TestCase):
         x = floats([4.0])
         end = weakref.ref(x)
         real = _streams.C.rondo_group_end
-        with unittest.mock.patch.object(_streams.C, "rondo_group_end",  # which has a failure of another communicator
+        with unittest.mock.patch.object(_streams.C, "rondo_group_end",  # as if another communicator had failed
                                         side_effect=lambda: real() or int(rondo.Status.COMM_FAILED)):
             with self.assertRaises(rondo.CommFailedError):
                 with rondo.group():

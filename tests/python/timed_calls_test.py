@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what a call from Python costs beside the same call from C: timed_calls_test.py CC.
+"""Compares the cost of a call from Python with that of the same call from C: timed_calls_test.py CC.
 
-The call of 8 B runs on one rank, where it waits for nobody. So its time on a processor is the time of the package,
+The call of 8 B runs on one rank, so it waits for no other. So its time on a processor is the time of the package,
 ctypes and the library, and other programs disturb it less than the time on a clock. A loop in C, which this test
 compiles, makes the call of C in the same process."""
 
@@ -74,7 +74,7 @@ class Calls(unittest.TestCase):
 
             def share():
                 times = [], []
-                for _ in range(3):  # in turn, so that other load meets both
+                for _ in range(3):  # in turn, so that other load affects both
                     times[0].append(us_per_call(lambda: comm.all_reduce(x), 1))
                     times[1].append(us_per_call(lambda: C.rondo_all_reduce(
                         address, address, 16 << 20, rondo.Type.FLOAT32, rondo.Op.SUM, handle, None), 1))

@@ -150,7 +150,7 @@ def asynchronous(rank, size):
 
 def messages(rank, size):
     right, left = (rank + 1) % size, (rank - 1) % size
-    # Both ends send first, and more than fits into the buffers between them.
+    # Both ends send first, and they send more than the buffers between them hold.
     big, got = torch.full((1 << 20,), float(rank)), torch.empty(1 << 20)
     works = [dist.isend(big, right), dist.irecv(got, left)]
     for work in works:
@@ -205,7 +205,7 @@ def model():
 
 
 def losses(wrapped, rank, steps=8):
-    """Returns the losses of a training in which each rank has data of its own."""
+    """Returns the losses of a training in which each rank has its own data."""
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
     generator, seen = torch.Generator().manual_seed(rank), []
     for _ in range(steps):
@@ -264,7 +264,7 @@ def death(rank, size):
 
 
 def lateness(rank, size):
-    """Lets a deadline pass for which rank 1 does not come, and aborts an operation that nobody joins."""
+    """Lets a deadline pass because rank 1 does not call, and aborts an operation that no other rank joins."""
     short = rondo.torch.ProcessGroup(dist.PrefixStore("short", dist.group.WORLD.get_group_store()), rank, size,
                                      datetime.timedelta(seconds=3))
     short.allreduce(torch.ones(1)).wait()
@@ -289,7 +289,7 @@ def lateness(rank, size):
 
 
 def memory(rank, size):
-    """Allocates what peers read in place, and sees that freed memory is used again."""
+    """Allocates memory that peers read in place, and checks that freed memory is used again."""
     group = dist.group.WORLD
     assert group.supports_tensor_alloc(torch.device("cpu")) and not group.supports_tensor_alloc(torch.device("meta"))
     x = group.allocate_tensor(100000, dtype=torch.bfloat16, device=torch.device("cpu"))

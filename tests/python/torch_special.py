@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for torch_program.py: sparse tensors, and barriers that name the ranks that do not come."""
+"""Cases for torch_program.py: sparse tensors, and barriers that name missing ranks."""
 
 import datetime
 import time
@@ -39,7 +39,7 @@ def apart(name, rank, size):
 
 
 class FailedLane:
-    """A lane of a device whose communicator fails before anything arrives, which only the host notices."""
+    """A lane of a device. Its communicator fails before any data arrives, and only the host notices that."""
 
     comm = SimpleNamespace(async_error=lambda: rondo.RemoteError("rank 3 has ended", peer=3))
 
@@ -78,14 +78,14 @@ def sparse(rank, size):
 
 
 def monitored(rank, size):
-    """Barriers that name the ranks that do not come: once one of them, and once both."""
+    """Runs barriers that name missing ranks, once one of them, and once both."""
     group = dist.group.WORLD
     assert torch.device("cpu") in group._device_types, group._device_types
     for everybody in (False, True, False):
         group.monitored_barrier(LIMIT, wait_all_ranks=everybody)
     for number, (everybody, said) in enumerate([(False, "Rank 1 failed"), (True, "Ranks 1, 2 failed")]):
         try:
-            if rank in (1, 2):  # they come once the barrier is over
+            if rank in (1, 2):  # they call after the barrier's end
                 store = group.get_group_store()
                 while not store.check([f"over {number}"]):
                     time.sleep(0.01)
@@ -103,13 +103,13 @@ def monitored(rank, size):
 
 
 def remade(rank, size):
-    """Groups are made again under the prefix of others, which have passed a barrier, and failed at one."""
+    """Makes groups again under the prefix of others that have passed a barrier, and failed at one."""
     store = dist.group.WORLD.get_group_store()
     for number in range(3):
         group = apart("remade", rank, size)
         for come in (f"come {number}", f"come again {number}"):
             if rank == 3:
-                time.sleep(0.3)  # so long, the others must wait
+                time.sleep(0.3)  # the others must wait this long
                 store.set(come, "")
             group.monitored_barrier(LIMIT)
             assert store.check([come]), "rank 3 was not waited for"

@@ -9,10 +9,10 @@ namespace {
 // The promises. Time for which a rank was stopped (Scheduler::lost_ns) is not counted.
 constexpr uint64_t departure_limit_ns = 2 * second;
 constexpr uint64_t mismatch_limit_ns = 1 * second;
-constexpr uint64_t told_limit_ns = 100 * ms;      // from the moment at which somebody has recorded the failure
+constexpr uint64_t told_limit_ns = 100 * ms;      // after the first record of the failure
 constexpr uint64_t timeout_slack_ns = 1 * second;
-constexpr uint64_t init_slack_ns = 3 * second;  // a store that does not answer has 2 s more to name the missing ranks
-constexpr uint64_t readers_ns = 1 * second;     // threads that still read a buffer are waited for
+constexpr uint64_t init_slack_ns = 3 * second;  // a silent store has 2 s more to name missing ranks
+constexpr uint64_t readers_ns = 1 * second;     // a call waits for threads that still read its buffer
 constexpr uint64_t race_ns = 100 * ms;            // a rank may arrive while another one writes that it has not
 
 class Judge {
@@ -52,7 +52,7 @@ class Judge {
     return std::min({rank.died_ns, rank.left_ns, rank.finalized_ns});
   }
 
-  /// Returns whether it was in rondo_comm_finalize() where the failure was, in the place of an operation.
+  /// Returns whether, at the failed operation, the rank was in rondo_comm_finalize() instead.
   [[nodiscard]] static bool finalizes(const RankRecord &rank, const FailureRecord &failure) {
     const uint64_t operation = failure.error.operation;
     if (operation == 0 || rank.calls.size() < operation) return false;
@@ -100,7 +100,7 @@ class Judge {
       complain(rank, "initialisation blames rank " + std::to_string(peer) + ": " + error.message);
   }
 
-  /// Checks the death of a rank that the store knew, while this one initialised and nothing else happened.
+  /// Checks that the store named a dead rank that it knew, if this rank initialised and nothing else happened.
   void check_death_in_init(uint32_t rank) {
     const RankRecord &it = record_.ranks[rank];
     const bool only_deaths = std::all_of(record_.happened.begin(), record_.happened.end(), [&](uint32_t index) {
@@ -114,10 +114,10 @@ class Judge {
       if (it.init_returned_ns > since_ns + departure_limit_ns + it.init_lost_ns)
         complain(rank, "initialisation ended " + std::to_string((it.init_returned_ns - since_ns) / ms) +
                            " ms after rank " + std::to_string(peer) + " had died");
-      if (!it.init_error) continue;  // all had met
+      if (!it.init_error) continue;  // all ranks had met
       const int32_t named = it.init_error->peer;
       const bool is_dead = named >= 0 && record_.ranks[static_cast<uint32_t>(named)].died_ns != never_ns;
-      // Or it came when rank 0, which ran the store, had given up for that reason.
+      // Or the rank entered after rank 0, which ran the store, had given up for that reason.
       const bool too_late = named == 0 && it.entered_init_ns == never_ns && record_.ranks[0].init_error;
       if (it.init_error->status != RONDO_ERROR_REMOTE || (!is_dead && !too_late))
         complain(rank, "rank " + std::to_string(peer) + " died in initialisation, but: " + it.init_error->message);
@@ -132,7 +132,7 @@ class Judge {
                          calls[error.operation - 1].called_ns <= failure.at_ns &&
                          calls[error.operation - 1].returned_ns >= failure.at_ns;
     const bool between = record_.ranks[failure.rank].idle_ns <= failure.at_ns && error.operation == calls.size() + 1;
-    // Ranks that disagreed, or finalized early, may come to light in a later operation than that on which they did.
+    // If ranks disagreed or finalized early, a later operation may detect that.
     const bool parted = error.status == RONDO_ERROR_MISMATCH ||
                         (error.status == RONDO_ERROR_REMOTE && error.peer >= 0 &&
                          finalizes(record_.ranks[static_cast<uint32_t>(error.peer)], failure));
@@ -220,7 +220,7 @@ class Judge {
       complain(rank, name + ": not the first failure: " + call.error.message);
   }
 
-  /// Checks that a rank that has met all others got an error if one of them had called something else, then or before.
+  /// Checks that a rank that has met all others got an error if one of them had made another call, then or before.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
     if (!waits_for_all(calls[index].signature)) return;
@@ -234,7 +234,7 @@ class Judge {
     }
   }
 
-  /// Checks that a call is over by the earliest time that the promises say, were no time lost.
+  /// Checks that a call ended within the earliest limit of the promises, not counting lost time.
   void check_limits(uint32_t rank, size_t index, const std::string &name) {
     const CallRecord &call = record_.ranks[rank].calls[index];
     const auto within = [&](uint64_t from_ns, uint64_t limit_ns, const char *after) {

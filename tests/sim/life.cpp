@@ -20,7 +20,7 @@ constexpr uint64_t switch_count_max = 3'000'000;
 constexpr uint64_t idle_look_ns = 10 * ms;
 constexpr uint64_t idle_patience_ns = 5 * second;
 
-/// Returns a topology of one core: the plan decides whether there are enough.
+/// Returns a topology of one core. The plan decides whether ranks count as oversubscribed.
 Topology one_core() {
   Topology topology;
   topology.pus.resize(1);
@@ -66,7 +66,7 @@ class Life {
     record_.hash = scheduler_.hash();
     for (size_t i = 0; i < happened_.size(); ++i)
       if (happened_[i]) record_.happened.push_back(static_cast<uint32_t>(i));
-    const LifeRecord result = record_;  // what the unwinding does is no part of the life
+    const LifeRecord result = record_;  // a copy, because unwinding is no part of the life
     scheduler_.unwind();
     return result;
   }
@@ -100,7 +100,7 @@ class Life {
     if (rank == 0) network_.server_died();
   }
 
-  /// Prepares what happens to the rank from outside, now that its call `call` begins (0: the initialisation).
+  /// Prepares the plan's outside faults of the rank, when its call `call` begins (0: the initialisation).
   void arm(uint32_t rank, uint32_t call) {
     for (const Fault &fault : plan_.faults) {
       if (fault.rank != rank || fault.call != call) continue;
@@ -211,7 +211,7 @@ class Life {
     record.closed = true;
   }
 
-  /// Makes all calls of the plan. Returns false if one failed, or the rank does not take part any more.
+  /// Makes all calls of the plan. Returns false if one failed, or if the rank no longer takes part.
   bool call_all(uint32_t rank, Communicator &comm) {
     for (uint32_t number = 1; number <= plan_.calls.size(); ++number) {
       arm(rank, number);
@@ -240,7 +240,7 @@ class Life {
     return true;
   }
 
-  /// Calls nothing more, but asks for failures.
+  /// Makes no more calls, but polls for failures.
   bool idle(uint32_t rank, Communicator &comm) {
     RankRecord &record = record_.ranks[rank];
     record.idle_ns = scheduler_.now_ns();
@@ -291,7 +291,7 @@ class Life {
     return record.ok;
   }
 
-  /// Checks that a failed communicator reports the failure at every call, with what its first failure was.
+  /// Checks that every call of a failed communicator reports its first failure.
   void check_failed(uint32_t rank, Communicator &comm, const CallData &data) {
     std::string &wrong = record_.ranks[rank].after_failure;
     const auto again = comm.submit(data.call(), {});

@@ -62,7 +62,7 @@ void draw_settings(Random &random, LifePlan &plan) {
   settings.chunk_bytes = random.chance(60) ? 0 : uint64_t{64} << random.below(6);
   settings.slot_count = random.chance(40) ? 0 : 2u << random.below(3);
   settings.slot_bytes = random.chance(30) ? 4096 : uint64_t{64} << random.below(5);
-  // Those that never sleep cost the simulation most.
+  // Ranks that never sleep cost the simulation most, so they are rarer.
   settings.wait = pick(random, std::array{WaitMode::automatic, WaitMode::automatic, WaitMode::automatic,
                                           WaitMode::sleep, WaitMode::sleep, WaitMode::sleep, WaitMode::sleep,
                                           WaitMode::yield, WaitMode::yield, WaitMode::spin});
@@ -109,7 +109,7 @@ Fault draw_fault(Random &random, const LifePlan &plan, FaultKind kind) {
   return fault;
 }
 
-/// Draws the deadlines. A life in which nothing may run into them has deadlines so far that they do not matter.
+/// Draws the deadlines. If no operation of a life may miss them, they are too long to matter.
 void draw_timeouts(Random &random, LifePlan &plan) {
   const auto has = [&](std::initializer_list<FaultKind> kinds) {
     return std::any_of(plan.faults.begin(), plan.faults.end(), [&](const Fault &fault) {
@@ -117,7 +117,7 @@ void draw_timeouts(Random &random, LifePlan &plan) {
     });
   };
   const bool waits = has({FaultKind::stop, FaultKind::never_calls});
-  // A slow machine must not run into it either: time for every byte, one rank after the other.
+  // A slow machine must not miss it either, so it allows time for every byte, one rank after another.
   uint64_t bytes_max = 0;
   for (const PlannedCall &call : plan.calls) {
     const size_t size = rondo_type_size(static_cast<rondo_type_t>(call.signature.type));
@@ -195,7 +195,7 @@ PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_cou
     signature.root = (signature.root + 1) % rank_count;
   } else if (how == 3) {
     signature.type = signature.type == RONDO_INT32 ? RONDO_FLOAT32 : RONDO_INT32;
-  } else if (how == 4 && rooted) {  // to a root in place of from one, or the other way round
+  } else if (how == 4 && rooted) {  // to a root instead of from one, or the reverse
     signature.collective = signature.collective == RONDO_BROADCAST ? RONDO_REDUCE : RONDO_BROADCAST;
     signature.root = (variant >> 3) % rank_count;
   } else if (how == 5 && signature.count != 0) {
@@ -220,7 +220,7 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
   if (random.chance(20)) plan.faults.push_back(draw_fault(random, plan, FaultKind::pause));
   draw_timeouts(random, plan);
   plan.finalizes = random.chance(50);
-  // Two roots: of all disagreements the one that the ranks notice least.
+  // Two roots are the disagreement that ranks notice least.
   for (const Fault &fault : plan.faults) {
     Signature &signature = plan.calls[fault.call == 0 ? 0 : fault.call - 1].signature;
     const bool moves = signature.collective == RONDO_ALL_GATHER || signature.collective == RONDO_ALL_REDUCE;
@@ -228,7 +228,7 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
       signature = {RONDO_BROADCAST, signature.type, RONDO_SUM, fault.variant % plan.rank_count, signature.count, 0};
   }
   plan.death_notice_ns = random.spread(400 * ms);
-  // A thread is not killed or stopped alone: a rank that reads others' memory directly has them in its own process.
+  // A single thread cannot be killed or stopped. Ranks that read each other's memory directly are threads of a process.
   const bool threads = std::all_of(plan.faults.begin(), plan.faults.end(), [](const Fault &fault) {
     return fault.kind != FaultKind::kill && fault.kind != FaultKind::exit && fault.kind != FaultKind::stop;
   });

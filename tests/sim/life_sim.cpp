@@ -118,7 +118,7 @@ struct Tally {
   uint64_t right_calls = 0;
   std::array<uint64_t, 32> failures{};       ///< of communicators, by status
   std::array<uint64_t, 32> init_failures{};  ///< of ranks, by status
-  uint64_t unharmed = 0;                     ///< lives with a fault in which every call was done all the same
+  uint64_t unharmed = 0;                     ///< lives with a fault in which every call succeeded
   uint64_t finalized = 0;
   uint64_t late_stores = 0;
 
@@ -255,7 +255,7 @@ bool same_twice(uint64_t seed_count, StackPool &stacks) {
 bool finds(Defect defect, StackPool &stacks) {
   constexpr uint64_t seeds_max = 6'000, telling_seed = 4'195;
   for (uint64_t tried = 0; tried < seeds_max; ++tried) {
-    // One life in thousands shows a lost failure. To save half a minute, the search begins at one that does.
+    // One life in thousands shows a lost failure. To save half a minute, the search begins at such a life.
     const uint64_t seed = 1 + (tried + (defect == Defect::lost_failure ? telling_seed - 1 : 0)) % seeds_max;
     const LifePlan plan = draw_life(seed, defect);
     const auto complaints = judge(plan, live(plan, stacks));

@@ -16,7 +16,7 @@ constexpr uint64_t retry_ns = 20 * ms;
 
 }  // namespace
 
-/// A client: what src/bootstrap/store/client.cpp does around its session, without sockets.
+/// A client, which uses its session as src/bootstrap/store/client.cpp does, but without sockets.
 class SimStore final : public RequestStore {
  public:
   SimStore(Network &network, std::shared_ptr<Network::Connection> connection, const Secret &secret,
@@ -43,7 +43,7 @@ class SimStore final : public RequestStore {
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
   Result<void> check() override {
-    while (!session_.failure() && receive_some()) {  // ends: nothing flies any more, or the end has arrived
+    while (!session_.failure() && receive_some()) {  // ends when no data is in flight, or the end has arrived
     }
     if (session_.notice()) return *session_.notice();
     if (session_.failure()) return *session_.failure();
@@ -51,7 +51,7 @@ class SimStore final : public RequestStore {
   }
 
  private:
-  /// Receives what has arrived. Returns false if nothing has.
+  /// Receives data that has arrived. Returns false if none has.
   bool receive_some() {
     bool closed = false;
     const Bytes bytes = network_.receive(connection_->down, closed);
@@ -77,7 +77,7 @@ class SimStore final : public RequestStore {
     return std::move(*reply);
   }
 
-  /// Waits for the answer, which comes at once: a simulated rank has nothing else to do.
+  /// Waits for the answer, since a simulated rank has nothing else to do.
   Result<std::optional<Reply>> ask(Request request) override {
     RONDO_TRY_ASSIGN(Reply reply, carry(std::move(request), network_.scheduler_.now_ns() + 1 * second));
     return std::optional<Reply>(std::move(reply));
@@ -127,7 +127,7 @@ void Network::ring_at(uint64_t when_ns, const std::shared_ptr<Connection> &conne
 
 void Network::send(const std::shared_ptr<Connection> &connection, bool up, ByteView bytes) {
   Pipe &pipe = up ? connection->up : connection->down;
-  while (!bytes.empty()) {  // in pieces of any size, each late for itself
+  while (!bytes.empty()) {  // in pieces of any size, each with its own delay
     const auto piece = bytes.first(random_.chance(70) ? bytes.size() : random_.between(1, bytes.size()));
     pipe.last_ns = arrival_ns(*connection, pipe);
     ring_at(pipe.last_ns, connection, up);

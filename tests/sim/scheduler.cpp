@@ -8,7 +8,7 @@
 #include <exception>
 #include <utility>
 
-// AddressSanitizer must know which stack is in use; without it these are null.
+// AddressSanitizer must know the current stack. Without AddressSanitizer, these functions are null.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *bytes);
@@ -64,7 +64,7 @@ uint64_t Scheduler::read_clock() {
 
 void Scheduler::mix(uint64_t word) { hash_ = (hash_ ^ word) * 0x100'0000'01B3u + (hash_ >> 29); }
 
-/// Returns a delay: mostly a turn comes soon, but at times the core was with others for a whole time slice.
+/// Returns a delay. Mostly a turn is soon, but at times other processes use the core for a whole time slice.
 uint64_t Scheduler::delay_ns() {
   const uint64_t kind = random_.next() % 1000;
   if (kind < 700) return random_.between(0, 5 * us);
@@ -83,7 +83,7 @@ void Scheduler::spawn(uint32_t rank, std::function<void()> body) {
 }
 
 void Scheduler::pause(uint64_t pause_ns) {
-  if (std::uncaught_exceptions() != 0) return;  // it unwinds: nothing is waited for any more
+  if (std::uncaught_exceptions() != 0) return;  // while unwinding, nothing waits any more
   running_->wanted_ns = now_ns_ + pause_ns;
   running_->wake_ns = running_->wanted_ns + delay_ns();
   switch_out(false);
@@ -154,7 +154,7 @@ Scheduler::Fiber *Scheduler::next() {
 }
 
 Scheduler::Outcome Scheduler::run(uint64_t deadline_ns, uint64_t switch_count_max) {
-  while (true) {  // ends: the time goes on, and the turns are counted
+  while (true) {  // ends, because time advances, and turns are limited
     Fiber *const fiber = next();
     if (fiber == nullptr) return Outcome::over;
     if (act(turn_of(*fiber))) continue;
@@ -196,7 +196,7 @@ void Scheduler::enter(unsigned high, unsigned low) {
     __sanitizer_finish_switch_fiber(nullptr, &self.main_stack_, &self.main_stack_bytes_);
   try {
     self.running_->body();
-  } catch (const Unwound &) {  // as killed
+  } catch (const Unwound &) {  // as if killed
   }
   self.running_->body = nullptr;
   self.running_->done = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/base/clock.h for the simulation: linked in the place of src/base/clock.cpp, so that the library's own waits hand
-// over to the scheduler.
+// This file implements src/base/clock.h for the simulation. It is linked instead of src/base/clock.cpp, so that the
+// library's own waits run the scheduler.
 #include "src/base/clock.h"
 
 #include "tests/sim/scheduler.h"

@@ -15,9 +15,9 @@ class SimPeers final : public PeerAccess {
   SimPeers(PeerAccess &real, SimHost &host, uint32_t rank) : real_(real), host_(host), rank_(rank) {}
 
   const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
-    // The memory of a process goes with it, before it is seen to have ended.
+    // The memory of a process ends with it, before others notice the end.
     if (host_.scheduler.killed(peer)) return nullptr;
-    if (static_cast<PayloadKind>(header.kind) == PayloadKind::process) {  // may be forbidden where this runs
+    if (static_cast<PayloadKind>(header.kind) == PayloadKind::process) {  // may be forbidden on this machine
       std::memcpy(scratch, reinterpret_cast<const void *>(header.address), header.bytes);
       return scratch;
     }
@@ -25,7 +25,7 @@ class SimPeers final : public PeerAccess {
   }
   void wake(uint32_t peer) override {
     host_.point(rank_, seldom);
-    if (host_.wire == nullptr) real_.wake(peer);  // else when it arrives
+    if (host_.wire == nullptr) real_.wake(peer);  // otherwise the arrival wakes it
   }
   uint32_t prepare_sleep() override {
     const uint32_t ticket = real_.prepare_sleep();
@@ -132,7 +132,7 @@ class SimRanks final : public Ranks {
     host_.point(rank_, often);
   }
   bool failed() const override {
-    host_.point(rank_, always);  // a spin loop asks, now and then
+    host_.point(rank_, always);  // a spin loop calls this at times
     if (host_.plan.defect == Defect::lost_failure && !noticed_) return false;
     return real_.failed();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Late stores in the exchange (src/proto/exchange.h), which try its order of accesses. Each rank has an exchange of its
-// own. It sees the flags, counters and areas of another rank when they have arrived, the areas first.
+// This file makes stores in the exchange (src/proto/exchange.h) late, to test its order of accesses. Each rank has its
+// own exchange. It sees another rank's areas when they have arrived, and only then the flags and counters.
 #include <algorithm>
 #include <cstring>
 
@@ -34,7 +34,7 @@ void Wire::enter(uint32_t rank, const OperationInfo &what) {
   if (exchanges_[rank] != nullptr) exchanges_[rank]->what = what;
 }
 
-/// Returns what the rank has stored before the flags and counters that are new.
+/// Returns the data that the rank has stored before its new flags and counters.
 std::vector<Wire::Piece> Wire::new_pieces(const Own &own, uint32_t rank) {
   const ExchangeView &view = own.view;
   const ExchangePlace &now = view.place(rank);
@@ -55,14 +55,14 @@ std::vector<Wire::Piece> Wire::new_pieces(const Own &own, uint32_t rank) {
   if (contributed != own.sent.contributed.value) {
     const auto *const first = reinterpret_cast<const std::byte *>(&now.announcement);
     pieces.push_back({static_cast<size_t>(first - view.base), {first, first + sizeof(ExchangeAnnouncement)}, all});
-    // A ring only announces by it.
+    // A ring uses this counter only for announcements.
     if (own.what.choice.algorithm == RONDO_ALGORITHM_TWO_SHOT)
       for (uint64_t chunk = oldest(own.sent.contributed.value, contributed); chunk < contributed; ++chunk)
         add(view.contribution(rank, chunk), view.geometry.chunk_bytes, all);
   }
   for (uint64_t chunk = oldest(own.sent.reduced.value, reduced); chunk < reduced; ++chunk)
     add(view.result(rank, chunk), view.geometry.result_bytes(), all);
-  // An accumulator goes on to the next rank, and a sum to all. Chunks that were no ring's have no hops.
+  // An accumulator is sent to the next rank, and a sum to all. Only chunks of a ring have hops.
   if (hops_done != own.sent.hops_done.value)
     for (uint64_t hops = std::max(own.sent.hops_done.value, (contributed - 1) * all); hops < hops_done; ++hops) {
       const uint64_t chunk = hops / all;

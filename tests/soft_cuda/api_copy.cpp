@@ -24,7 +24,7 @@ Place place_of(State &driver, uint64_t address, size_t bytes) {
   return is_on_device(range->kind) ? Place::device : Place::pinned;
 }
 
-/// Copies whole words, as a device does: the host may read pinned memory while a copy writes it.
+/// Copies whole words, as a device does, because the host may read pinned memory while a copy writes it.
 void copy_words(uint64_t to, uint64_t from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
     uint64_t word = 0;
@@ -35,7 +35,7 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
 }
 
 /// Returns whether `to` has the bytes of `from` already. ThreadSanitizer does not see this read. A library may copy the
-/// same pinned bytes twice on streams without an order, and a kernel between the two reads what both write.
+/// same pinned bytes twice on streams without an order, and a kernel between the two reads the bytes that both write.
 #if defined(__SANITIZE_THREAD__)
 [[gnu::no_sanitize("thread"), gnu::noinline]] bool is_there(uint64_t to, uint64_t from, size_t bytes) {
   const auto *const left = reinterpret_cast<const volatile unsigned char *>(to);
@@ -48,8 +48,8 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
 bool is_there(uint64_t, uint64_t, size_t) { return false; }
 #endif
 
-/// Copies on a stream. The driver makes no asynchronous copies of host memory that is not pinned: the call returns when
-/// all is done.
+/// Copies on a stream. If host memory is not pinned, the
+/// call returns only when the copy has ended.
 CuStatus copy(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, uint64_t to, uint64_t from,
               size_t bytes, bool device_to, bool device_from) {
   if (bytes == 0) return CuStatus::success;
@@ -110,7 +110,7 @@ bool has_failed(const Context &context) {
   return context.error != CuStatus::success;
 }
 
-/// Polls: whoever writes the value may be another process, or a kernel. An error in the context ends the wait.
+/// Polls for the value, because another process or a kernel may write it. An error in the context ends the wait.
 CuStatus wait_for_value(const Context &context, uint64_t address, uint64_t wanted, unsigned condition) {
   constexpr uint64_t eager_polls = 200;
   constexpr uint64_t polls_per_check = 64;
@@ -126,7 +126,7 @@ CuStatus wait_for_value(const Context &context, uint64_t address, uint64_t wante
   }
 }
 
-/// Writes with a fence, as the device does: a reader of the value sees what the stream did before.
+/// Writes with a fence, as the device does, so that a reader of the value sees the stream's earlier work.
 CuStatus write_value(uint64_t address, uint64_t value) {
   // release; pairs with the acquire of wait_for_value(), or of the application's kernel or host code
   std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t *>(address)).store(value, std::memory_order_release);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver itself: initialisation, look-up of entries, names of errors.
+// This file has the driver's initialisation, look-up of entries, and names of errors.
 #include <cstdio>
 #include <cstring>
 
@@ -71,7 +71,7 @@ constexpr ErrorText error_texts[] = {
     {CuStatus::unknown, "CUDA_ERROR_UNKNOWN", "unknown"},
 };
 
-/// Returns a text as cuGetErrorName says: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be
+/// Returns a text as cuGetErrorName documents: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be
 /// returned and *pStr will be set to the NULL address."
 CuStatus error_text(CuStatus error, const char **text, const char *ErrorText::*field) {
   if (text == nullptr) return CuStatus::invalid_value;
@@ -129,7 +129,7 @@ CuStatus cuInit(unsigned flags) {
 
 CuStatus cuDriverGetVersion(int *version) {
   if (version == nullptr) return CuStatus::invalid_value;
-  Settings settings;  // may be asked before cuInit, which reports what is wrong with them
+  Settings settings;  // this call may precede cuInit, which reports invalid settings
   std::string why;
   (void)read_settings(settings, why);
   *version = settings.version;
@@ -153,7 +153,7 @@ CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version, u
     found = version >= entry.version ? ProcAddressResult::success : ProcAddressResult::version_not_sufficient;
     if (found == ProcAddressResult::success) *function = entry.address;
   }
-  // "If the symbol could not be found, NULL is returned in *pfn": the status says so as well.
+  // "If the symbol could not be found, NULL is returned in *pfn". The status reports it as well.
   if (result != nullptr) *result = found;
   return found == ProcAddressResult::success ? CuStatus::success : CuStatus::not_found;
 }

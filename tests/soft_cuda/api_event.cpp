@@ -45,7 +45,7 @@ CuStatus wait_for_shared(const Page &page, uint64_t number, const Context &conte
   return CuStatus::success;
 }
 
-/// Returns success if the host may ask about this event.
+/// Returns success if the host may query this event.
 CuStatus check_event(const State &driver, const Event *event) {
   return event == nullptr ? CuStatus::invalid_handle : check_not_captured(driver, *event);
 }
@@ -214,7 +214,7 @@ CuStatus cuIpcOpenEventHandle(CuEvent *handle, IpcEventHandle bytes) {
   return call_in_context(Entry::ipc_open_event_handle, [&](State &driver, Lock &lock, const auto &context) {
     if (handle == nullptr) return CuStatus::invalid_value;
     Fetched fetched;
-    lock.unlock();  // another thread of this process may be the one that answers
+    lock.unlock();  // another thread of this process may answer
     const CuStatus status = fetch(bytes.bytes, ExportKind::event, fetched);
     lock.lock();
     if (status != CuStatus::success) return status;

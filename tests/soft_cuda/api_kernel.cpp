@@ -18,20 +18,20 @@ namespace soft_cuda {
 namespace {
 
 constexpr unsigned block_threads_max = 1024;
-constexpr int small_block_threads = 256;  // of which a multiprocessor may hold several
+constexpr int small_block_threads = 256;  // a multiprocessor may hold several such blocks
 constexpr int dynamic_shared_bytes_limit = 227 << 10;
-/// A kernel's static shared memory has no size here: every block has this much at least.
+/// Here a kernel's static shared memory has no size, so every block has at least this much.
 constexpr uint64_t shared_bytes_min = 16 << 10;
-constexpr uint64_t shared_bytes_reserved = 1 << 10;  ///< of each block, for the driver
-/// The ways to split a multiprocessor's memory: how much of it is shared.
+constexpr uint64_t shared_bytes_reserved = 1 << 10;  ///< the driver's own share for each block
+/// The possible sizes of a multiprocessor's shared memory.
 constexpr uint64_t carveouts[] = {8 << 10, 16 << 10, 32 << 10, 64 << 10, 100 << 10, 132 << 10, 164 << 10, 196 << 10,
                                   228 << 10};
 
 using KernelList = const KernelEntry *(*)();
 
-/// Returns a bit for each device, by its number, whose kernels may touch the range. Of a mapping these are the devices
-/// that it is for, of an import the devices whose context opened it. Otherwise they are its own device, and devices
-/// with peer access to memory of cuMemAlloc.
+/// Returns a bit for each device, by its number, whose kernels may touch the range. A mapping names its devices. An
+/// import has the devices whose contexts opened it. Other memory has its own device and, if it is of cuMemAlloc,
+/// devices with peer access.
 uint64_t reached_by(const State &driver, const Range &range) {
   if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
   uint64_t devices = uint64_t{1} << range.physical->device;
@@ -68,8 +68,8 @@ Function *kernels_function(const char *name) {
   return nullptr;
 }
 
-/// Returns the kernels of all libraries of a list with colons, or none if one of them has none. The libraries are never
-/// closed: blocks may run their code until the process is gone.
+/// Returns the kernels of all libraries of a list with colons, or none if one library has none. Libraries are never
+/// closed, because blocks may run their code until the process ends.
 std::vector<KernelEntry> open_kernels(const std::string &paths) {
   std::vector<KernelEntry> all;
   std::istringstream list(paths);
@@ -103,7 +103,7 @@ std::shared_ptr<Function> function_in(State &driver, CuFunction handle, const st
   return kernel == nullptr ? nullptr : function_of(driver, *kernel, context);
 }
 
-/// Loads lazily: a call that first needs the code of a function may synchronise the device.
+/// Loads a function's code when a call first needs it. That call may synchronise the device.
 CuStatus load(State &driver, Lock &lock, Function &function) {
   if (function.loaded) return CuStatus::success;
   if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
@@ -149,8 +149,8 @@ bool is_remote(const LaunchConfig &config) {
   return false;
 }
 
-/// Returns what a block takes of a multiprocessor. If the kernel asks for no carve-out, it gets the smallest one for as
-/// many of its blocks as a multiprocessor holds. A real driver may choose a larger one.
+/// Returns the part of a multiprocessor that a block takes. A kernel without a requested carve-out gets the smallest
+/// one that fits all its blocks of a multiprocessor. A real driver may choose a larger one.
 SharedNeed need_of(const State &driver, const Function &function, uint64_t shared_bytes) {
   SharedNeed need;
   need.block_bytes = shared_bytes + shared_bytes_reserved;
@@ -211,7 +211,7 @@ CuStatus cuLibraryLoadData(CuLibrary *handle, const void *image, int *, void **,
     if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
     const std::vector<KernelEntry> entries = open_kernels(driver.settings.kernels);
     if (entries.empty()) return CuStatus::no_binary_for_gpu;
-    // Modules are loaded into every context there is.
+    // Modules are loaded into every existing context.
     for (const Device &device : driver.devices)
       if (const auto context = device.primary) synchronise_implicitly(driver, lock, context);
     auto library = std::make_shared<soft_cuda::Library>();
@@ -312,7 +312,7 @@ CuStatus cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CuFunction han
                                                      size_t dynamic_shared_bytes) {
   return call_on_function(Entry::occupancy_max_blocks, handle, [&](State &driver, Function &) {
     if (blocks == nullptr || block_threads <= 0) return CuStatus::invalid_value;
-    // A multiprocessor of this device holds one block, and several only of small ones.
+    // A multiprocessor of this device holds one block, or several small ones.
     const bool fits = block_threads <= static_cast<int>(block_threads_max) &&
                       dynamic_shared_bytes <= static_cast<size_t>(dynamic_shared_bytes_limit);
     const auto most = static_cast<int>(driver.settings.blocks_per_multiprocessor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, pinned host memory, and what is known about a pointer.
+// This file has device memory, pinned host memory, and the attributes of pointers.
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -30,7 +30,7 @@ void put(void *to, Value value) {
   put(to, &value, sizeof value);
 }
 
-/// Writes an attribute. For an address that nobody allocated cuPointerGetAttributes writes defaults, and succeeds.
+/// Writes an attribute. For an address without an allocation, cuPointerGetAttributes succeeds, and writes defaults.
 bool put_attribute(const Settings &settings, const Range *range, DevicePointer pointer, PointerAttribute attribute,
                    void *to) {
   const bool on_device = range != nullptr && is_on_device(range->kind);
@@ -121,7 +121,7 @@ CuStatus cuMemFree_v2(DevicePointer pointer) {
   return call_to_close(Entry::mem_free, [&](State &driver, Lock &lock, const auto &context) {
     if (pointer == 0) return CuStatus::success;
     if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
-    // Work may be using it: this one waits whatever SOFT_CUDA_SYNC says.
+    // This call waits whatever SOFT_CUDA_SYNC says, because work may use the memory.
     const Range *range = driver.memory.find(pointer);
     const auto owner = range == nullptr ? nullptr : driver.contexts.find(range->context);
     synchronise(lock, context);

@@ -9,7 +9,7 @@ namespace {
 
 bool has_ended(const Stream &stream) { return stream.last == nullptr || stream.last->done; }
 
-/// Returns success if the host may ask about a stream: under capture there is no answer.
+/// Returns success if the host may query a stream, which it may not during a capture.
 CuStatus check_host_may_ask(State &driver, const std::shared_ptr<Stream> &stream) {
   if (const CuStatus status = check_not_capturing(*stream); status != CuStatus::success) return status;
   if (stream != stream->context->legacy || !legacy_is_entangled(driver, *stream->context)) return CuStatus::success;

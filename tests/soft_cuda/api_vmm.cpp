@@ -30,7 +30,7 @@ bool is_reserved(const State &driver, uint64_t address, size_t bytes) {
   return address - base < reserved && bytes <= reserved - (address - base);
 }
 
-/// Takes access and memory away from the addresses, as they were when they were reserved.
+/// Removes access and memory from the addresses, so that they are only reserved again.
 bool blank(uint64_t address, size_t bytes) {
   return ::mmap(reinterpret_cast<void *>(address), bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
@@ -45,7 +45,7 @@ bool overlaps_mapping(const State &driver, uint64_t address, size_t bytes) {
 CuStatus import_descriptor(State &driver, int descriptor, MemoryHandle *handle) {
   struct stat file {};
   const int device = device_of_descriptor(descriptor);
-  // A device takes memory of one that CUDA_VISIBLE_DEVICES hides.
+  // A device accepts memory of a device that CUDA_VISIBLE_DEVICES hides.
   if (device < 0 || device >= driver.settings.device_count || ::fstat(descriptor, &file) != 0) return CuStatus::unknown;
   auto physical = std::make_shared<Physical>();
   physical->descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
@@ -163,7 +163,7 @@ CuStatus cuMemUnmap(DevicePointer address, size_t bytes) {
   return call(Entry::vmm_unmap, [&](State &driver, Lock &lock) {
     for (const Device &device : driver.devices)
       if (const auto context = device.primary) synchronise(lock, context);
-    // "The range must be the whole of mappings": none is cut.
+    // "The range must be the whole of mappings", so none is cut.
     std::vector<uint64_t> bases;
     size_t covered = 0;
     for (auto entry = driver.memory.ranges.lower_bound(address);
@@ -201,7 +201,7 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
     }
     if (covered != bytes) return CuStatus::invalid_value;
     CuStatus status = CuStatus::success;
-    // All devices are this process: the last word counts.
+    // All devices are this process, so the last setting applies.
     for (uint64_t at = address; at < address + bytes && status == CuStatus::success;) {
       Range *const range = driver.memory.find(at);
       at += range->bytes;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::align_val_t shared_alignment{128};
 
-/// Threads that wait for a task each. Never destroyed: a process may end while blocks run.
+/// Threads that each wait for a task. The pool is never destroyed, because a process may end while blocks run.
 struct Pool {
   struct Worker {
     std::condition_variable wake;
@@ -62,11 +62,11 @@ struct BlockRun {
   Block block;
   std::unique_ptr<std::byte, SharedMemoryDeleter> shared;
   uint32_t threads_left = 0;
-  uint32_t has_waited = 0;  ///< for others; of all its threads
+  uint32_t has_waited = 0;  ///< whether any of its threads has waited for others
   uint32_t multiprocessor = 0;
 };
 
-/// Blocks that begin together, and end one by one.
+/// Blocks that begin together, and that end one by one.
 struct Batch {
   Run *run = nullptr;
   std::vector<BlockRun> blocks;
@@ -88,7 +88,7 @@ void run_thread(Batch &batch, uint32_t index) {
   own.shared.reset();
   if (own.has_waited != 0) run.places.waiting_blocks.fetch_sub(1, std::memory_order_relaxed);
   run.places.release(own.multiprocessor, launch.need);
-  // Notified under the mutex: the launch may end as soon as it is free.
+  // The notification is under the mutex, because the launch may end as soon as the mutex is free.
   const std::lock_guard lock(run.mutex);
   if (--run.blocks_left == 0) run.ended.notify_one();
 }
@@ -99,7 +99,7 @@ struct HostThread {
   uint32_t index = 0;
 };
 
-thread_local const HostThread *host_thread = nullptr;  ///< for functions that a block calls which runs on this thread
+thread_local const HostThread *host_thread = nullptr;  ///< for functions that a block on this thread calls
 
 void run_host_thread(void *argument) {
   const std::unique_ptr<HostThread> self(static_cast<HostThread *>(argument));
@@ -113,7 +113,7 @@ void run_host_thread(void *argument) {
   run_thread(batch, self->index);
 }
 
-/// Counts the block of the calling thread or fiber as one that waits.
+/// Counts the block of the calling thread or fiber as a waiting one.
 void tell_waiting() {
   Batch &batch = *host_thread->batch;
   const uint32_t thread = have_fibers ? fiber_index() : host_thread->index;
@@ -127,7 +127,7 @@ void wait_for_turn(Waiting waiting) {
   if (waiting == Waiting::at_barrier) return give_way(waiting);
   tell_waiting();
   do give_way(waiting);
-  while (device_is_lost());  // bounded by the test, which finds it again
+  while (device_is_lost());  // bounded by the test, which resets it
   await_turn();
 }
 
@@ -205,7 +205,7 @@ void run_on_pool(void (*task)(void *argument), void *argument) {
   Pool &shared = pool();
   const std::lock_guard lock(shared.mutex);
   if (shared.idle.empty()) {
-    auto *const worker = new Pool::Worker;  // lives as long as its thread: for ever
+    auto *const worker = new Pool::Worker;  // exists as long as its thread, for ever
     worker->task = task;
     worker->argument = argument;
     std::thread(work, std::ref(shared), worker).detach();
@@ -221,7 +221,7 @@ void run_on_pool(void (*task)(void *argument), void *argument) {
 void run_blocks(const Launch &launch, Places &places) {
   const KernelInFlight in_flight;
   Run run{launch, places, {}, {}, launch.grid_size};
-  const uint32_t batch_size = (launch.grid_size + 1) / 2;  // halves of a launch run side by side
+  const uint32_t batch_size = (launch.grid_size + 1) / 2;  // both halves of a launch run concurrently
   for (uint32_t begun = 0; begun < launch.grid_size;) {
     const auto batch = std::make_shared<Batch>();
     batch->run = &run;
@@ -235,7 +235,7 @@ void run_blocks(const Launch &launch, Places &places) {
     for (uint32_t index = 1; index < host_threads; ++index)
       run_on_pool(run_host_thread, new HostThread{batch, index});
     auto *const first = new HostThread{batch, 0};
-    // The last batch's first thread is this one: a launch of few blocks wakes nobody.
+    // This thread is the first one of the last batch, so a launch of few blocks wakes no other thread.
     if (begun == launch.grid_size)
       run_host_thread(first);
     else

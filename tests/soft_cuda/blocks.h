@@ -22,7 +22,7 @@ struct SharedNeed {
 };
 
 /// The places for blocks, or for kernels, of one device. Callers get places in the order of arrival. As on a real
-/// device, a caller that does not fit holds up those that come later.
+/// device, a caller that does not fit delays later callers.
 class Places {
  public:
   /// Makes `count` places, with `each` of them on a multiprocessor.

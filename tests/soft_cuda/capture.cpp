@@ -16,7 +16,7 @@ void merge(std::vector<size_t> &tips, const std::vector<size_t> &more) {
     if (std::find(tips.begin(), tips.end(), tip) == tips.end()) tips.push_back(tip);
 }
 
-/// Lets all streams leave. What they recorded becomes unusable until it is recorded again.
+/// Lets all streams leave the capture. Events that they recorded are unusable until they are recorded again.
 void end_capture(State &driver, const std::shared_ptr<Capture> &capture) {
   for (Stream *stream : capture->streams) {
     stream->capture_tips.clear();
@@ -27,7 +27,7 @@ void end_capture(State &driver, const std::shared_ptr<Capture> &capture) {
   driver.captures.erase(capture);
 }
 
-/// Returns whether each stream that joined has been joined back: its newest nodes come before the origin's.
+/// Returns whether each stream that joined has been joined back, so that its newest nodes precede the origin's.
 bool all_joined(const Capture &capture) {
   std::vector<bool> reached(capture.body.nodes.size(), false);
   for (const size_t tip : capture.origin->capture_tips) reached[tip] = true;
@@ -187,7 +187,7 @@ CuStatus cuStreamIsCapturing(CuStream handle, CaptureStatus *status) {
 CuStatus cuStreamGetCaptureInfo_v2(CuStream handle, CaptureStatus *status, unsigned long long *id, CuGraph *graph,
                                    const CuGraphNode **after, size_t *after_count) {
   return call_on_stream(Entry::stream_get_capture_info, handle, [&](State &driver, Lock &, const auto &stream) {
-    // It reports nothing about the graph and its nodes.
+    // This driver reports nothing about the graph and its nodes.
     if (status == nullptr || graph != nullptr || after != nullptr || after_count != nullptr)
       return CuStatus::invalid_value;
     if (const CuStatus answer = capture_status(driver, *stream, *status); answer != CuStatus::success) return answer;
@@ -271,7 +271,7 @@ CuStatus cuGraphLaunch(CuGraphExec exec, CuStream handle) {
   return call_on_stream(Entry::graph_launch, handle, [&](State &driver, Lock &lock, const auto &stream) {
     const auto found = driver.graph_execs.find(exec);
     if (found == nullptr) return CuStatus::invalid_value;
-    // The first launch of a graph that was not uploaded allocates for it, and may wait for the device as that may.
+    // The first launch of a graph that was not uploaded allocates memory, so it may wait for the device.
     if (!std::exchange(found->uploaded, true)) synchronise_implicitly(driver, lock, stream->context);
     std::vector<CompletionRef> after;
     if (found->last != nullptr && !found->last->done) after.push_back(found->last);

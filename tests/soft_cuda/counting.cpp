@@ -17,18 +17,18 @@
 
 namespace rondo::memory {
 
-/// The place of a thread in its chains of accesses. A batch of loads that need nothing of each other counts as one.
+/// The position of a thread in its chains of accesses. A batch of independent loads counts as one.
 struct Depths {
-  uint32_t known = 0;   ///< what the thread has waited for
-  uint32_t loaded = 0;  ///< the deepest of what it has loaded
-  uint32_t stored = 0;  ///< the deepest of what it has stored
-  uint32_t turns = 0;   ///< the deepest of what turns that have ended loaded
-  uint64_t host_stores = 0;  ///< after which the thread has stored no flag yet
+  uint32_t known = 0;   ///< depth of the data that the thread has waited for
+  uint32_t loaded = 0;  ///< depth of its deepest load
+  uint32_t stored = 0;  ///< depth of its deepest store
+  uint32_t turns = 0;   ///< depth of the deepest load of ended turns
+  uint64_t host_stores = 0;  ///< stores since the thread's last flag
 
   [[nodiscard]] uint32_t deepest() const { return std::max({known, loaded, turns}); }
 };
 
-/// Bytes by device, of the first few.
+/// Bytes for each of the first few devices.
 using DeviceBytes = std::array<uint64_t, soft_cuda::counted_device_count>;
 
 class Counter {
@@ -47,8 +47,8 @@ class Counter {
   struct Loads {
     uint64_t all = 0, acquires = 0, of_host = 0;
   };
-  Loads loads;                   ///< outside of polls that found nothing
-  Loads idle_loads;              ///< in such polls
+  Loads loads;                   ///< loads outside of polls in vain
+  Loads idle_loads;              ///< loads of polls in vain
   bool batch_is_remote = false;  ///< the batch has a load from another device
   struct Saved {
     AccessCounts counts;
@@ -70,7 +70,7 @@ constinit thread_local Counter *counter = nullptr;
 
 namespace {
 
-/// Flags as they were last set: how deep that store was in its chain.
+/// The depth of each flag's last store in its chain.
 class Stamps {
  public:
   void set(const void *at, size_t bytes, uint64_t round, uint32_t depth) {
@@ -107,11 +107,11 @@ class Stamps {
   std::array<Shard, 64> shards_;
 };
 
-/// The totals of the process. They are never destroyed: kernels may run until it is gone.
+/// The totals of the process. They are never destroyed, because kernels may run until it ends.
 struct Totals {
   std::mutex mutex;
   std::map<const void *, AccessCounts> ranks;
-  std::array<DeviceBytes, soft_cuda::counted_device_count> moved{};  ///< as soft_cuda_moved_bytes()
+  std::array<DeviceBytes, soft_cuda::counted_device_count> moved{};  ///< bytes by soft_cuda_moved_bytes()
   Stamps stamps;
   std::atomic<uint64_t> round = 0;  ///< 0 while nothing is counted; grows each time that counting begins
   uint64_t last_round = 0;
@@ -159,7 +159,7 @@ const soft_cuda::MemoryExtent &Counter::extent_of(const void *at) {
   return found;
 }
 
-/// Moves the thread's place in the chains. Others may poll an atomic store, so it is remembered.
+/// Moves the thread's position in the chains. Remembers an atomic store, since other threads may poll for it.
 void Counter::follow(Access access, const void *at, size_t bytes, bool host) {
   Stamps &stamps = totals().stamps;
   switch (access) {
@@ -309,7 +309,7 @@ namespace soft_cuda {
 using namespace rondo::memory;
 
 CountedThread::CountedThread(const Block &block, uint32_t thread, const void *rank, bool is_first_block) : rank_(rank) {
-  counter = nullptr;  // it may still be that of another fiber
+  counter = nullptr;  // it may still be another fiber's
   const uint64_t round = totals().round.load(std::memory_order_acquire);  // pairs with rondo_count_accesses()
   if (round == 0) return;
   counter = new Counter(block, round);

@@ -26,7 +26,7 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves the stack pointer and what a called function must keep, and continues where the other stack was left. It does
+// Saves the stack pointer and the registers that a called function must keep, and continues on the other stack. It does
 // not save the modes of floating point, which no kernel changes. It does not support shadow stacks, which are opt-in.
 extern "C" void soft_cuda_switch_stack(void **left, void *entered);
 asm(R"(
@@ -87,14 +87,14 @@ namespace soft_cuda {
 namespace {
 
 constexpr size_t stack_bytes = size_t{256} << 10;
-constexpr size_t guard_bytes = size_t{64} << 10;  // more than any frame, so that none reaches over it
-constexpr size_t kept_registers = 6;  // of soft_cuda_switch_stack
+constexpr size_t guard_bytes = size_t{64} << 10;  // larger than any frame, so that none skips it
+constexpr size_t kept_registers = 6;  // saved by soft_cuda_switch_stack
 
 struct Fiber {
-  std::byte *stack = nullptr;  ///< lowest address; not used by the first, which has the stack of the host thread
+  std::byte *stack = nullptr;  ///< lowest address; the first fiber has the host thread's stack instead
   void *pointer = nullptr;     ///< into its stack, while it does not run
   bool ended = false;
-  // For AddressSanitizer, which keeps some variables apart from the stack, and must know which stack is in use.
+  // These are for AddressSanitizer, which keeps some variables apart from the stack, and must know the current stack.
   void *apart = nullptr;
   const void *bottom = nullptr;
   size_t bytes = 0;
@@ -103,12 +103,12 @@ struct Fiber {
 /// The fibers of one host thread.
 struct Fibers {
   std::vector<Fiber> all;
-  uint32_t count = 0;  ///< fibers of what runs now; 0 if none
+  uint32_t count = 0;  ///< fibers of the present run, or 0
   uint32_t running = 0;
-  uint32_t left = 0;        ///< that have not ended
-  uint32_t looks = 0;       ///< in vain, since the core was handed over
-  uint32_t at_barrier = 0;  ///< waits, likewise
-  bool backwards = false;   ///< every other time the last thread is the first fiber: neither runs ahead in all tests
+  uint32_t left = 0;        ///< fibers that have not ended
+  uint32_t looks = 0;       ///< polls in vain since the last hand-over of the core
+  uint32_t at_barrier = 0;  ///< waits at barriers since then
+  bool backwards = false;   ///< every other run begins with the last thread, so none always runs ahead
   const std::function<void(uint32_t)> *body = nullptr;
 
   [[nodiscard]] uint32_t index() const { return backwards ? count - 1 - running : running; }
@@ -116,11 +116,11 @@ struct Fibers {
 };
 
 thread_local Fibers fibers;
-thread_local uint32_t looks_in_vain = 0;  ///< since the kernel began
+thread_local uint32_t looks_in_vain = 0;  ///< polls in vain since the kernel began
 
 /// Hands the core over after a poll that found nothing. Threads that only yield delay all other work of the machine,
-/// even the kernel's own threads. On Linux 6.18 no packet is taken in for seconds. So now and then a thread sleeps, and
-/// each time if its kernel waits for long. Tests get quicker, too: most of their time was yielding.
+/// even the kernel's own threads. On Linux 6.18 no packet is received for seconds. So at times a thread sleeps, and
+/// always if its kernel waits for long. This also makes tests faster, which spent most of their time on yields.
 void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;
@@ -130,7 +130,7 @@ void hand_core_over() {
     std::this_thread::sleep_for(std::chrono::microseconds(looks < long_wait ? 50 : 200));
 }
 
-/// Stacks that nobody uses, of all host threads. Never destroyed: a process may end while blocks run.
+/// Unused stacks of all host threads. They are never destroyed, because a process may end while blocks run.
 struct Stacks {
   std::mutex mutex;
   std::vector<std::byte *> idle;
@@ -141,7 +141,7 @@ Stacks &stacks() {
   return *all;
 }
 
-/// Makes a stack with memory below it that nobody may touch: a thread that needs more ends at once.
+/// Makes a stack above inaccessible memory, so that a thread that needs more ends at once.
 std::byte *make_stack() {
   void *const begin = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -179,7 +179,7 @@ void have_entered([[maybe_unused]] Fibers &own, [[maybe_unused]] const Fiber &se
   size_t bytes = 0;
   __sanitizer_finish_switch_fiber(self.apart, &bottom, &bytes);
   if (own.all[0].bottom != nullptr) return;
-  own.all[0].bottom = bottom;  // the first fiber that is entered comes from the host thread's stack
+  own.all[0].bottom = bottom;  // the first fiber is entered from the host thread's stack
   own.all[0].bytes = bytes;
 #endif
 }
@@ -202,7 +202,7 @@ uint32_t next_of(const Fibers &own) {
   return index;
 }
 
-/// Runs as the first function on a fiber's stack: it has nowhere to return to.
+/// Runs as the first function on a fiber's stack, so it has no function to return to.
 [[noreturn]] void begin_fiber() noexcept {
   Fibers &own = fibers;
   Fiber &self = own.all[own.running];
@@ -210,7 +210,7 @@ uint32_t next_of(const Fibers &own) {
   own.call();
   self.ended = true;
   --own.left;
-  own.looks = 0;  // others may go on by what this one did
+  own.looks = 0;  // this fiber's work may let others continue
   enter(own, next_of(own));
   std::abort();  // an ended fiber is not entered
 }
@@ -218,10 +218,10 @@ uint32_t next_of(const Fibers &own) {
 /// Prepares the stack as if begin_fiber() had called soft_cuda_switch_stack at its beginning.
 void prepare(Fiber &fiber) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
-  ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);  // what ran on it before has left marks
+  ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);  // earlier runs have left marks
 #endif
   auto *const top = reinterpret_cast<void **>(fiber.stack + stack_bytes);
-  top[-1] = nullptr;  // in place of a return address
+  top[-1] = nullptr;  // instead of a return address
   top[-2] = reinterpret_cast<void *>(&begin_fiber);
   fiber.pointer = std::fill_n(top - 2 - kept_registers, kept_registers, nullptr) - kept_registers;
   fiber.ended = false;
@@ -255,7 +255,7 @@ uint32_t fiber_index() { return fibers.index(); }
 void begin_host_thread() { looks_in_vain = 0; }
 
 void give_way(Waiting waiting) {
-  constexpr uint32_t barriers_max = 64;  // of each fiber: if a thread never comes, the core is not kept busy
+  constexpr uint32_t barriers_max = 64;  // per fiber; if a thread never arrives, the core is not kept busy
   Fibers &own = fibers;
   if (own.count == 0) return hand_core_over();
   ++(waiting == Waiting::for_others ? own.looks : own.at_barrier);

@@ -26,8 +26,8 @@ struct HandleText {
   int32_t process = 0;
   int32_t device = 0;
   uint64_t bytes = 0;
-  uint64_t name = 0;   ///< of the owner's socket, random
-  uint64_t token = 0;  ///< of the export, random
+  uint64_t name = 0;   ///< random name of the owner's socket
+  uint64_t token = 0;  ///< random token of the export
   unsigned char reserved[24] = {};
 };
 static_assert(sizeof(HandleText) == sizeof(IpcMemoryHandle) && sizeof(HandleText) == sizeof(IpcEventHandle));
@@ -37,10 +37,10 @@ struct Export {
   std::weak_ptr<void> alive;
 };
 
-/// Never destroyed: its thread serves until the process is gone.
+/// The exports of this process. They are never destroyed, because a thread serves them until the process ends.
 struct Owner {
   std::mutex mutex;
-  int socket = -1;  ///< -1: nothing was exported yet
+  int socket = -1;  ///< -1 before the first export
   uint64_t name = 0;
   std::unordered_map<uint64_t, Export> exports;  ///< by token
 };
@@ -60,14 +60,14 @@ uint64_t random_number() {
 socklen_t address_of(uint64_t name, sockaddr_un &address) {
   address = {};
   address.sun_family = AF_UNIX;
-  // The first byte stays NUL: the abstract name space.
+  // The first byte stays NUL, which means an abstract name.
   const int length = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "soft-cuda-%016llx",
                                    static_cast<unsigned long long>(name));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
 }
 
 void set_patience(int socket) {
-  const timeval patience{20, 0};  // of a busy machine; a process that has ended refuses at once
+  const timeval patience{20, 0};  // for a busy machine; a process that has ended refuses at once
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
@@ -77,7 +77,7 @@ bool peer_of(int socket, ucred &peer) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::geteuid();
 }
 
-/// One byte, since a descriptor needs data to ride on, with room for one descriptor. Points into itself.
+/// One byte, since a descriptor must accompany data, with room for one descriptor. It has pointers into itself.
 struct Message {
   Message() {
     header.msg_iov = &data;

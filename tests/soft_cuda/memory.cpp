@@ -19,7 +19,7 @@ constexpr const char *name_prefix = "soft-cuda-device-";
 
 Physical::~Physical() {
   if (descriptor >= 0) ::close(descriptor);
-  // relaxed: a count that orders nothing. The last owner may be the thread that hands descriptors over.
+  // relaxed, as the count orders nothing. The last owner may be the thread that passes descriptors on.
   if (account != nullptr) account->fetch_sub(bytes, std::memory_order_relaxed);
 }
 
@@ -50,12 +50,12 @@ std::shared_ptr<Physical> make_physical(size_t bytes, int device, std::atomic<ui
   made->descriptor = ::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   status = CuStatus::out_of_memory;
   if (made->descriptor < 0 || ::ftruncate(made->descriptor, static_cast<off_t>(bytes)) != 0) return nullptr;
-  // A file that could shrink could kill its reader.
+  // A shrinking file could kill its reader, so the size is sealed.
   if (::fcntl(made->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return nullptr;
   made->bytes = bytes;
   made->device = device;
   made->account = account;
-  if (account != nullptr) account->fetch_add(bytes, std::memory_order_relaxed);  // a count that orders nothing
+  if (account != nullptr) account->fetch_add(bytes, std::memory_order_relaxed);  // the count orders nothing
   status = CuStatus::success;
   return made;
 }

@@ -37,7 +37,7 @@ struct Physical {
 struct Range {
   RangeKind kind = RangeKind::device;
   uint64_t base = 0;
-  size_t bytes = 0;      ///< as asked for
+  size_t bytes = 0;      ///< requested bytes
   size_t map_bytes = 0;  ///< whole pages
   int device = 0;        ///< its ordinal, or -1 where this process does not see it
   CuContext context = nullptr;

@@ -47,7 +47,7 @@ using Action = std::function<CuStatus()>;
 
 struct Work {
   Action run;
-  std::vector<CompletionRef> after;  ///< besides what comes before it in its stream
+  std::vector<CompletionRef> after;  ///< besides earlier work of its stream
   CompletionRef completion;
 };
 

@@ -53,13 +53,13 @@ struct Settings {
   std::vector<int> visible;  ///< those that this process sees, in its order
   uint32_t resident_blocks = 64;  ///< of a device
   uint32_t blocks_per_multiprocessor = 1;  ///< small ones
-  uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0 for the real number
+  uint32_t claimed_blocks = 0;    ///< blocks that it claims to hold; 0 for the real number
   uint32_t queue_count = 8;       ///< of a context
-  uint32_t block_threads = 2;     ///< fibers or host threads that stand for a block's
+  uint32_t block_threads = 2;     ///< fibers or host threads that represent a block's threads
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
   uint64_t memory_bytes = uint64_t{8} << 30;
   bool queue_waits_for_end =
-      true;                    ///< what stands behind a piece of work in its queue waits for its end, not its start
+      true;                    ///< later work in a hardware queue waits for the end of earlier work, not its start
   bool mps = false;            ///< the devices say that processes share them by MPS
   bool vmm = true;             ///< the devices say that they have memory with descriptors
   bool nvlink = true;          ///< the devices say that NVLink is between them

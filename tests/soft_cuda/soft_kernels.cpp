@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// The kernels of one family for emulated blocks: what librondo's image is to a device, these are to the driver in
-// software. Compiled once for each family (RONDO_SOFT_FAMILY), side by side; soft_kernel_list.cpp joins them.
+// SPDX-License-Identifier: Apache-2.0 This file has the kernels of one family for emulated blocks. The driver in
+// software loads them in the same way as a device loads librondo's image. It is compiled once for each family
+// (RONDO_SOFT_FAMILY). soft_kernel_list.cpp joins the families.
 #include "cuda/kernels/list.h"
 #include "tests/soft_cuda/counting.h"
 #include "tests/soft_cuda/emulated_block.h"
@@ -9,8 +9,8 @@ namespace {
 
 using namespace rondo::device;
 
-/// Returns the operation of a block's rank, and whether it is that rank's first block. A channel of a plan that has
-/// nothing to do has a block, too.
+/// Returns the operation of a block's rank, and whether it is that rank's first block. A channel without work in a plan
+/// has a block, too.
 [[maybe_unused]] const DeviceOperation &operation_of(const DeviceOperations &operations, uint32_t block,
                                                      bool &is_first) {
   is_first = operations.channel_of_block(block) == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a mean of integers and of a premul sum for emulated blocks, as soft_kernels.cpp has the others.
+// This file has the kernels of integer means and of premul sums for emulated blocks. soft_kernels.cpp has the others.
 #include "cuda/kernels/mean.h"
 #include "cuda/kernels/scale.h"
 #include "tests/soft_cuda/emulated_block.h"

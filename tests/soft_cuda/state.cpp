@@ -8,10 +8,10 @@ namespace {
 
 struct EntryRow {
   const char *name;
-  bool may_fail;  ///< for want of something: SOFT_CUDA_FAULTS' "fail"
+  bool may_fail;  ///< for lack of a resource, by "fail" of SOFT_CUDA_FAULTS
 };
 
-/// Entries that make something or enqueue; what asks or gives back does not fail by chance.
+/// Says whether an entry makes an object or enqueues. Entries that query or give back do not fail by chance.
 constexpr bool may_fail(Entry entry) {
   switch (entry) {
     case Entry::primary_ctx_retain:

@@ -22,7 +22,7 @@ void finish(Completion &completion) {
   completion.changed.notify_all();
 }
 
-/// The mishap that the seed has for this piece of work: a delay, an error.
+/// The fault that the seed draws for a piece of work: a delay, an error.
 struct Mishap {
   uint64_t delay_us = 0;
   CuStatus status = CuStatus::success;
@@ -41,7 +41,7 @@ Mishap next_mishap(State &driver) {
   return mishap;
 }
 
-/// Runs a piece of work. After an error in the context nothing runs any more, and pending work ends at once.
+/// Runs a piece of work. After an error in the context no work runs any more, and pending work ends at once.
 void run_work(Lock &lock, Context &context, const Work &work) {
   if (context.error != CuStatus::success || work.run == nullptr) return;
   lock.unlock();
@@ -73,10 +73,10 @@ void serve(void *argument) {
   }
   Context &context = *stream->context;
   context.streams.erase(stream);
-  if (context.legacy == stream) context.legacy.reset();  // else the two would hold each other for ever
+  if (context.legacy == stream) context.legacy.reset();  // otherwise both would hold each other for ever
 }
 
-/// Adds the legacy order: work on the default stream comes after what blocking streams have, and they after it.
+/// Adds the legacy order. Work on the default stream follows that of blocking streams, and their work follows it.
 void add_legacy_order(const Stream &stream, std::vector<CompletionRef> &after) {
   const Context &context = *stream.context;
   if ((stream.flags & stream_non_blocking) != 0) return;

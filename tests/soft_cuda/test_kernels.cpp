@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for the tests of the driver in software itself, and for device_costs.
+// This file has kernels for tests of the driver in software itself, and for device_costs.
 #include "tests/soft_cuda/test_kernels.h"
 
 #include <atomic>
@@ -27,7 +27,7 @@ void await(Block &block, uint32_t thread, void *const *parameters) {
     block.give_way(Waiting::for_others);
 }
 
-/// Waits, by every block, for all others of the grid: they must be resident together.
+/// Waits, by every block, for all others of the grid, so all must be resident together.
 void meet(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const BarrierParameters *>(parameters[0]);
   if (thread != 0) return;
@@ -57,7 +57,7 @@ void nothing(Block &, uint32_t, void *const *) {}
 void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
-  // All relaxed: only the values are wanted.
+  // All accesses are relaxed, because only values count.
   const auto word = [&](uint64_t stream) { return std::atomic_ref(given.words[stream * meet_stride]); };
   const std::atomic_ref gave_up(*given.gave_up), ended(given.words[given.stream * meet_stride + meet_ended]);
   const uint64_t number = ended.load(std::memory_order_relaxed) + 1;
@@ -77,7 +77,7 @@ void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
 void store(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const StoreParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
-  // No thread waits for them: on a device the time would show what a release takes.
+  // No thread waits for these stores. On a device, their time would be that of a release.
   const auto order = given.order == StoreOrder::relaxed ? std::memory_order_relaxed : std::memory_order_release;
   for (uint64_t round = 1; round <= given.round_count; ++round) {
     if (given.pending != nullptr) std::atomic_ref(*given.pending).store(round, std::memory_order_relaxed);

@@ -19,12 +19,12 @@
 namespace soft_cuda {
 namespace {
 
-/// The turn is a lock of a file that all processes name, which the system takes from one that dies. Never destroyed.
+/// The turn is a lock of a file that all processes name. If a process dies, the system frees its lock. Never destroyed.
 struct Turns {
   std::mutex mutex;
   std::condition_variable changed;
   uint32_t kernel_count = 0;      ///< in flight
-  bool keeper = false;            ///< a thread sees to the lock
+  bool keeper = false;            ///< a thread keeps the lock
   std::atomic<bool> mine{false};  ///< a kernel's thread may go on
 };
 
@@ -35,14 +35,14 @@ Turns &turns() {
 
 bool taken() { return !state().settings.turns_path.empty(); }
 
-/// A bit for each device that is lost, up to 64; of the thread, the one that it runs a kernel of.
+/// A bit for each lost device, of at most 64. A thread has the device of its kernel.
 std::atomic<uint64_t> lost_devices{0};
 thread_local int device_of_thread = 0;
 
-/// Another process has time to take the lock that was just given up, which the system would not see to.
+/// In this time, another process can take the lock that was just given up. The system alone would not ensure that.
 constexpr std::chrono::milliseconds between_turns{1};
 
-/// Takes turns as long as kernels are in flight.
+/// Takes turns while kernels are in flight.
 void keep_turns() {
   const Settings &settings = state().settings;
   Turns &all = turns();

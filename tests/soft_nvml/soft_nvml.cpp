@@ -163,12 +163,12 @@ Status nvmlDeviceGetUUID(DeviceHandle device, char *uuid, unsigned bytes) {
   if (const Status fault = fault_of("nvmlDeviceGetUUID"); fault != Status::success) return fault;
   unsigned of = 0;
   if (!number_of(device, of)) return Status::invalid_argument;
-  // "soft-cuda-dev-" and the number, as the CUDA driver in software has it.
+  // The UUID is "soft-cuda-dev-" and the number, as in the CUDA driver in software.
   const int length = std::snprintf(uuid, bytes, "GPU-736f6674-2d63-7564-612d-6465762d%04x", of);
   return length < static_cast<int>(bytes) ? Status::success : Status::insufficient_size;
 }
 
-/// Reports what the CUDA driver in software says of the same machine.
+/// Reports the same as the CUDA driver in software.
 Status nvmlDeviceGetP2PStatus(DeviceHandle device, DeviceHandle peer, PeerCapability capability, PeerStatus *status) {
   constexpr auto chipset_not_supported = static_cast<PeerStatus>(1);
   if (const Status fault = fault_of("nvmlDeviceGetP2PStatus"); fault != Status::success) return fault;

@@ -6,7 +6,7 @@
 #include <new>
 
 namespace {
-std::atomic<uint64_t> count = 0;  // relaxed: a number, no data rides on it
+std::atomic<uint64_t> count = 0;  // relaxed: the number publishes no data
 std::atomic<bool> others_fail = false;  // relaxed: a thread that starts later sees it
 thread_local bool is_spared = false;
 }  // namespace
@@ -38,7 +38,7 @@ void *or_throw(void *memory) {
 }
 }  // namespace
 
-// All forms but the aligned ones: a form that is left out would be another allocator's under AddressSanitizer.
+// The aligned forms are not replaced. Under AddressSanitizer, a missing other form would use another allocator.
 void *operator new(size_t bytes) { return or_throw(count_and_allocate(bytes)); }
 void *operator new[](size_t bytes) { return or_throw(count_and_allocate(bytes)); }
 void *operator new(size_t bytes, const std::nothrow_t &) noexcept { return count_and_allocate(bytes); }

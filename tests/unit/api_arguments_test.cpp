@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests what the C interface refuses, and that a refusal leaves everything as it was.
+// These tests make calls that the C interface refuses. A refusal must leave everything as it was.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -74,7 +74,7 @@ TEST_CASE("collectives: buffers may coincide as in place, or be disjoint, and no
   const auto type = RONDO_FLOAT32;
   CHECK(rondo_all_reduce(a.data(), a.data() + 1, 8, type, RONDO_SUM, comm, nullptr) == refused);
   CHECK_THAT(error_message(), Contains("overlap"));
-  CHECK(rondo_all_gather(a.data(), a.data(), 8, type, comm, nullptr) == refused);  // rank 1's place is at 8
+  CHECK(rondo_all_gather(a.data(), a.data(), 8, type, comm, nullptr) == refused);  // rank 1's block is at 8
   CHECK(rondo_reduce_scatter(a.data(), a.data(), 8, type, RONDO_SUM, comm, nullptr) == refused);
   const size_t counts[2] = {4, 4};
   const size_t displacements[2] = {0, 3};
@@ -113,10 +113,10 @@ TEST_CASE("a unique id that is not used: freeing it gives back its descriptors a
   CHECK(held() >= before + 4);
   CHECK(rondo_unique_id_free(&id) == RONDO_OK);
   CHECK(held() == before);
-  CHECK(rondo_unique_id_free(&id) == RONDO_OK);  // as an id that another process made
+  CHECK(rondo_unique_id_free(&id) == RONDO_OK);  // accepted, like an id of another process
   rondo_comm_t comm = nullptr;
   CHECK(rondo_comm_init(&comm, &id, 0, 1, nullptr) == RONDO_ERROR_REMOTE);
-  // A failed initialisation gives them back as well.
+  // A failed initialisation gives the id's resources back as well.
   REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
   rondo_config_t hasty = RONDO_CONFIG_INIT;
   hasty.init_timeout_ms = 20;
@@ -197,9 +197,9 @@ TEST_CASE("registration: what overlaps, is empty or unknown is refused") {
   CHECK(rondo_comm_deregister(ranks[1], first) == refused);
   CHECK(rondo_comm_deregister(ranks[0], first) == RONDO_OK);
   CHECK(rondo_comm_deregister(ranks[0], first) == RONDO_ERROR_INVALID_HANDLE);
-  CHECK(rondo_comm_destroy(ranks[0]) == RONDO_OK);  // ends the second
+  CHECK(rondo_comm_destroy(ranks[0]) == RONDO_OK);  // ends the second registration
   CHECK(rondo_comm_deregister(ranks[1], second) == RONDO_ERROR_INVALID_HANDLE);
   ranks.forget(0);
-  memory[60'000] = 1;  // the pages are back
+  memory[60'000] = 1;  // the pages belong to the caller again
   CHECK(memory[60'000] == 1);
 }

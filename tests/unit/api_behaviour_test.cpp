@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface at work, with ranks as threads: uneven blocks, streams, failure, and a steady path without
+// These tests use the C interface with threads as ranks: uneven blocks, streams, failures, and calls without
 // allocation.
 #include <sys/mman.h>
 
@@ -55,7 +55,7 @@ TEST_CASE("all_gather_v: the displacement of an empty block is ignored, also whe
   constexpr size_t most = std::numeric_limits<size_t>::max();
   const size_t counts[3] = {2, 0, 3};
   const auto gathered = ranks.each<std::vector<int>>([&](int rank, rondo_comm_t comm) {
-    const size_t ignored[3] = {0, most, 1};  // out of the address space, and inside of rank 0's block
+    const size_t ignored[3] = {0, most, 1};  // beyond the address space, and inside rank 0's block
     const size_t displacements[3] = {0, ignored[rank], 4};
     const std::vector<int> send(counts[rank], 10 + rank);
     std::vector<int> recv(8, -1);
@@ -76,8 +76,8 @@ TEST_CASE("streams: operations of one communicator run in the order of the calls
     if (status == RONDO_OK) status = rondo_stream_create(&streams[1]);
     if (status == RONDO_OK) status = rondo_event_create(&event);
     for (int round = 0; round < 100 && status == RONDO_OK; ++round) {
-      // Each operation needs the one before it: a sum, an average that undoes it, one of them without a stream at
-      // times.
+      // Each operation needs the previous one: a sum, then an
+      // average that undoes it. Some are without a stream.
       status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, RONDO_SUM, comm,
                                 round % 3 == 2 ? nullptr : streams[round % 2]);
       if (status == RONDO_OK)
@@ -165,7 +165,7 @@ TEST_CASE("failure: a refused call's own message comes before the communicator's
   CHECK_THAT(message(), Contains("abort"));
   CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK_THAT(message(), Contains("NULL"));
-  CHECK_THAT(std::string(rondo_last_error_message(ranks[1])), Contains("abort"));  // it was no call on that one
+  CHECK_THAT(std::string(rondo_last_error_message(ranks[1])), Contains("abort"));  // no call on rank 1 failed
   std::string elsewhere;
   std::thread([&] { elsewhere = rondo_last_error_message(comm); }).join();
   CHECK_THAT(elsewhere, Contains("abort"));
@@ -192,7 +192,7 @@ TEST_CASE("failure: once a call has returned, no rank reads its buffers any more
           std::this_thread::sleep_for(std::chrono::microseconds(37 * round));
           return rondo_comm_abort(comm);
         }
-        // The pages go as soon as the call is back: a peer that still read them would die.
+        // The pages are unmapped as soon as the call returns, so a peer that still read them would die.
         void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         status = rondo_all_reduce(memory, memory, bytes / 4, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
         ::munmap(memory, bytes);
@@ -206,7 +206,7 @@ TEST_CASE("failure: once a call has returned, no rank reads its buffers any more
 
 TEST_CASE("barrier: nobody leaves before the last has come") {
   Ranks ranks(4);
-  std::atomic<int> arrived = 0;  // seq_cst: the count is what is tested
+  std::atomic<int> arrived = 0;  // seq_cst: this test checks the count itself
   const auto early = ranks.each<int>([&](int rank, rondo_comm_t comm) {
     int left_early = 0;
     for (int round = 1; round <= 50; ++round) {
@@ -253,7 +253,7 @@ TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier 
   const auto statuses = others.run(
       [](int rank, rondo_comm_t comm) { return rank == 0 ? rondo_comm_finalize(comm) : rondo_barrier(comm, nullptr); });
   for (int rank = 0; rank < 2; ++rank) {
-    CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_REMOTE);  // rank 0 has gone while it was needed
+    CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_REMOTE);  // rank 0 has left although it was needed
     rondo_error_t error = RONDO_ERROR_INIT;
     REQUIRE(rondo_comm_last_error(others[rank], &error) == RONDO_OK);
     CHECK(error.peer == 0);
@@ -265,7 +265,7 @@ TEST_CASE("disagreement: calls of 0 elements do not carry a rank further than ot
   constexpr int far = 3 * 1024;  // more than are recorded
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = 120'000;
-  // Then each waits for what the other one never sends; and rank 1 finds something of an operation long past.
+  // Then each rank waits for data that the other never sends, and rank 1 finds a slot of a much earlier operation.
   for (const bool meets : {false, true}) {
     Ranks ranks(2, config);
     const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {

@@ -30,7 +30,7 @@ TEST_CASE("names: a collective is read in the spellings of other libraries") {
 }
 
 TEST_CASE("names: a value without a name does not end the list of an enumeration") {
-  // Ends of messages and blocks that are exchanged have no schedule; a collective that is added comes after them.
+  // Send, receive and the exchanges of blocks have no schedule. A new collective would be numbered after them.
   const auto gathers = [](rondo_collective_t collective) -> const char * {
     return collective == RONDO_ALL_GATHER || collective == RONDO_GATHER ? rondo_collective_string(collective) : nullptr;
   };
@@ -49,7 +49,7 @@ TEST_CASE("collectives: numbers outside of the table are no collectives") {
 }
 
 TEST_CASE("names: a suggestion is near, in any case of letters") {
-  CHECK(did_you_mean("Rign", "auto, ring, tree").empty());  // two letters of four
+  CHECK(did_you_mean("Rign", "auto, ring, tree").empty());  // two of four letters differ
   CHECK(did_you_mean("RINGS", "auto, ring, tree") == "; did you mean ring?");
   CHECK(did_you_mean("halving-dubling", "ring, halving_doubling") == "; did you mean halving_doubling?");
   CHECK(did_you_mean("x", "a, b").empty());

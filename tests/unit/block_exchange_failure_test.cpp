@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests make all_to_all, gather and scatter fail: ranks that disagree, and ranks that do not come. Ranks are
-// threads.
+// These tests make all_to_all, gather and scatter fail,
+// because ranks disagree or do not call. Ranks are threads.
 #include <atomic>
 
 #include "tests/catch.h"
@@ -18,7 +18,7 @@ struct Told {
 
 using Body = std::function<rondo_status_t(int, rondo_comm_t)>;
 
-/// Runs `body`, then a barrier, after which every rank has failed. Returns the errors.
+/// Runs `body` and then a barrier, by which every rank must have failed. Returns the errors.
 std::vector<Told> fail_on(Ranks &ranks, const Body &body) {
   return ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     rondo_status_t status = body(rank, comm);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_to_all, gather and scatter through the public interface; ranks are threads.
+// These tests use all_to_all, gather and scatter through the public interface. Ranks are threads.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -169,7 +169,7 @@ TEST_CASE("gather_v and scatter_v: the root alone knows all counts, in place and
           for (size_t i = 0; is_root && i < spread.counts[static_cast<size_t>(peer)]; ++i)
             as_expected &= all[at(peer) + i] == element(peer, root, i);
         if (gathered != RONDO_OK || !as_expected) return right(false, gathered);
-        // The blocks go back to where they came from.
+        // The blocks are sent back to their senders.
         Values back(own_count, -1);
         const auto scattered = rondo_scatter_v(is_root ? all.data() : nullptr, is_root ? spread.counts.data() : nullptr,
                                                is_root ? spread.displacements.data() : nullptr, back.data(), own_count,
@@ -230,7 +230,7 @@ TEST_CASE("all_to_all: on a host stream it runs in the order of the stream, amon
     if (rondo_stream_create(&stream) != RONDO_OK) return RONDO_ERROR_INTERNAL;
     Values own(count * size, rank + 1), recv(own.size(), -1);
     const std::vector<size_t> each(size, count);
-    // 1 + 2 = 3 everywhere, exchanged twice, and added again.
+    // Every element is 1 + 2 = 3. It is exchanged twice, and then added again.
     static_cast<void>(rondo_all_reduce(own.data(), own.data(), own.size(), RONDO_INT32, RONDO_SUM, comm, stream));
     static_cast<void>(rondo_all_to_all(own.data(), own.data(), count, RONDO_INT32, comm, stream));
     static_cast<void>(rondo_all_to_all_v(own.data(), each.data(), nullptr, recv.data(), each.data(), nullptr,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls in a row that keep the lanes of the call before them: each call must use its own buffers, sizes and values.
+// Successive calls reuse the lanes of the previous call. Each call must use its own buffers, sizes and values.
 #include <memory>
 #include <optional>
 
@@ -50,7 +50,7 @@ void append(Values &values, const Step &step, int from, int to, int round) {
   for (size_t i = begin; i < values.size(); ++i) values[i] += 1'000'000'000 * (round % 2) + 41 * round;
 }
 
-/// Fills the buffers of the call, and says what recv will hold.
+/// Fills the buffers of the call, and computes the expected content of recv.
 void prepare(Call &call, int rank, int size, int round) {
   const Step &step = call.step;
   for (int peer = 0; peer < size; ++peer) {

@@ -21,7 +21,7 @@ inline void put(Values &values, int from, int to, size_t count) {
   for (size_t i = 0; i < count; ++i) values.push_back(element(from, to, i));
 }
 
-/// Returns what `rank` sends to every rank, or receives from every rank, `count` elements each.
+/// Returns the blocks that `rank` sends to every rank, or receives from every rank, of `count` elements each.
 inline Values blocks(int rank, int size, size_t count, bool received) {
   Values values;
   for (int peer = 0; peer < size; ++peer) put(values, received ? peer : rank, received ? rank : peer, count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a communicator's first failure.
+// These tests cover the record of a communicator's first failure.
 #include "transports/shm/board.h"
 
 #include <array>
@@ -52,7 +52,7 @@ TEST_CASE("failure record: a status that is no error reads as an internal error"
 
 TEST_CASE("failure record: a rank that dies while it writes is known, and nobody waits for the rest", "[shm]") {
   SharedFailure failure;
-  // This is how raise_failure() of rank 5 leaves it when it is killed in the middle.
+  // If rank 5 is killed in the middle of raise_failure(), it leaves this state.
   REQUIRE(memory::exchange_if(failure.state, 0, uint64_t{5} << 32 | 1));
   CHECK(failed(failure));
   CHECK_FALSE(read_failure(failure).has_value());

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Tests how each launcher's environment is read, right and wrong, and the real launchers if they are installed.
+// SPDX-License-Identifier: Apache-2.0 These tests read each launcher's environment, with and without mistakes, and run
+// the real launchers if they are installed.
 #include <unistd.h>
 
 #include <array>
@@ -66,7 +66,7 @@ struct Expected {
   std::string where;  // endpoint or name
 };
 
-/// Runs a shell command; its standard output, or nothing where it failed.
+/// Runs a shell command. Returns its standard output, or "" if it failed.
 std::string output_of(const std::string &command) {
   FILE *pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return "";
@@ -249,7 +249,7 @@ TEST_CASE("environment: a job of MPICH's on several hosts meets by its launcher'
 
   using namespace std::string_literals;
   CHECK(parse_control_port("/usr/bin/hydra_pmi_proxy\0--control-port\0h0:45\0--rmk\0user\0"s) == "h0:45");
-  CHECK(parse_control_port("proxy\0--control-port\0[::1]:45"s) == "[::1]:45");  // cut off after it
+  CHECK(parse_control_port("proxy\0--control-port\0[::1]:45"s) == "[::1]:45");  // the text ends after it
   for (const std::string &text : {""s, "\0\0"s, "proxy\0--control-port"s, "proxy\0--control-port\0"s,
                                   "proxy\0x--control-port\0h0:45\0"s})
     CHECK(parse_control_port(text).empty());
@@ -303,7 +303,7 @@ TEST_CASE("process stat: names with spaces and parentheses are understood, and n
     CHECK_FALSE(parse_process_stat(text));
   const std::string tail = " 17 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 ";
   CHECK(parse_process_stat("9 (x) Z" + tail + "1 0 7 0 0")->ended());
-  CHECK_FALSE(parse_process_stat("9 (x) Z" + tail + "2 0 7 0 0")->ended());  // a main thread that ended before others
+  CHECK_FALSE(parse_process_stat("9 (x) Z" + tail + "2 0 7 0 0")->ended());  // only the main thread has ended
   CHECK(process_stat(::getpid())->parent == ::getppid());
   CHECK_FALSE(launcher_process().empty());
 }
@@ -342,7 +342,7 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
       {"eth0", "fe80::1%eth0", true, false, true, true}, {"eth0", "2001:db8::7", true, false, true, false},
       {"eth0", "192.0.2.7", true, false, false, false},  {"eth1", "192.0.2.8", false, false, false, false}};
   CHECK(pick_address(host, "").value() == "192.0.2.7");
-  std::vector<HostAddress> bridged = host;  // 172.17.0.1 and the like are the same on many hosts
+  std::vector<HostAddress> bridged = host;  // addresses like 172.17.0.1 exist on many hosts
   for (const char *bridge : {"docker0", "virbr0", "br-1b2c"})
     bridged.insert(bridged.begin(), {bridge, "172.17.0.1", true, false, false, false});
   bridged.insert(bridged.begin(), {"eth7", "10.9.9.9", true, false, false, false, false});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors that are handed over.
+// These tests hand descriptors over to other threads and processes.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ constexpr uint64_t patience_ns = 120'000'000'000;
 
 FileDescriptor a_file() { return FileDescriptor(::memfd_create("fd-channel-test", MFD_CLOEXEC)); }
 
-/// Makes a connection on which nothing will be said.
+/// Makes a connection on which the client sends nothing.
 FileDescriptor connect_mute(const FdTicket &ticket) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -169,7 +169,7 @@ TEST_CASE("a descriptor on offer: when the offer has ended a taker is told at on
 }
 
 TEST_CASE("fd channel: an offer that nobody takes ends when it is destroyed, not at its deadline") {
-  constexpr uint64_t hour_ns = 3'600'000'000'000;  // which no test waits for
+  constexpr uint64_t hour_ns = 3'600'000'000'000;  // no test waits this long
   FileDescriptor descriptor(::open("/dev/null", O_RDWR | O_CLOEXEC));
   auto offer = FdOffer::make(std::move(descriptor), now_ns() + hour_ns);
   REQUIRE(offer.ok());

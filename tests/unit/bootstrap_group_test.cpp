@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t rank_count = 4;
 
-/// A rank as client, with the error that it got.
+/// A rank that is a client, and the error that it received.
 struct Rank {
   uint32_t rank;
   uint64_t connection;
@@ -96,7 +96,7 @@ TEST_CASE("store group: a rank whose connection ends without a goodbye is named 
     CHECK(group[rank].told->peer == 2);
     CHECK(group[rank].told->message.find("rank 2 ended") != std::string::npos);
     CHECK_FALSE(group[rank].session.failure());
-    // And nothing that it asks for from now on is waited for.
+    // From now on, no request of this rank waits.
     group[rank].told.reset();
     group[rank].session.begin(make_request(Request::Kind::get, "other"), no_deadline);
     group.carry();
@@ -113,7 +113,7 @@ TEST_CASE("store group: a rank says its number with its proof, so that its death
   world.hub.receive(connection, client.output(), world.now);
   client.sent(client.output().size());
   client.receive(copy_of(world.hub.output(connection)));
-  CHECK_FALSE(client.open());  // proof and entry are one piece of output
+  CHECK_FALSE(client.open());  // proof and entry are sent together
   world.hub.receive(connection, client.output(), world.now);
   world.hub.closed(connection, world.now);
   StoreClientSession other(world.secret, challenge_of(2), "test", Membership{"group", 0, 2});
@@ -137,7 +137,7 @@ TEST_CASE("store group: a rank that fails tells the others with which status, an
     CHECK(group[rank].told->peer == 1);
     CHECK(group[rank].told->message.find("rank 1 failed: no descriptor is free") != std::string::npos);
   }
-  // If a rank reports another one, its error names that one.
+  // If a rank reports that another one failed, its error names the other one.
   Group second(3);
   second.enter();
   second[0].session.begin(make_leave({RONDO_ERROR_TIMEOUT, "rank 3 is missing", -1, 3}), no_deadline);
@@ -151,7 +151,7 @@ TEST_CASE("store group: goodbyes in good order, then connections that end, are n
   group[0].session.begin(make_leave({RONDO_OK, ""}), no_deadline);
   group.carry();
   group.world.hub.closed(group[0].connection, group.world.now);
-  group.world.hub.closed(group[1].connection, group.world.now);  // killed as soon as all had met
+  group.world.hub.closed(group[1].connection, group.world.now);  // killed right after all ranks had met
   group.carry();
   for (const uint32_t rank : {2u, 3u}) CHECK_FALSE(group[rank].told);
 }
@@ -240,18 +240,18 @@ TEST_CASE("store group: ranks of a job's next program meet under the same name, 
   StoreCore core({}, GroupNames::renewed);
   CHECK(enter(core, 1, "g0", 0).kind == Reply::Kind::done);
   CHECK(enter(core, 2, "g0", 1).kind == Reply::Kind::done);
-  CHECK(enter(core, 3, "g0", 1).kind == Reply::Kind::failure);  // it is there: it came twice
+  CHECK(enter(core, 3, "g0", 1).kind == Reply::Kind::failure);  // rank 1 is present, so it entered twice
   core = StoreCore({}, GroupNames::renewed);
   CHECK(enter(core, 11, "g0", 0).kind == Reply::Kind::done);
   for (uint64_t program = 1; program <= 3; ++program) {
     const uint64_t first = 10 * program + 1, second = first + 1;
     CHECK(enter(core, second, "g0", 1).kind == Reply::Kind::done);
-    if (program > 1) leave(core, first - 10);  // rank 0 of the program before
+    if (program > 1) leave(core, first - 10);  // rank 0 of the previous program
     if (program > 1) CHECK(enter(core, first, "g0", 0).kind == Reply::Kind::done);
     std::vector<Delivery> deliveries;
     core.handle(first, make_request(Request::Kind::put, "key", "of program " + std::to_string(program)), deliveries);
     REQUIRE(deliveries.size() == 1);
-    CHECK(deliveries[0].reply.kind == Reply::Kind::done);  // the key of the program before is another one
+    CHECK(deliveries[0].reply.kind == Reply::Kind::done);  // the previous program's key is another one
     CHECK(core.key_count() == 1);
     leave(core, second);
   }
@@ -309,12 +309,12 @@ TEST_CASE("store group: a second job's rank 0 fails the group of the first, or r
   CHECK_FALSE(complete.take_mixed_up());  // once
   CHECK(enter(complete, 5, "g0", 1).error.message.find("two jobs") != std::string::npos);  // the rival's rank 1
   CHECK(enter(complete, 6, "g0", 1).kind == Reply::Kind::later);
-  CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job goes on
+  CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job continues
   CHECK(enter(complete, 8, rival, 0).error.status == RONDO_ERROR_MISMATCH);
   complete.at(StoreGroups::rival_memory_ns);
-  CHECK(enter(complete, 9, "g0", 1).kind == Reply::Kind::later);  // of the first job's next program by now
+  CHECK(enter(complete, 9, "g0", 1).kind == Reply::Kind::later);  // by now this is the first job's next program
 
-  StoreCore early({}, GroupNames::elsewhere);  // the process that runs it has yet to enter
+  StoreCore early({}, GroupNames::elsewhere);  // the process that runs the store has not entered
   CHECK(enter(early, 1, rival, 0).kind == Reply::Kind::failure);
   CHECK(enter(early, 2, "g0", 0).error.message.find("two jobs") != std::string::npos);
 }

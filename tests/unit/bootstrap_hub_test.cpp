@@ -49,7 +49,7 @@ struct Member {
   }
 };
 
-/// Somebody without the secret: silent, slow, talking garbage, replaying, or half through a handshake.
+/// A client without the secret. It is silent or slow, sends garbage, replays, or stops halfway through a handshake.
 struct Stranger {
   uint64_t connection = 0;
   uint64_t manner = 0;
@@ -113,7 +113,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   for (int turn = 0; turn < 20'000 && !group_done(); ++turn) {  // a turn is 0 to 20 ms
     world.now += world.between(0, second_ns / 50);
     world.hub.on_time(world.now);
-    while (backlog.size() < 200) backlog.push_back(nullptr);  // strangers fill the queue before the door
+    while (backlog.size() < 200) backlog.push_back(nullptr);  // strangers fill the queue of new connections
     for (Member &member : members)
       if (!std::exchange(member.knocked, true)) backlog.push_back(&member);
     for (; !backlog.empty() && world.hub.can_accept(); backlog.pop_front()) {
@@ -275,7 +275,7 @@ TEST_CASE("store core: what a group had is gone when all its ranks have left, ho
         Request enter = make_request(Request::Kind::enter, "g" + std::to_string(group));
         enter.rank = each == first ? 0 : 1;
         enter.count = 2;
-        enter.generation = group + 1;  // the first one failed at an earlier store
+        enter.generation = group + 1;  // generation 0 failed at an earlier store
         core.handle(each, enter, deliveries);
       }
       core.handle(first, make_request(Request::Kind::put, "value", "10 bytes.."), deliveries);
@@ -289,7 +289,7 @@ TEST_CASE("store core: what a group had is gone when all its ranks have left, ho
       }
       deliveries.clear();
       core.handle(first, make_request(Request::Kind::leave, ""), deliveries);
-      core.forget(second, deliveries);  // after the first has left, that is no failure
+      core.forget(second, deliveries);  // this is no failure, since the first has left
       deliveries.clear();
     }
     CHECK(core.key_count() == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that meet: through a store that runs, at rank 0's port, by a file, by a unique id, alone.
+// In these tests ranks meet through a running store, at rank 0's port, by a file or by a unique id, or a rank is alone.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,8 +42,8 @@ class ScratchDirectory {
   std::string path_, inner_;
 };
 
-/// Runs all ranks of `job` as threads: each joins, and gathers once more through the store. Returns how many were
-/// right.
+/// Runs all ranks of `job` as threads. Each joins, and gathers once through the store. Returns how many gathered
+/// correctly.
 int ranks_that_met(const Job &job, uint32_t generation, bool serving = false) {
   std::vector<int> right(job.size, 0);
   std::vector<Rendezvous> met(job.size);
@@ -97,7 +97,7 @@ TEST_CASE("rendezvous: ranks of torchrun meet at a port of rank 0, named by a ho
   // A later generation meets at the same port, at the server that rank 0's process has kept.
   const auto kept = start_store_server({"127.0.0.1", port}, job.secret);
   REQUIRE(kept.ok());
-  const auto refused = join_job(job, 1, false, "", soon());  // taken, and not known to be ours
+  const auto refused = join_job(job, 1, false, "", soon());  // taken, perhaps by strangers
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("RONDO_PORT") != std::string::npos);
   CHECK(ranks_that_met(job, 1, true) == 3);
@@ -194,11 +194,11 @@ TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or
 
   const auto second = start_unique_id_server("lo");
   REQUIRE(second.ok());
-  const auto alone = join_unique_id(second.value().id, 2, 3, now_ns() + 5 * second_ns);  // it must have come
+  const auto alone = join_unique_id(second.value().id, 2, 3, now_ns() + 5 * second_ns);  // enough to enter
   REQUIRE_FALSE(alone.ok());
   CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(alone.error().message.find("ranks 0, 1 (2 of 3)") != std::string::npos);
-  const auto late = join_unique_id(second.value().id, 0, 3, soon());  // the group has failed, and waits for nobody
+  const auto late = join_unique_id(second.value().id, 0, 3, soon());  // the group has failed, so it ends at once
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(late.error().message.find("rank 2 failed") != std::string::npos);
@@ -210,7 +210,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
     const auto made = start_unique_id_server("lo");
     REQUIRE(made.ok());
     std::vector<Error> errors(3);
-    std::vector<std::thread> ranks;  // 0 and 1 of 3 (or 4), and one more that is wrong
+    std::vector<std::thread> ranks;  // ranks 0 and 1 of 3 (or 4), and a wrong one
     for (uint32_t at = 0; at < 3; ++at)
       ranks.emplace_back([&, at] {
         const bool wrong = at == 2;

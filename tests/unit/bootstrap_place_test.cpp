@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests where the ranks of a job meet when their address is odd. The name may resolve later, or to other addresses on
-// other hosts. Another job may have the port, or an earlier job may have left the file.
+// These tests check where the ranks of a job meet if their address is unusual. The name may resolve later, or to other
+// addresses on other hosts. Another job may have the port, or an earlier job may have left the file.
 #include <dlfcn.h>
 #include <netdb.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 constexpr const char *soon_name = "rank0.soon.invalid";
-std::atomic<int> lookups_left{0};  // that fail, of that name
+std::atomic<int> lookups_left{0};  // the number of lookups of the name that fail
 
 uint64_t soon() { return now_ns() + 60 * second_ns; }
 
@@ -45,7 +45,7 @@ Job job_of_two(uint32_t rank, const std::string &host, uint16_t port) {
 
 }  // namespace
 
-/// In the place of the C library's: a name that resolves after some lookups have failed.
+/// Replaces the C library's function. One name resolves after some lookups have failed.
 extern "C" int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addrinfo **list) {
   using Function = int(const char *, const char *, const addrinfo *, addrinfo **);
   static auto *const real = reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -116,7 +116,7 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   };
   CHECK(listens("10.0.0.5", {address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
   CHECK(listens("h0", {address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
-  // Debian's /etc/hosts has it so: on this host the name is loopback, on others it is not.
+  // With Debian's /etc/hosts, a host's name is loopback on that host, but not on others.
   CHECK(listens("h0", {address("127.0.1.1")}, own) == "0.0.0.0 127.0.1.1");
   CHECK(listens("h0", {address("127.0.1.1")}, both) == ":: 127.0.1.1");
   CHECK(listens("h0", {address("127.0.1.1"), address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
@@ -127,7 +127,7 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   CHECK(listens("h0", {address("10.0.0.5"), address("2001:db8::5")}, both) == ":: 10.0.0.5");
   CHECK(listens("h0", {address("10.0.0.5"), address("10.1.0.5")}, own) == "10.0.0.5 10.0.0.5");  // one is down
   CHECK(listens("h0", {address("10.0.0.5"), address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");  // named twice
-  // An address that means this host alone stays so.
+  // If an address is local to this host, the server listens only there.
   for (const char *loopback : {"127.0.0.1", "localhost", "127.0.1.1"})
     CHECK(listens(loopback, {address("127.0.0.1")}, both) == "127.0.0.1 127.0.0.1");
   CHECK(listens("::1", {address("::1")}, both) == "::1 ::1");
@@ -154,7 +154,7 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   while (second = join_job(zero, 0, false, "", now_ns() + 20 * second_ns), second.ok()) {
   }
   waits.join();
-  // Either may have been the one that listened.
+  // Either of the two may have been the server.
   for (const auto *each : {&first, &second}) {
     REQUIRE_FALSE(each->ok());
     CHECK(each->error().status == RONDO_ERROR_MISMATCH);
@@ -180,7 +180,7 @@ TEST_CASE("rendezvous: a file that names a store which is gone is read again unt
     auto old = start_unique_id_server("lo");
     REQUIRE(old.ok());
     RendezvousRecord record{old.value().id, {}, 1, 1};
-    record.boot.fill(std::byte{7});  // another host's
+    record.boot.fill(std::byte{7});  // another host's boot id
     const Endpoint place = old.value().server->endpoint();
     old.value().server.reset();
     const auto later = port_taken ? start_store_server(place, random_secret())
@@ -194,13 +194,13 @@ TEST_CASE("rendezvous: a file that names a store which is gone is read again unt
     REQUIRE(::chmod((folder + "/requeued-0").c_str(), 0600) == 0);
     Job one = job;
     one.rank = 1;
-    const auto alone = join_job(one, 0, false, "", now_ns() + 2 * second_ns);  // and rank 0 never comes
+    const auto alone = join_job(one, 0, false, "", now_ns() + 2 * second_ns);  // rank 0 never joins
     REQUIRE_FALSE(alone.ok());
     CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
     CHECK(alone.error().message.find("requeued-0") != std::string::npos);
     std::atomic<bool> met = false;
     std::thread first([&] { met = join_job(one, 0, false, "", soon()).ok(); });
-    sleep_for_ns(second_ns + second_ns / 2);  // longer than it waits at a port where nobody listens
+    sleep_for_ns(second_ns + second_ns / 2);  // longer than a rank tries a port without a listener
     CHECK(join_job(job, 0, false, "", soon()).ok());
     first.join();
     CHECK(met);

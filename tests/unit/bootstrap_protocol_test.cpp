@@ -71,7 +71,7 @@ TEST_CASE("store handshake: a stranger without the secret is cut at its proof, a
   pair.to_server(stranger.output());
   const Bytes answer = pair.take_server();
   stranger.receive(answer);
-  REQUIRE(stranger.failure());  // it cannot recognise the right server either
+  REQUIRE(stranger.failure());  // nor does it accept the right server
   CHECK(stranger.failure()->status == RONDO_ERROR_AUTHENTICATION);
   const Bytes guess(wire::proof_bytes - 1, std::byte{1});
   pair.to_server(guess);
@@ -123,7 +123,7 @@ TEST_CASE("store handshake: bytes sent back to where they came from are refused 
   Pair reflected(2);
   reflected.to_server(answer);
   CHECK(reflected.server.cut());
-  // The server's own proof in place of the client's.
+  // The client sends back the server's own proof.
   pair.to_server(ByteView(answer).last(wire::proof_bytes));
   CHECK(pair.server.cut());
 }
@@ -165,7 +165,7 @@ TEST_CASE("store frames: a frame that is changed, repeated, left out or moved is
       taken.push_back(pair.take_client());
       wire::FrameSealer sealer(wire::frame_key(pair.secret, wire::Role::server, challenge_of(1001), challenge_of(1)));
       Bytes replies;
-      for (uint64_t id = 1; id <= taken.size(); ++id) {  // the last of them; the counter runs from the first
+      for (uint64_t id = 1; id <= taken.size(); ++id) {  // the last id; ids count from the first
         Reply reply;
         reply.id = id;
         replies.clear();
@@ -182,14 +182,14 @@ TEST_CASE("store frames: a frame that is changed, repeated, left out or moved is
     pair.shake_hands();
     frame = frames(pair)[0];
   }
-  for (size_t at = 0; at < frame.size(); ++at) {  // one bit anywhere
+  for (size_t at = 0; at < frame.size(); ++at) {  // flips one bit
     CAPTURE(at);
     Pair pair;
     pair.shake_hands();
     Bytes changed = frames(pair)[0];
     changed[at] ^= std::byte{1};
     pair.to_server(changed);
-    pair.to_server(Bytes(2'000, std::byte{0}));  // a longer body is waited for, then found wrong
+    pair.to_server(Bytes(2'000, std::byte{0}));  // the session waits for a longer body, and then refuses it
     if (!pair.server.cut()) {
       pair.now += stall_timeout_ns;
       pair.server.on_time(pair.now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of a client whose question the server has yet to answer, as that of a process that is stopped.
+// In these tests a client makes calls while the server leaves a query unanswered, as a stopped process does.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,8 +24,8 @@ constexpr uint64_t second_ns = 1'000'000'000;
 
 uint64_t soon() { return now_ns() + 120 * second_ns; }
 
-/// Lets clients in on loopback, one after the other. It answers none of their requests until the test says so, then
-/// each with `done`.
+/// Accepts clients on loopback, one after the other. It leaves their requests unanswered until the test allows it, and
+/// then answers each with `done`.
 class SilentServer {
  public:
   explicit SilentServer(const Secret &secret)
@@ -58,7 +58,7 @@ class SilentServer {
     return ::poll(&entry, 1, 10) > 0;
   }
 
-  /// Serves clients. A client that was not greeted soon enough comes again.
+  /// Serves clients. A client that is not greeted in time connects again.
   void serve() {
     while (!ends_)
       if (wait_for(listener_.get())) serve_one();
@@ -98,7 +98,7 @@ class SilentServer {
   std::thread thread_;
 };
 
-/// A client of a silent server, which has asked it a question.
+/// A client that has sent a query to a silent server.
 struct Asker {
   Secret secret = random_secret();
   SilentServer server{secret};
@@ -120,8 +120,8 @@ struct Asker {
   Result<void> put(uint64_t deadline_ns) { return store->put("own", bytes_of("part"), deadline_ns); }
 };
 
-/// Aborts a call behind a question. Returns how long after the abort the call ended, or how long a later call took,
-/// whichever is longer. Both deadlines are too far away to be the reason.
+/// Aborts a call that waits after a query. Returns the time from the abort to the call's end, or the time of a later
+/// call, whichever is longer. Both deadlines are too far away to be the reason.
 uint64_t abort_behind_a_question() {
   Asker asker;
   uint64_t aborted_ns = 0;

@@ -48,7 +48,7 @@ TEST_CASE("endpoint: several hosts are tried in turn, and something else that li
   const uint16_t port = server.value()->endpoint().port;
   const auto other = start_store_server({"127.0.0.2", port}, random_secret());
   REQUIRE(other.ok());
-  const auto store = connect_store({"127.0.0.1,127.0.0.2,127.0.0.3", port}, secret, soon());  // nobody is at the first
+  const auto store = connect_store({"127.0.0.1,127.0.0.2,127.0.0.3", port}, secret, soon());  // no server at the first
   REQUIRE(store.ok());
   CHECK(store.value()->is_on_this_host());
   for (const char *hosts : {"127.0.0.2,127.0.0.3", "127.0.0.1,127.0.0.2,127.0.0.3", "127.0.0.2,127.0.0.1"}) {
@@ -175,15 +175,15 @@ TEST_CASE("store: a question that does not wait is answered by a later call, and
       const auto said = store.value()->try_get(key);
       REQUIRE(said.ok());
       if (said.value()) return text_of(*said.value());
-      // With the question perhaps under way.
+      // The query may still be in flight.
       REQUIRE(store.value()->put("own", text("part"), soon()).ok());
       REQUIRE(now_ns() < deadline_ns);
       sleep_for_ns(second_ns / 100);
     }
   };
-  CHECK(store.value()->try_get("own").ok());  // its answer is none of the next key's
+  CHECK(store.value()->try_get("own").ok());  // its answer is not taken for the next key's
   CHECK(answer_of("answer") == "here");
-  const auto again = store.value()->try_get("answer");  // is not forgotten
+  const auto again = store.value()->try_get("answer");  // finds the answer of before
   REQUIRE(again.ok());
   REQUIRE(again.value());
   CHECK(text_of(*again.value()) == "here");
@@ -218,7 +218,7 @@ TEST_CASE("store: a rank that asks and does not wait hears of the group's failur
       ranks.push_back(std::move(store).value());
     }
     REQUIRE(ranks[0]->try_get("never").ok());
-    if (!fails) ranks[0]->leave({});  // while its question is under way
+    if (!fails) ranks[0]->leave({});  // while its query is in flight
     ranks[0].reset();
     Error failure{RONDO_OK, ""};
     const uint64_t deadline_ns = fails ? soon() : now_ns() + second_ns / 2;
@@ -250,12 +250,12 @@ TEST_CASE("store: a rank works while it waits for others, over sockets and in on
     bool gathered = false;
     std::thread waiter([&] {
       const IdleWork work(*stores[0], [&works] { ++works; });
-      { const IdleWork inner(*stores[0], [] {}); }  // what was before it is put back
+      { const IdleWork inner(*stores[0], [] {}); }  // its end restores the previous work
       gathered = stores[0]->gather("group", 0, 2, text("me"), soon()).ok();
     });
     for (const uint64_t deadline_ns = soon(); works < 3 && now_ns() < deadline_ns;)
       sleep_for_ns(second_ns / 1000);
-    CHECK(works >= 3);  // all of them before the other rank came
+    CHECK(works >= 3);  // all before the other rank entered
     CHECK(stores[1]->gather("group", 1, 2, text("it"), soon()).ok());
     waiter.join();
     CHECK(gathered);
@@ -291,7 +291,7 @@ TEST_CASE("store: a server that ends tells clients that wait which ranks they wa
   REQUIRE(there.ok());
   Result<std::vector<Bytes>> waited = std::vector<Bytes>();
   std::thread waiter([&] { waited = here.value()->gather("group", 1, 3, text("me"), soon()); });
-  // The part has come once the other side no longer finds it missing.
+  // The part has arrived when the other side no longer reports it missing.
   for (bool come = false; !come;) {
     const auto asked = there.value()->gather("group", 2, 3, text("it"), now_ns());
     REQUIRE_FALSE(asked.ok());
@@ -311,7 +311,7 @@ TEST_CASE("unique id: it carries the addresses of several networks") {
     id.endpoint = {hosts, 4000};
     CHECK(decode_unique_id(encode_unique_id(id).value()).value() == id);
   }
-  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // there is room for IPv4
+  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // of mixed addresses, an id has the IPv4 ones
   CHECK(decode_unique_id(encode_unique_id(id).value()).value().endpoint.host == "10.0.0.1,10.0.0.2");
 }
 
@@ -349,7 +349,7 @@ TEST_CASE("store: a rank that has failed tells the others, which need not wait f
   REQUIRE(server.ok());
   constexpr uint32_t rank_count = 3;
   const std::vector<std::string> names{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"};
-  // The last: two ranks fail, and names are given.
+  // In the last case two ranks fail, and the message names them.
   for (const uint32_t failures : {0u, 1u, 2u}) {
     const bool fails = failures > 0, named = failures == 2;
     CAPTURE(failures);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is no test. It prints what two promises cost each call: ranks detect that they disagree, and the flight recorder
-// has the call. The costs are the digest, the record of the call with its signature, and the record of the call's
-// end.
+// This program is no test. It prints the cost for each call of two promises: ranks detect that they disagree, and the
+// flight recorder records the call. The costs are the digest, the record of the call with its signature, and the record
+// of the call's end.
 #include <time.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using namespace rondo;
 
 constexpr uint64_t call_count = 2'000'000;
-constexpr int round_count = 9;  // the best one counts: noise only ever adds time
+constexpr int round_count = 9;  // the best one counts, since noise only adds time
 
 uint64_t cpu_time_ns() {
   timespec now{};

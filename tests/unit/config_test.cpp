@@ -117,7 +117,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.log == "info,plan=debug");
   CHECK(config.log_file == "/tmp/rondo-%h-%p.log");
   CHECK(config.given.size() == config_variables().size());
-  // The settings as they are shown read back as the same settings.
+  // If the settings are read from their own output, they are the same.
   Variables shown;
   for (const ConfigVariable &variable : config_variables()) shown[variable.name] = variable.show(config);
   const Config again = parse(shown).value();
@@ -248,7 +248,7 @@ TEST_CASE("settings: of kernel and protocol, what the caller asks for drops what
   caller.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_AUTO);
-  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // both are the caller's: the call is refused where it is planned
+  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // both are the caller's, so the tuner refuses the call
   CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_SIMPLE);
   CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
   caller.kernel = RONDO_KERNEL_AUTO;
@@ -291,7 +291,7 @@ TEST_CASE("settings: the device is the caller's") {
   CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
   caller.device = 3;
   CHECK(merge(&caller, Config{}).value().device == 3);
-  // Which has more channels than host memory, whether the caller or the environment asks for them.
+  // A device may have more channels than host memory, by the caller's request or the environment's.
   Config many;
   many.channels = 9;
   CHECK(merge(&caller, many).value().channels == 9);
@@ -307,7 +307,7 @@ TEST_CASE("settings: the executor is the caller's, the environment's for a calle
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
   caller.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_KERNEL);
-  caller.size = offsetof(rondo_config_t, device_executor);  // the first version's
+  caller.size = offsetof(rondo_config_t, device_executor);  // the size of the first version
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
 }
 

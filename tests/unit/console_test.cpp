@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the parts that subcommands share before a user: sizes, the remaining time, help, --json, files.
+// These tests cover the parts of subcommands that users see: sizes, the remaining time, help, --json, files.
 #include <unistd.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Tests own descriptors: numbers above the standard streams' ones, and closed in the child of a fork().
+// SPDX-License-Identifier: Apache-2.0 These tests cover the library's own descriptors. Their numbers are above the
+// standard streams', and fork() closes them.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -70,12 +70,12 @@ TEST_CASE("descriptors: the child of a fork closes all of ours and nothing else,
   FileDescriptor closed(::eventfd(0, EFD_CLOEXEC));
   const int reused = closed.get();
   closed.reset();
-  REQUIRE(::dup2(foreign, reused) == reused);  // the program's, under a number that was ours
+  REQUIRE(::dup2(foreign, reused) == reused);  // the program now has this number, which was ours
   const auto body = [&] {
     close_inherited_descriptors();
     if (is_open(kept.get()) || is_open(owner.get())) return 1;
     if (!is_open(foreign) || !is_open(reused)) return 2;
-    // A descriptor that the child opens under these numbers is its own, whatever becomes of the parent's objects.
+    // If the child opens a descriptor with one of these numbers, the inherited objects do not close it.
     if (::dup2(foreign, kept.get()) != kept.get()) return 3;
     close_descriptor(kept.get());
     close_inherited_descriptors();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of host streams: order across streams, recording again, lifetime, and many threads at once.
+// These tests cover events of host streams: order across streams, a second record, lifetime, and many threads at once.
 #include <atomic>
 #include <memory>
 #include <random>
@@ -96,10 +96,10 @@ TEST_CASE("event: a wait is for the record that was the latest at the time of th
   Gate gate;
   REQUIRE(slow.object->enqueue(hold_by(gate)).ok());
   REQUIRE(rondo_event_record(event, slow.handle) == RONDO_OK);
-  REQUIRE(rondo_stream_wait_event(waiting.handle, event) == RONDO_OK);  // for the record on slow
+  REQUIRE(rondo_stream_wait_event(waiting.handle, event) == RONDO_OK);  // waits for the record on `slow`
   REQUIRE(rondo_event_record(event, quick.handle) == RONDO_OK);
   CHECK(rondo_stream_synchronize(quick.handle) == RONDO_OK);
-  // The newer record is done; the older one still holds `waiting`, and no wait that begins now.
+  // The newer record is done. The older one still holds `waiting`, but no wait that begins now.
   CHECK(rondo_event_query(event) == RONDO_OK);
   CHECK(rondo_event_synchronize(event) == RONDO_OK);
   CHECK(rondo_stream_wait_event(nullptr, event) == RONDO_OK);

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The host executor over connections in plain memory: every algorithm, collective and protocol, ranks as threads.
+// SPDX-License-Identifier: Apache-2.0 The host executor runs every algorithm, collective and protocol over connections
+// in plain memory, with threads as ranks.
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -32,7 +32,7 @@ int32_t input(uint32_t rank, uint64_t element) {
   return static_cast<int32_t>((element * 31 + rank * 1009) % 1000) + static_cast<int32_t>(rank);
 }
 
-/// A rank's buffers and what it expects in recv.
+/// A rank's buffers, and the expected content of recv.
 struct RankData {
   std::vector<int32_t> send;
   std::vector<int32_t> recv;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run each rank in a floating-point mode of its own. All ranks have the results of the default mode.
+// In these tests, each rank has its own floating-point mode. All ranks must have the results of the default mode.
 #include <array>
 #include <cstring>
 #include <random>
@@ -32,7 +32,7 @@ struct Case {
 
 using Buffer = std::vector<unsigned char>;
 
-/// Subnormal numbers, small ones and ordinary ones; integers that no number of ranks divides.
+/// Returns subnormal, small and ordinary numbers, or integers that no number of ranks divides.
 Buffer input_of(const Case &it, size_t rank) {
   std::mt19937_64 random(rank + 1);
   const size_t size = rondo_type_size(it.type);
@@ -54,7 +54,7 @@ struct Outcome {
   uint32_t modes_lost = 0;  ///< calls that returned in another mode than the caller's
 };
 
-/// One call by each rank in its mode. on_stream: on a stream that the rank makes in that mode.
+/// Makes one call by each rank in its mode or, with `on_stream`, on a stream that the rank makes in that mode.
 Outcome run(Ranks &ranks, const Case &it, const std::array<FloatMode, 4> &modes, bool on_stream) {
   Outcome outcome;
   std::vector<Buffer> inputs;

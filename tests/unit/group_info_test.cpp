@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests what ranks know of their group: nodes, and which ranks are on each.
+// These tests check what ranks know of their group: its nodes, and the ranks on each node.
 #include <unistd.h>
 
 #include <string>
@@ -21,7 +21,7 @@ std::vector<uint32_t> ranks_of(const GroupInfo &group, uint32_t node) {
   return {ranks.begin(), ranks.end()};
 }
 
-/// Returns what each of `rank_count` ranks gets, as threads; settings_of(rank) are its own.
+/// Returns the result of each of `rank_count` threads as ranks. settings_of(rank) returns the rank's settings.
 template <class SettingsOf>
 std::vector<Result<GroupInfo>> exchange(uint32_t rank_count, const SettingsOf &settings_of) {
   const Secret secret = random_secret();
@@ -101,7 +101,7 @@ TEST_CASE("group info: the ranks of one host are one node, and three on one core
 }
 
 TEST_CASE("group info: each setting that ranks must agree on is compared, and told as it is written") {
-  const auto text_of = [](const ConfigVariable &variable) {  // another value than the default
+  const auto text_of = [](const ConfigVariable &variable) {  // returns a value other than the default
     for (const char *value :
          {"tree", "ll", "interpreter", "ucx", "sleep", "copy", "vmm", "shared", "on", "4", "64", "64M"})
       if (Config config; variable.parse(value, config).ok() && variable.show(config) == value) return value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grows of a communicator whose ranks are threads. tests/proc and tests/net grow communicators of processes and of
-// hosts, in which ranks die.
+// These tests grow a communicator whose ranks are threads. Those of tests/proc and tests/net grow communicators of
+// processes and of hosts, in which ranks die.
 #include "src/core/grow.h"
 
 #include <optional>
@@ -33,7 +33,7 @@ rondo_unique_id_t id_of(rondo_comm_t comm) {
   return id;
 }
 
-/// The result of one rank. The sum is of the numbers of the ranks.
+/// The result of one rank. `sum` is the sum of the ranks' numbers.
 struct Grown {
   rondo_status_t status = RONDO_ERROR_INTERNAL;
   int rank = -1, size = -1, sum = -1;
@@ -80,7 +80,7 @@ rondo_comm_t begin(rondo_comm_t comm, int size) {
   return grown;
 }
 
-/// Checks that the call that began fails with the status, and with words in the message.
+/// Checks that the begun call fails with `status`, and that its message contains `words`.
 void check_fails(rondo_comm_t begun, rondo_status_t status, const std::string &words) {
   CHECK(outcome_of(begun) == status);
   CHECK_THAT(error_message(begun), Contains(words));
@@ -123,8 +123,8 @@ void check_usable(Ranks &ranks) {
   CHECK(sums == std::vector<int>(static_cast<size_t>(ranks.size()), total));
 }
 
-/// Checks that all of them failed with the status, and with words in the message. `late` is the number of ranks at the
-/// end that may have come too late to hear the reason.
+/// Checks that all of them failed with the status, and with words in the message. The last `late` ranks may have called
+/// too late to learn the reason.
 void check_failed(const std::vector<Grown> &grown, rondo_status_t status, const std::string &words, size_t late = 0) {
   for (size_t at = 0; at < grown.size(); ++at) {
     const Grown &each = grown[at];
@@ -162,7 +162,7 @@ TEST_CASE("grow: old ranks keep their numbers, new ranks have what they give, an
       const int size = before + 2;
       const rondo_unique_id_t id = id_of(ranks[maker]);
       std::vector<Asked> asked = old_ranks(ranks, size);
-      if (maker == 0) asked[0].id = &id;  // old ranks may give it
+      if (maker == 0) asked[0].id = &id;  // old ranks may pass the id, too
       asked.push_back({nullptr, &id, size - 1, size});
       asked.push_back({nullptr, &id, size - 2, size});
       const auto grown = grow_all(asked);
@@ -248,7 +248,7 @@ TEST_CASE("grow: after a wrong size, a late rank hears of the two sizes, and the
   check_fails(right, RONDO_ERROR_MISMATCH, "rank 1");
   check_fails(wrong, RONDO_ERROR_MISMATCH, "grows it to 4 ranks");
   const rondo_status_t told = outcome_of(entered);
-  CHECK((told == RONDO_ERROR_MISMATCH || told == RONDO_ERROR_REMOTE));  // REMOTE: it came late, and the store had ended
+  CHECK((told == RONDO_ERROR_MISMATCH || told == RONDO_ERROR_REMOTE));  // REMOTE: the store had ended before its call
   CHECK(rondo_comm_destroy(entered) == RONDO_OK);
   check_fails(begin(ranks[2], 4), RONDO_ERROR_MISMATCH, "grows it to 5 ranks");
   grow_by_one(ranks, 0);
@@ -261,7 +261,7 @@ TEST_CASE("grow: ranks that have called less often join the latest call") {
     CAPTURE(rank_count);
     Ranks ranks(rank_count);
     rondo_comm_t grown = nullptr;
-    for (int failures = 0; failures < 2; ++failures) {  // rank 0 is alone in its calls
+    for (int failures = 0; failures < 2; ++failures) {  // only rank 0 calls
       CHECK(rondo_comm_grow(ranks[1], nullptr, -1, rank_count, nullptr, &grown) == RONDO_ERROR_INVALID_ARGUMENT);
       grown = begin(ranks[0], rank_count + 2 - failures);
       CHECK(rondo_comm_abort(grown) == RONDO_OK);
@@ -323,7 +323,7 @@ TEST_CASE("grow: one that is not waited for becomes ready, and one that never co
   REQUIRE(rondo_comm_grow(nullptr, &id, 2, 3, &config, &grown[2]) == RONDO_OK);
   for (const rondo_comm_t each : grown) CHECK(outcome_of(each) == RONDO_OK);
   for (const rondo_comm_t each : grown) CHECK(rondo_comm_destroy(each) == RONDO_OK);
-  for (const bool all : {false, true}) {  // the other old rank has called, too, and the new rank has not
+  for (const bool all : {false, true}) {  // if `all`, the other old rank has called, too
     CAPTURE(all);
     id = id_of(ranks[0]);
     REQUIRE(rondo_comm_grow(ranks[0], nullptr, -1, 3, &config, &grown[0]) == RONDO_OK);
@@ -349,7 +349,7 @@ TEST_CASE("grow: it does not mix with a shrink, and the end of a parent ends it 
   CHECK(rondo_comm_shrink(ranks[1], nullptr, 0, 0, nullptr, &rest) == RONDO_ERROR_MISMATCH);
   thread.join();
   check_failed({*grown}, RONDO_ERROR_MISMATCH, "excludes {}");
-  // Rank 2 comes late. It waits a while for the grow of rank 1, which would say why rank 0 has given up.
+  // Rank 2 calls late. It waits a while for rank 1's grow, which would report why rank 0 has given up.
   check_failed({grow_and_sum({ranks[2], nullptr, -1, 4})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");
   // All ranks have called now, and rank 1 finds no fault with the calls of the others.
   check_failed({grow_and_sum({ranks[1], nullptr, -1, 4})}, RONDO_ERROR_MISMATCH, "has given up (ranks disagree)");

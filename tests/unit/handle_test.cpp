@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handle tables, the last error of a thread, and what a child of fork() may do.
+// These tests cover handle tables, the last error of a thread, and the calls that a child of fork() may make.
 #include <sys/wait.h>
 #include <unistd.h>
 

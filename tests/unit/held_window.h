@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has what the tests of windows share; ranks are threads.
+// The tests of windows share this file. Ranks are threads.
 #pragma once
 
 #include <string>

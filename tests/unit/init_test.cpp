@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last wait of an initialisation, with ranks and a store that say what the test wants.
+// These tests cover the last wait of an initialisation, with ranks and a store that give the test's answers.
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,9 +16,9 @@ constexpr uint64_t second_ns = 1'000'000'000;
 
 /// The events before rank 1 checks for the last time.
 enum class Plot {
-  store_died,      ///< rank 0's process, which ran the store; so rank 2 gave up and ended
-  rank_died,       ///< rank 2
-  store_then_rank  ///< rank 0 had heard of all, was ready and ended the store; then rank 2 died
+  store_died,      ///< rank 0's process died, which ran the store; so rank 2 gave up and ended
+  rank_died,       ///< rank 2 died
+  store_then_rank  ///< rank 0 knew that all were present, and ended the store; then rank 2 died
 };
 
 class Scene final : public Store {
@@ -60,7 +60,7 @@ class SceneRanks final : public Ranks {
   void raise(const Error &) override {}
   [[nodiscard]] bool failed() const override { return false; }
   [[nodiscard]] Error failure() const override { return Error{RONDO_ERROR_INTERNAL, ""}; }
-  /// Returns the dead ranks since the store was asked, except deaths that happen much later.
+  /// Returns the ranks that have died since the query to the store, without those that die much later.
   [[nodiscard]] std::vector<uint32_t> find_dead() const override {
     if (plot_ == Plot::rank_died) return {2};
     scene_.let_store_go();

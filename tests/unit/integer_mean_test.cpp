@@ -28,7 +28,7 @@ constexpr rondo_type_t type_of() {
   else return std::is_signed_v<T> ? RONDO_INT64 : RONDO_UINT64;
 }
 
-/// Returns element `index` of `rank`: all largest, all lowest, both in turns, one apart from a limit, or any.
+/// Returns element `index` of `rank`. Its column is all largest, all lowest, of both, next to a limit, or random.
 template <class T>
 T operand(uint32_t rank, size_t index, std::mt19937_64 &random) {
   constexpr T highest = std::numeric_limits<T>::max(), lowest = std::numeric_limits<T>::min();
@@ -42,7 +42,7 @@ T operand(uint32_t rank, size_t index, std::mt19937_64 &random) {
   }
 }
 
-/// A call of mean(). `uneven`: a reduce_scatter_v, whose first block is empty.
+/// A call of mean(). With `uneven`, it is a reduce_scatter_v whose first block is empty.
 struct Call {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   bool uneven = false, in_place = false;
@@ -178,7 +178,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
         config.protocol = way.protocol;
         config.chunk_bytes = 128;
         Ranks ranks(size, config);
-        if (ranks.status() != RONDO_OK) continue;  // the kernel does not have the algorithm
+        if (ranks.status() != RONDO_OK) continue;  // the kernel lacks the algorithm
         for (const Call &call : {Call{RONDO_ALL_REDUCE}, Call{RONDO_REDUCE}, Call{RONDO_REDUCE_SCATTER},
                                  Call{RONDO_REDUCE_SCATTER, true}, Call{RONDO_ALL_REDUCE, false, true},
                                  Call{RONDO_REDUCE_SCATTER, true, true}}) {
@@ -217,7 +217,7 @@ TEST_CASE("integer mean: statistics and errors speak of the call, not of its wor
     return statistics.collectives[RONDO_ALL_REDUCE].bytes;
   });
   CHECK(bytes == std::vector<uint64_t>{64, 64});
-  // The words of both calls are equal.
+  // Internally, both calls sum equal words.
   const auto messages = ranks.each<std::string>([](int rank, rondo_comm_t comm) -> std::string {
     int32_t values[4] = {};
     const auto status = rank == 0 ? rondo_all_reduce(values, values, 4, RONDO_INT8, RONDO_AVG, comm, nullptr)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This store is for the case that a rank gives up before it passes something on, and the store learns why a moment
-// later.
+// This store is for ranks that give up before they pass a
+// message on. The store learns the reason a moment later.
 #pragma once
 
 #include <unistd.h>

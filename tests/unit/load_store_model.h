@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs all interleavings of the programs of load_store (src/plan/load_store_program.h). It tries every order
-// in which ranks can reach their steps, state by state, and no state twice. Elements are expressions that record each
-// reduction. So if a rank has read too early or too late, the state ends with a wrong result.
+// in which ranks can reach their steps, and visits each state once. Elements are expressions that record each
+// reduction. So if a rank reads too early or too late, its result is wrong.
 //
-// A step is one transition, with its waits, work and counter. This loses nothing, for two reasons. A wait that has
-// become true stays true, so a step may be taken at any later time; if it cannot be, the program stops, which is
-// detected. Between a write and its counter, other ranks can do only what they can also do after both. If nothing
-// protects a read from being overwritten, it is also tried after the overwriting.
+// A step is one transition, with its waits, work and counter. This loses no case, for two reasons. A wait that has
+// become true stays true, so a step may be taken at any later time. If a step can never be taken, the program stops,
+// which is detected. Between a write and its counter, other ranks can take only steps that they can also take after
+// both. If nothing protects a read from being overwritten, it is also tried after the overwriting.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class Expressions {
   uint32_t number_of(const std::pair<uint64_t, uint64_t> &what) {
     return numbers_.try_emplace(what, static_cast<uint32_t>(numbers_.size() + 1)).first->second;
   }
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> numbers_;  ///< 0 means rubbish
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> numbers_;  ///< 0 means undefined content
 };
 
 /// One operation of all ranks. All sizes are in whole cells.

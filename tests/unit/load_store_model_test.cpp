@@ -33,7 +33,7 @@ struct Call {
   uint64_t chunk_count = 3;
 };
 
-/// Returns the ranks of the reduction, first first; every step reduces two.
+/// Returns the ranks of the reduction, in its order. Every step reduces two operands.
 std::vector<uint32_t> ranks_of(const Reduction &reduce) {
   if (reduce.operands.empty()) return {reduce.rank};
   const bool left = !reduce.operands[0].operands.empty() || reduce.operands[1].operands.empty();
@@ -53,7 +53,7 @@ class Case {
     return *this;
   }
 
-  /// Changes a step, or makes it into several.
+  /// Changes a step, or replaces it by several.
   using Mutation = std::function<std::vector<load_store::ProgramStep>(const load_store::ProgramStep &)>;
   Case &mutate(const Mutation &mutation) {
     for (ModelOperation &operation : operations_)
@@ -142,7 +142,7 @@ Call placed(const Call &call, Placement placement) {
   return with;
 }
 
-/// Returns the call with more chunks than areas, so that an operation comes back to its first one.
+/// Returns the call with more chunks than areas, so that an operation uses its first area again.
 Call longer(const Call &call) {
   Call with = call;
   with.chunk_count = exchange_area_count_min + 2;
@@ -171,7 +171,7 @@ Case::Mutation without_r1() {
 
 bool is_wrong_result(const std::string &problem) { return problem.find("wrong result") != std::string::npos; }
 
-/// `counter` is published before the step's work; an announcement stays in front of it.
+/// Publishes `counter` before the step's work. An announcement still precedes it.
 Case::Mutation early(load_store::Counter counter) {
   return [counter](const load_store::ProgramStep &step) -> std::vector<load_store::ProgramStep> {
     if (!step.publish || step.publish->counter != counter) return {step};
@@ -181,7 +181,7 @@ Case::Mutation early(load_store::Counter counter) {
   };
 }
 
-/// Moves the step that publishes `gathered`, which is one of its own in a two_shot, before the last fetch.
+/// Moves the step that publishes `gathered` before the last fetch. In a two_shot it is a separate step.
 void gather_early(load_store::Program &program) {
   auto &lane = program.lanes[0];
   const auto found = std::find_if(lane.begin(), lane.end(), [](const load_store::ProgramStep &step) {
@@ -211,7 +211,7 @@ TEST_CASE("load_store model: every interleaving of each algorithm reduces as the
         if (rank_count == 4 && placement == Placement::mixed) continue;
         for (const Call &call : {two_shot, ring})
           for (const bool wake : {false, true})
-            if (!wake || exporting == Export::all)  // it says how large chunks are where all export
+            if (!wake || exporting == Export::all)  // if all export, it announces the chunk size
               CHECK(problem_of(Case(rank_count).then(placed(exported(call, exporting, wake), placement))) == "");
       }
       if (rank_count < 4) CHECK(problem_of(Case(rank_count).then(longer(exported(two_shot, exporting)))) == "");
@@ -254,7 +254,7 @@ TEST_CASE("load_store model: a wait that is missing is found") {
   for (const uint32_t rank_count : {2u, 3u}) {
     CAPTURE(rank_count);
     CHECK(is_wrong_result(problem_of(Case(rank_count).then(two_shot).mutate(without_r1()))));
-    // Sends are read where they are; R1 is what keeps results in their areas until they were fetched.
+    // Peers read sends in place. R1 alone keeps results in their areas until they have been fetched.
     CHECK(is_wrong_result(
         problem_of(Case(rank_count).then(longer(exported(two_shot, Export::send))).mutate(without_r1()))));
   }
@@ -263,7 +263,7 @@ TEST_CASE("load_store model: a wait that is missing is found") {
   CHECK(found(exported(two_shot, Export::recv), gathered));
   CHECK(found(exported(ring, Export::all), reduced));
   CHECK(found(ring, hops_done));
-  CHECK(found(longer(ring), gathered));  // accumulators are taken before they were read
+  CHECK(found(longer(ring), gathered));  // accumulators are used again before they were read
   CHECK(problem_of(Case(3).then(ring).then(two_shot)) == "");
   CHECK(is_wrong_result(problem_of(Case(3).then(ring).then(two_shot).mutate(without(gathered)))));
 }

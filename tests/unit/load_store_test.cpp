@@ -30,7 +30,7 @@ constexpr uint32_t chunk_bytes = 256;
 constexpr uint32_t post_bytes = 128;
 
 enum class Export { none, some, all };
-enum class Placement { in_place, apart, mixed };  // mixed: as each rank likes
+enum class Placement { in_place, apart, mixed };  // mixed: each rank decides
 
 /// One all-reduce, the same on every rank.
 struct Call {
@@ -98,11 +98,11 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
   return result;
 }
 
-/// Holds a rank up now and then right behind what it has published, where the others are already let loose.
+/// Delays a rank at times right after it has published, when the other ranks may already continue.
 class UnevenPeers final : public test::LocalPeers {
  public:
   explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
-  /// Hides a buffer: a rank that imports it gets something else.
+  /// Hides a buffer, so that a rank that imports it gets other memory.
   void hide(const std::byte *buffer) {
     const std::scoped_lock lock(mutex_);
     hidden_.insert(reinterpret_cast<uint64_t>(buffer));
@@ -117,7 +117,7 @@ class UnevenPeers final : public test::LocalPeers {
   }
   void wake(uint32_t) override {
     std::minstd_rand random(static_cast<uint32_t>(next_seed_.fetch_add(1, std::memory_order_relaxed)));
-    random.discard(2);  // the first numbers of neighbouring seeds are neighbours
+    random.discard(2);  // adjacent seeds have similar first numbers
     if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
   }
 
@@ -128,14 +128,14 @@ class UnevenPeers final : public test::LocalPeers {
   std::vector<std::byte> poison_ = std::vector<std::byte>(16384, std::byte{0x5A});
 };
 
-/// The watch of a communicator that has failed.
+/// The watch of a communicator that has already failed.
 class FailedWatch final : public Watch {
  public:
   bool stopped() override { return true; }
   bool look(uint64_t) override { return true; }
 };
 
-/// Ranks that have an exchange and nothing else.
+/// Ranks that have only an exchange.
 class ExchangeWorld {
  public:
   ExchangeWorld(uint32_t rank_count, uint64_t seed, bool wake, uint64_t cache_bytes)
@@ -149,13 +149,13 @@ class ExchangeWorld {
       ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, wake, cache_bytes);
   }
 
-  /// Hides results: from now on no rank can read what is in another's recv buffer.
+  /// Hides results, so that from now on no rank can read another rank's recv buffer.
   void hide_results() { hides_results_ = true; }
 
-  /// Makes the communicator fail from now on; ranks then poll without end.
+  /// Makes the communicator fail from now on. Without a check for that, ranks would poll for ever.
   void fail() { failed_ = true; }
 
-  /// Lives as one rank. Returns the number of calls that failed or gave another result than `expected`.
+  /// Makes all calls of one rank. Returns how many failed or had a result other than `expected`.
   uint32_t live(uint32_t rank, const std::vector<Call> &calls, const std::vector<Buffer> &expected, uint64_t seed) {
     std::mt19937_64 random(seed + rank);
     uint32_t wrong = 0;
@@ -183,7 +183,7 @@ class ExchangeWorld {
       if (hides_results_) peers_.hide(target);
       const RunOutcome outcome = ends_[rank].run(*plan, buffers, reducer, waiter);
       peers_.show(target);
-      if (outcome.kind != RunOutcome::Kind::done) return wrong + 1;  // the others meet their own deadline
+      if (outcome.kind != RunOutcome::Kind::done) return wrong + 1;  // the other ranks end at their own deadlines
       if (call.count != 0 && std::memcmp(target, expected[number].data(), expected[number].size()) != 0) ++wrong;
       if (!in_place && send != input) ++wrong;
     }
@@ -237,7 +237,7 @@ TEST_CASE(
       std::mt19937_64 random(seed);
       std::vector<Call> calls;
       while (calls.size() < call_count) calls.push_back(random_call(random));
-      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results go past them
+      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results do not fit in it
       CHECK(wrong_calls(world, rank_count, calls, seed) == std::vector<uint32_t>(rank_count, 0));
     }
   }
@@ -259,7 +259,7 @@ TEST_CASE("load_store: two ranks that export out of place reduce everything for 
   };
   CHECK(wrong_with(RONDO_FLOAT32, RONDO_SUM, false) == 0);
   CHECK(wrong_with(RONDO_BFLOAT16, RONDO_AVG, false) == 0);
-  CHECK(wrong_with(RONDO_FLOAT8_E4M3, RONDO_SUM, false) > 0);  // here they do read each other's results
+  CHECK(wrong_with(RONDO_FLOAT8_E4M3, RONDO_SUM, false) > 0);  // in this case, ranks do read each other's results
   CHECK(wrong_with(RONDO_FLOAT32, RONDO_SUM, true) > 0);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what the kernel load_store does to memory, access by access, with its program
-// (src/plan/load_store_program.h). All interleavings of the program are run by load_store_model_test.cpp. The
-// comparison has waits, operands in the order in which they are reduced, outputs and counters, of mixed runs of its
-// algorithms.
+// This test compares the memory accesses of the kernel load_store, one by one,
+// with its program (src/plan/load_store_program.h). load_store_model_test.cpp runs
+// all interleavings of the program. In mixed runs of its algorithms, it compares
+// waits, outputs, counters, and operands in the order of their reduction.
 #include <array>
 #include <map>
 #include <random>
@@ -55,7 +55,7 @@ std::string list_of(const List &list) {
   return text;
 }
 
-/// One text for each access, lane by lane; a rank's own counters and the announcements are not among them.
+/// One text for each access, lane by lane, without the rank's own counters and without announcements.
 using Accesses = std::array<std::vector<std::string>, 2>;
 
 Accesses accesses_of(const load_store::Program &program, uint32_t rank) {
@@ -73,7 +73,7 @@ Accesses accesses_of(const load_store::Program &program, uint32_t rank) {
   return all;
 }
 
-/// Writes down one rank's accesses.
+/// Records one rank's accesses.
 class Recorder final : public ExchangeTrace {
  public:
   Recorder(const ExchangeView &view, std::vector<RankBuffers> &buffers, bool has_lanes)
@@ -166,7 +166,7 @@ struct Drawn {
     choice = {algorithm, RONDO_PROTOCOL_AUTO, 1, random() % 2 == 0 ? 64u : chunk_bytes, RONDO_KERNEL_LOAD_STORE};
     type = random() % 4 == 0 ? RONDO_FLOAT8_E4M3 : RONDO_FLOAT32;
     count = random() % (algorithm == RONDO_ALGORITHM_ONE_SHOT ? post_bytes / rondo_type_size(type) + 1 : 3000);
-    const uint64_t exporting = random() % 3, placement = random() % 3;  // no rank, all ranks, as each likes
+    const uint64_t exporting = random() % 3, placement = random() % 3;  // no rank, all ranks, or each rank decides
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       in_place.push_back(placement == 1 || (placement == 2 && random() % 2 == 0));
       offers_send.push_back(exporting == 1 || (exporting == 2 && random() % 2 == 0));

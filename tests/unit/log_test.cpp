@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests RONDO_LOG and RONDO_LOG_FILE, and which variables are taken for misspelt ones.
+// These tests cover RONDO_LOG and RONDO_LOG_FILE, and which variables Rondo reports as misspelt.
 #include "src/base/log.h"
 
 #include <array>

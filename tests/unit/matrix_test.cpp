@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests every type, operation, reducing collective and algorithm through the C interface. Results are bit-equal to the
-// order of rounding that docs/schedules.md gives (tests/reduction_order.h), with the tests' own arithmetic. Nothing of
-// the builders is used.
+// order of rounding that docs/schedules.md gives (tests/reduction_order.h), with the tests' own arithmetic. The tests
+// do not use the builders of schedules.
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -30,7 +30,7 @@ struct Case {
   rondo_op_t op;
   uint32_t rank_count;
   uint32_t root;
-  size_t count;         ///< reduce-scatter: of a block
+  size_t count;         ///< elements; of a block in reduce-scatter
   bool uneven = false;  ///< reduce-scatter: by counts that differ from block to block
 };
 
@@ -112,7 +112,7 @@ std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan,
   return result;
 }
 
-/// Fills with values near each other in size, so that rounding matters, and some special ones.
+/// Fills the buffer with values of similar size, so that rounding matters, and with some special ones.
 void fill(Buffer &buffer, size_t offset, size_t count, rondo_type_t type, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(type);
   const reduction_test::NumberTable *const table = reduction_test::number_table(type);
@@ -156,7 +156,7 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   const size_t offset = random() % 2 == 0 ? 0 : 1 + random() % 63;  // no alignment is promised
   const bool in_place = random() % 2 == 0;
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
-  // An uneven one is planned by the size of its vector, as an even one of as many elements is.
+  // The plan of an uneven call depends on the vector's size, like that of an even call with as many elements.
   const size_t planned = it.uneven ? (all + it.rank_count - 1) / it.rank_count : it.count;
   if (rondo_comm_query_plan(ranks[0], it.collective, planned, it.type, &plan) != RONDO_OK) return -1;
   std::vector<Buffer> sends(it.rank_count, Buffer(all * size + 64));
@@ -190,7 +190,7 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, ron
                      std::mt19937_64 &random) {
   constexpr size_t counts[] = {0, 1, 7, 61, 262};
   static rondo_test::GateShare share("types, operations and counts");
-  constexpr size_t large_count = 2'003;  // a prime; with the sum only, whose order of rounding shows most
+  constexpr size_t large_count = 2'003;  // a prime; only for sums, which depend most on the order of rounding
   for (uint32_t rank_count = 1; rank_count <= (rondo_test::sanitized() ? 3 : 5); ++rank_count) {
     rondo_config_t config = RONDO_CONFIG_INIT;
     config.algorithm = algorithm;
@@ -250,7 +250,7 @@ TEST_CASE("load_store: one_shot and two_shot round sums and means of small float
     rondo_op_t op;
     double first, others, result;
   };
-  // Rounded after each rank, 256 would stay 256 in bfloat16, and the means would pass the largest number on the way.
+  // If each rank's sum were rounded, 256 would stay 256 in bfloat16, and sums of means would exceed the largest number.
   const Example examples[] = {{RONDO_BFLOAT16, RONDO_SUM, 256, 1, 260},
                               {RONDO_FLOAT16, RONDO_SUM, 2048, 1, 2052},
                               {RONDO_FLOAT8_E4M3, RONDO_SUM, 16, 0.5, 18},

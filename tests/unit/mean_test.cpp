@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean of floats that fit fits too: near the largest number, by every algorithm, protocol and kernel.
+// The mean of finite floats is finite, also near the largest number, by every algorithm, protocol and kernel.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -47,7 +47,7 @@ struct FloatType {
   long double unit = 0;  ///< the largest relative error of a rounding
 };
 
-/// Returns element `index` of `rank`: all largest, all lowest, both signs, or large at random.
+/// Returns element `index` of `rank`. Its column is all largest, all lowest, of both signs, nearly largest, or random.
 long double operand(const FloatType &of, uint32_t rank, size_t index, std::mt19937_64 &random) {
   const long double part = static_cast<long double>(random() % 1001) / 1000;
   switch (index % 5) {
@@ -72,7 +72,7 @@ uint32_t wrong_means(const FloatType &of, const std::vector<std::vector<unsigned
   const auto ranks = static_cast<long double>(sends.size());
   uint32_t wrong = 0;
   for (size_t i = 0; i < count; ++i) {
-    long double sum = 0, magnitudes = 0;  // of parts, since long double may be no wider than float64
+    long double sum = 0, magnitudes = 0;  // of scaled elements, since long double may be no wider than float64
     for (const auto &send : sends) {
       Bits code = 0;
       std::memcpy(&code, send.data() + (first + i) * of.size, of.size);
@@ -139,7 +139,7 @@ TEST_CASE("mean: floats near the largest have a mean that fits, by every algorit
         config.protocol = way.protocol;
         config.chunk_bytes = 128;
         Ranks ranks(size, config);
-        if (ranks.status() != RONDO_OK) continue;  // the kernel does not have the algorithm
+        if (ranks.status() != RONDO_OK) continue;  // the kernel lacks the algorithm
         for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_REDUCE}) {
           rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
           if (rondo_comm_query_plan(ranks[0], collective, 1, RONDO_FLOAT32, &plan) != RONDO_OK) continue;
@@ -193,7 +193,7 @@ TEST_CASE("mean: no order of reducing the largest number overflows, for up to 30
       }
       CAPTURE(rondo_type_string(type), ranks, chain);
       REQUIRE(of.decode(partials.front().bits) <= of.largest);
-      // Partial sums of an 8-bit float stop growing after some ranks: an operand is less than half their last place.
+      // Partial sums of an 8-bit float stop growing if an operand is less than half their last place.
       if (static_cast<long double>(ranks) * of.unit < 0.5L)
         REQUIRE(of.decode(partials.front().bits) >= of.largest * (1 - static_cast<long double>(ranks) * of.unit));
     }

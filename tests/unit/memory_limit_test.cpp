@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators whose memory is limited by max_memory_bytes.
+// These tests limit a communicator's memory by max_memory_bytes.
 #include "src/base/memory_limit.h"
 
 #include <string>

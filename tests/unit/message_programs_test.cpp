@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of messages, groups and collectives through the public interface, against what they must yield.
+// Random programs of messages, groups and collectives through the public interface must yield the expected results.
 #include <cstdio>
 #include <memory>
 
@@ -23,7 +23,7 @@ void run_program(uint64_t seed) {
     std::vector<rondo_comm_t> comms;
     for (const auto &group : groups) comms.push_back((*group)[rank]);
     rondo_stream_t stream = nullptr;
-    // Not of several communicators: on one stream they would run one after another.
+    // Only with one communicator: on one stream, calls of several would run one after another.
     const bool streamed = program.comm_count == 1 && (seed + static_cast<uint64_t>(rank)) % 3 == 0;
     if (streamed && rondo_stream_create(&stream) != RONDO_OK) return RONDO_ERROR_INTERNAL;
     rondo_status_t status = Caller(program, static_cast<uint32_t>(rank), comms, stream).run();

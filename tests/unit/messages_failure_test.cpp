@@ -18,7 +18,7 @@ struct Told {
   std::string message;
 };
 
-/// Returns the errors of `body`, which is to fail on all ranks.
+/// Returns the errors of `body`, which must fail on all ranks.
 std::vector<Told> fail_on(Ranks &ranks, const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
   return ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     const rondo_status_t status = body(rank, comm);
@@ -32,7 +32,7 @@ rondo_config_t with_timeout(uint32_t timeout_ms) {
   return config;
 }
 
-/// All ranks have the status, and a message with that part.
+/// Checks that all ranks have the status, and a message with that part.
 void check_all(const std::vector<Told> &told, rondo_status_t status, const std::string &part) {
   for (const Told &each : told) {
     CHECK(each.status == status);
@@ -147,7 +147,7 @@ TEST_CASE("messages: ranks that are slow, or that wait for one that computes, ar
   Ranks ranks(3);
   CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
     std::vector<char> own(large);
-    // Rank 0 waits for rank 1, which waits for rank 2, which computes for longer than several looks take.
+    // Rank 0 waits for rank 1, and rank 1 for rank 2, which computes for longer than several searches for circles take.
     if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     if (rank != 0)
       if (const auto sent = rondo_send(own.data(), large, RONDO_INT8, rank - 1, comm, nullptr); rank == 2) return sent;

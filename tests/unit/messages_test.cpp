@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages and groups through the public interface; ranks are threads.
+// These tests use messages and groups through the public interface. Ranks are threads.
 #include <cstring>
 #include <numeric>
 
@@ -118,7 +118,7 @@ TEST_CASE("groups: a call that is refused refuses all of the group, and nothing 
       return RONDO_ERROR_INTERNAL;
     if (rondo_group_end() != RONDO_ERROR_INVALID_ARGUMENT) return RONDO_ERROR_INTERNAL;
     if (error_message().find("peer is 2") == std::string::npos) return RONDO_ERROR_INTERNAL;
-    // Had one been sent, its number would not fit now.
+    // If a message had been sent before, this one's number would be wrong.
     const auto status = exchange(out, in, 1 - rank, comm);
     return in == pattern(100, 1 - rank) ? status : RONDO_ERROR_INTERNAL;
   })));
@@ -216,7 +216,7 @@ TEST_CASE("messages: statistics count both ends, and not the collectives") {
     std::vector<uint8_t> in(1000);
     for (int each = 0; each < 3; ++each)
       if (const auto status = exchange(pattern(1000, rank), in, 1 - rank, comm); status != RONDO_OK) return status;
-    // Rank 0 sends one more, so that the ends differ.
+    // Rank 0 sends one message more, so that the ranks' counts differ.
     const auto status = rank == 0 ? rondo_send(in.data(), 10, RONDO_UINT8, 1, comm, nullptr)
                                   : rondo_recv(in.data(), 10, RONDO_UINT8, 0, comm, nullptr);
     if (status != RONDO_OK) return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving a buffer's pages into memory that peers can map, in place, and back.
+// These tests move a buffer's pages in place into memory that peers can map, and back.
 #include <alloca.h>
 #include <sys/syscall.h>
 
@@ -52,7 +52,7 @@ bool mentions(const std::string &message, const char *what) { return message.fin
 
 TEST_CASE("move pages: a malloc'ed buffer keeps address and contents, there and back, and can then be freed") {
   const int descriptors = descriptor_count();
-  for (const size_t bytes : {size_t{20'000}, size_t{3} << 20}) {  // in the heap, and in a mapping of its own
+  for (const size_t bytes : {size_t{20'000}, size_t{3} << 20}) {  // in the heap, and in a separate mapping
     CAPTURE(bytes);
     RegionTable table;
     const std::unique_ptr<std::byte, decltype(&std::free)> owner(static_cast<std::byte *>(std::malloc(bytes)),
@@ -205,10 +205,10 @@ TEST_CASE("move pages: memory of files, shared, locked, unreadable, pinned and m
   REQUIRE(::mprotect(base + page, page, PROT_NONE) == 0);
   CHECK(mentions(refused(base, 4 * page), "cannot be read"));
   REQUIRE(::mprotect(base + page, page, PROT_READ | PROT_WRITE) == 0);
-  REQUIRE(::syscall(SYS_mlock, base + page, page) == 0);  // the sanitizers turn the function into nothing
+  REQUIRE(::syscall(SYS_mlock, base + page, page) == 0);  // sanitizers make mlock() do nothing
   CHECK(mentions(refused(base, 4 * page), "locked"));
   REQUIRE(::syscall(SYS_munlock, base + page, page) == 0);
-  REQUIRE(::madvise(base + page, page, MADV_DONTFORK) == 0);  // as libibverbs marks what it registers
+  REQUIRE(::madvise(base + page, page, MADV_DONTFORK) == 0);  // as libibverbs does with registered memory
   CHECK(mentions(refused(base, 4 * page), "DONTFORK"));
   REQUIRE(::madvise(base + page, page, MADV_DOFORK) == 0);
   CHECK(filled(base, 4 * page));
@@ -236,7 +236,7 @@ TEST_CASE("move pages: a failure halfway is undone: contents, protections and ki
   std::byte *base = memory.get().address;
   fill(base, 4 * page);
   REQUIRE(::mprotect(base + page, page, PROT_READ) == 0);
-  // The table holds a part of these addresses, wrongly: so the last step, to enter the pages, fails after all moved.
+  // The table wrongly holds some of these addresses, so the last step, which enters the pages, fails.
   const auto in_the_way = table.add(base + 3 * page, page, 0);
   REQUIRE(in_the_way.ok());
   const int descriptors = descriptor_count();

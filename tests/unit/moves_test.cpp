@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// The collectives that only move data, through the C interface: every type, algorithm and protocol, even and uneven
-// blocks, unaligned, in place and out of place. Every byte pattern arrives as it was, signalling NaNs too.
+// SPDX-License-Identifier: Apache-2.0 These tests run the collectives that only move data through the C interface. They
+// cover every type, algorithm and protocol, even and uneven blocks, unaligned, in place and out of place. Every byte
+// pattern must arrive unchanged, also signalling NaNs.
 #include <cstring>
 #include <random>
 #include <vector>
@@ -18,7 +18,7 @@ using Buffer = std::vector<unsigned char>;
 
 struct Gather {
   rondo_type_t type;
-  bool uneven;     ///< with counts and displacements, the blocks in reverse order and apart
+  bool uneven;     ///< with counts and displacements; blocks are in reverse order, with gaps
   bool in_place;
   size_t offset;   ///< bytes by which the buffers are unaligned
   std::vector<size_t> counts;
@@ -38,7 +38,7 @@ Gather make_gather(rondo_type_t type, uint32_t rank_count, size_t count, std::mt
   return it;
 }
 
-/// Returns how many ranks end with another recv buffer than they should, or -1 if a call failed.
+/// Returns how many ranks have a wrong recv buffer at the end, or -1 if a call failed.
 int wrong_gathers(Ranks &ranks, const Gather &it, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(it.type);
   Buffer expected(it.end * size + 64, 0xAB);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has communicators that a call makes without waiting, for tests of rondo_comm_init() and rondo_comm_split().
+// This file has nonblocking communicators for tests of rondo_comm_init() and rondo_comm_split().
 #pragma once
 
 #include <chrono>

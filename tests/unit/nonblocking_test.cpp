@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that are made without waiting: what their handles say meanwhile, and how the attempt is ended. The
-// timeout of the initialisation is longer than the test may take, so nothing here ends by it unless it says so.
+// These tests make communicators without waiting. They check what the handles report meanwhile, and how an attempt is
+// ended. The timeout of the initialisation is longer than a test may take, so no case ends by it unless it says so.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -43,7 +43,7 @@ struct Begun {
 
 /// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows: this enters as rank 2,
 /// to which the store reports the missing ranks. Rank 3 never checks in, so the group stays incomplete. Returns the
-/// connection of rank 2, whose end would be taken for the end of the rank.
+/// connection of rank 2, because its end would mean the end of the rank.
 std::unique_ptr<rondo::Store> wait_until_both_have_come(const rondo_unique_id_t &id) {
   using namespace rondo;
   const auto decoded = decode_unique_id(id);
@@ -199,7 +199,7 @@ TEST_CASE("cancel: neither a store that nobody runs nor a rank that does not com
   cancelled_soon(*absent.value(), [&] { return store.value()->gather("join", 0, 2, {}, deadline_ns).error(); });
   CHECK(store.value()->check().error().status == RONDO_ERROR_ABORTED);
   store.value()->leave(store.value()->check().error());
-  // The goodbye went out: the other rank does not wait for this one.
+  // The rank's leaving was sent, so the other rank does not wait for it.
   const auto other = connect_store(endpoint, secret, deadline_ns, Membership{"g", 1, 2});
   REQUIRE_FALSE(other.ok());
   CHECK(other.error().status == RONDO_ERROR_ABORTED);

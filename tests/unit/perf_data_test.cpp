@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The inputs of `rondo perf` and their expected results, against the library's plain reducer in random orders.
+// SPDX-License-Identifier: Apache-2.0 These tests compare the expected results of `rondo perf` for its inputs with the
+// library's plain reducer in random orders.
 #include <cstring>
 #include <random>
 #include <set>
@@ -31,7 +31,7 @@ uint64_t reduce_in_random_order(const std::vector<uint64_t> &values, rondo_type_
                                 std::mt19937_64 &random) {
   const auto reduce = rondo::reduce_function_plain(type, op);
   const auto ranks = static_cast<uint32_t>(values.size());
-  std::vector<std::pair<uint64_t, uint32_t>> partials;  // and the ranks in each
+  std::vector<std::pair<uint64_t, uint32_t>> partials;  // with the number of ranks in each
   for (const uint64_t value : values) partials.emplace_back(value, 1);
   for (bool last = false; !last;) {
     std::shuffle(partials.begin(), partials.end(), random);
@@ -126,7 +126,7 @@ TEST_CASE("perf data: the products of mulsum have their sum bit for bit in any o
 }
 
 TEST_CASE("perf data: a lost or doubled contribution changes many results of every type") {
-  // Sums and products; a minimum rightly does not care. At 64 ranks a float8 e5m2 sum has 8 contributions.
+  // Only sums and products: a minimum need not change. At 64 ranks, a float8 e5m2 sum has 8 contributions.
   for (const rondo_type_t type : all_of(rondo_type_string)) {
     for (const int ranks : {2, 5, 64}) {
       size_t lost = 0, doubled = 0;
@@ -198,7 +198,7 @@ TEST_CASE("perf data: runs differ, and a shifted buffer is mostly wrong") {
   data.output.with_seed(1).write(bytes, {0, buffer.size()});
   CHECK(data.output.with_seed(2).count_wrong(bytes, {0, buffer.size()}) > 4000);
   CHECK(data.output.with_seed(1).count_wrong(bytes, {1, buffer.size()}) > 4000);
-  for (const uint64_t patterns : {1, 2, 7, 100})  // what is copied over and over stands differently each time
+  for (const uint64_t patterns : {1, 2, 7, 100})  // repeated inputs begin at another element each time
     CHECK(data.output.with_seed(1).count_wrong(bytes, {patterns * pattern_elements, buffer.size()}) > 4000);
   buffer[77] += 1;
   buffer[4095] = -buffer[4095] - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests nccl-tests' command lines: each means here what it means there, or is refused with what to use. Also tests
-// which rows count as disturbed.
+// These tests use nccl-tests' command lines. Each has the same meaning here, or is refused with an alternative. Others
+// check which rows count as disturbed.
 #include <array>
 #include <sstream>
 
@@ -57,7 +57,7 @@ TEST_CASE("perf, nccl-tests' lines: sizes, steps and runs are those that are ask
 TEST_CASE("perf, nccl-tests' lines: -t threads, -g GPUs, and both") {
   CHECK(accept("-t 4").ranks == 4);
   CHECK_FALSE(accept("-t 4").on_device);
-  CHECK(accept("-t 1").ranks == 0);  // a rank as the environment says
+  CHECK(accept("-t 1").ranks == 0);  // the environment sets the rank
   const Options gpus = accept("-b 8 -e 128M -f 2 -g 8");
   CHECK(gpus.ranks == 8);
   CHECK(gpus.on_device);
@@ -155,7 +155,7 @@ TEST_CASE("perf: standard output is for one of the files, and then not for the t
 TEST_CASE("perf: a row is disturbed where ranks waited for processors, and not where they wait for each other") {
   LoadReading before, after;
   after.time_ns = second;
-  after.busy_ns = 2 * second;  // both processors, all of it the job's
+  after.busy_ns = 2 * second;  // the job had both processors for the whole time
   CHECK_FALSE(judge_load(before, after, 2 * second, false).marked);
   after.waited_ns = second / 2;
   CHECK(judge_load(before, after, 2 * second, false).marked);
@@ -171,11 +171,11 @@ TEST_CASE("perf: a row is disturbed by other programs where no processor is free
   after.busy_ns = 2 * second;
   CHECK(judge_load(before, after, second, true).marked);
   CHECK(judge_load(before, after, second, true).others == Approx(1.0));
-  after.idle_ns = 2 * second;  // two more processors that nobody used
+  after.idle_ns = 2 * second;  // two more processors were idle
   CHECK_FALSE(judge_load(before, after, second, true).marked);
   after.stolen_ns = second / 5;
   CHECK(judge_load(before, after, second, true).marked);
   LoadReading soon = after;
-  soon.time_ns = second / 100;  // a tick says nothing
+  soon.time_ns = second / 100;  // one tick is too short to judge
   CHECK_FALSE(judge_load(before, soon, 0, true).marked);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo perf`, and what a size means for each collective.
+// These tests cover the options of `rondo perf`, and the meaning of a size for each collective.
 #include <initializer_list>
 
 #include "bench/perf/cases.h"

@@ -89,7 +89,7 @@ TEST_CASE("perf report: the table fits terminals of 120 and 80 columns, and othe
     CHECK(table_row(series.what, series.rows[0], columns) == table_row(series.what, series.rows[0]));
     CHECK_THAT(table_head(options, machine, "1", columns), Contains(" redop ") && !Contains("redop:"));
   }
-  options.ops = {RONDO_MAX, RONDO_SUM};  // the column says which
+  options.ops = {RONDO_MAX, RONDO_SUM};  // a column names the operation
   CHECK(table_columns(options, false, 80).choices);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("perf report: one rank without a launcher is told how to be more") {
   machine.members.resize(1);
   CHECK_THAT(table_head(options, machine, "1"),
              Contains("# One rank exchanges no data") && Contains("rondo run -n N\n"));
-  options.ranks = 1;  // asked for
+  options.ranks = 1;  // a request
   CHECK_THAT(table_head(options, machine, "1"), !Contains("exchanges no data"));
   options.ranks = 0;
   machine.members.resize(2);
@@ -206,7 +206,7 @@ TEST_CASE("perf report: the picture of one size, of none, of one rank and of man
   std::vector<Series> many;
   for (int type = 0; type < 12; ++type) many.push_back(series_of(static_cast<rondo_type_t>(type), RONDO_MAX));
   if (const char *path = std::getenv("RONDO_TEST_SVG_MANY")) std::ofstream(path) << to_svg(many);
-  // A type's own panel has its line, and in grey the lines of the eleven others; time and bandwidth.
+  // Each of 12 types has a panel of times and one of bandwidths: its own line, and 11 grey lines of the others.
   CHECK(count_of(to_svg(many), "<polyline") == 2 * 12 * 12);
   CHECK(count_of(to_svg(many), "stroke=\"#ddd\"") == 2 * 12 * 11);
   CHECK(count_of(to_svg(many), ">float8_e4m3</text>") == 2);

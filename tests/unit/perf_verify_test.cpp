@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker of `rondo perf`: buffers as a right collective leaves them pass, and every single spoilt element, guard
-// byte or touched buffer that was to stay is counted.
+// These tests cover the checker of `rondo perf`. It must accept the buffers of a right collective. It must count each
+// wrong element, each changed guard byte and each buffer that should be unchanged.
 #include <cstring>
 #include <vector>
 
@@ -28,7 +28,7 @@ struct Rank {
     REQUIRE_FALSE(workspace.prepare(run_seed).has_value());
   }
 
-  /// Writes what a right collective writes: the sequence itself says it.
+  /// Writes the results of a right collective, which follow from the sequence itself.
   void complete() {
     if (!writes_recv(what, rank)) return;
     const Sequence output = make_data(what, rank, table_seed).output.with_seed(run_seed);
@@ -68,12 +68,12 @@ void spoil(std::byte *at) { *at ^= std::byte{0x41}; }
 TEST_CASE("perf verify: what a right collective leaves is not counted; what nobody wrote is, element by element") {
   for (const Case &what : all_cases()) {
     for (const Placement placement : {Placement::out_of_place, Placement::in_place}) {
-      if (placement == Placement::in_place && what.collective == sendrecv) continue;  // it has no such form
+      if (placement == Placement::in_place && what.collective == sendrecv) continue;  // sendrecv is never in place
       for (int number = 0; number < ranks; ++number) {
         CAPTURE(rondo_collective_string(what.collective), rondo_type_string(what.type), number);
         Rank rank(what, number, placement);
         const bool from_root = what.collective == RONDO_BROADCAST || what.collective == RONDO_SCATTER;
-        const bool sending_root = from_root && number == what.root;  // it has its result already
+        const bool sending_root = from_root && number == what.root;  // in place, the root already has its result
         const uint64_t untouched = rank.count_wrong();
         if (placement == Placement::out_of_place) {
           CHECK(untouched == (writes_recv(what, number) ? rank.shape.recv.count : 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builders, tried by execution under random interleavings; verifier_test.cpp proves them.
+// These tests execute the builders' schedules in random interleavings. verifier_test.cpp proves the schedules.
 #include "src/plan/algorithm.h"
 #include "tests/catch.h"
 #include "tests/unit/plan_world.h"
@@ -9,7 +9,7 @@ using namespace rondo::test;
 
 namespace {
 
-/// Tries every collective that `algorithm` has, at `rank_count`, with sizes, roots and placement by seed.
+/// Tries every collective of `algorithm` with `rank_count` ranks. A seed draws sizes, roots and placement.
 void try_by_execution(const Algorithm &algorithm, uint32_t rank_count, Random &random) {
   for (const rondo_collective_t collective : collectives_of(algorithm)) {
     Choice choice;

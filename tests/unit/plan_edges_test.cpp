@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edges: whatever the tuner chooses, its schedule's peers are permitted, and both ends say so.
+// Edges must permit the peers of every schedule that the tuner may choose, and both ends must agree.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -70,8 +70,8 @@ TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = ROND
   return std::move(table).value();
 }
 
-/// Makes the input as Communicator::choose() does, for memory of the host. has_ll: the executor has ll. Between hosts
-/// it is ignored.
+/// Makes the input as Communicator::choose() does, for host memory. `has_ll` says whether the executor has ll. It is
+/// ignored between hosts.
 TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes, bool has_ll) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -97,7 +97,7 @@ std::vector<std::vector<bool>> permitted_of_all(const EdgeRequest &request) {
   return permitted;
 }
 
-/// Returns for people the peers of an operation that are not permitted; empty if there are none.
+/// Returns a text with the peers of an operation that are not permitted, or "" if there are none.
 std::string find_forbidden(const EdgeRequest &request, const std::vector<std::vector<bool>> &permitted, Draw &draw) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const auto collective = static_cast<rondo_collective_t>(draw.below(RONDO_BARRIER + 1));
@@ -132,7 +132,7 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
     if (!share.has_next()) continue;
     const std::vector<uint32_t> node_of = draw_layout(draw);
     const auto rank_count = static_cast<uint32_t>(node_of.size());
-    // A row with a protocol that networks do not have is passed over by every call.
+    // Every call ignores a row with a protocol that networks lack.
     const bool several_hosts = std::ranges::count(node_of, node_of[0]) != std::ranges::ssize(node_of);
     const TuningTable table =
         odd_table(rank_count, draw.one_in(2) ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, several_hosts);
@@ -155,7 +155,7 @@ TEST_CASE("edges: a row of the measured table adds its algorithm's peers", "[pla
   request.table = &table;
   const auto with = permitted_peers(request, 9);
   CHECK(std::ranges::find(without, false) != without.end());
-  CHECK(std::ranges::find(with, false) == with.end());  // one_shot joins all
+  CHECK(std::ranges::find(with, false) == with.end());  // one_shot connects all ranks
 }
 
 TEST_CASE("edges: a row whose protocol no network has does not take the place of the built-in choice", "[plan]") {
@@ -174,7 +174,7 @@ TEST_CASE("edges: a row whose protocol no network has does not take the place of
 }
 
 TEST_CASE("edges: what copies choose on a device is permitted beside what kernels do there", "[plan]") {
-  TuningRow row;  // for the host alone, so that no choice there stands in for it
+  TuningRow row;  // only for host memory
   row.rank_count = 32;
   row.choice = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
   const auto table = TuningTable::make({row});
@@ -183,10 +183,10 @@ TEST_CASE("edges: what copies choose on a device is permitted beside what kernel
   const EdgeRequest request{node_of, 4, false, {}, &table.value()};
   TunerInput input = input_of(request, RONDO_ALL_REDUCE, 512, false);
   input.buffers = BufferPlace::device;
-  REQUIRE(choose_plan(input).value().algorithm == RONDO_ALGORITHM_ONE_SHOT);  // joins all
+  REQUIRE(choose_plan(input).value().algorithm == RONDO_ALGORITHM_ONE_SHOT);  // this connects all ranks
   input.connection_channels = 4;
   REQUIRE(choose_plan(input).value().algorithm == RONDO_ALGORITHM_TREE);
-  CHECK(std::ranges::count(permitted_peers(request, 9), false) <= 1);  // itself
+  CHECK(std::ranges::count(permitted_peers(request, 9), false) <= 1);  // only itself
 }
 
 TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered", "[plan]") {
@@ -214,8 +214,8 @@ TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered
     }
     return sums;
   };
-  // Both ends of each connection: 108 in place of 384, of the busiest rank 12 in place of 24.
-  const Sums all = sums_with(true);  // small reduce-scatters go straight then
+  // The sums count both ends of each connection: 108 instead of 384, and 12 instead of 24 for the busiest rank.
+  const Sums all = sums_with(true);  // then small reduce-scatters are direct
   const Sums needed = sums_with(false);
   CHECK(all == Sums{768, 24, all.bytes});
   CHECK(needed == Sums{216, 12, all.bytes / 768 * 216});
@@ -253,7 +253,7 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
     CHECK(memory.value().memory().bytes.size() <= size_t{32} << 20);
     if (spread.network == NetworkChoice::verbs) CHECK(memory.value().memory().bytes.size() < size_t{5} << 20);
   }
-  CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_bytes == 4096);  // what was asked for
+  CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_bytes == 4096);  // the requested size
   CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_count == 8);
   CHECK(hosts::choose_slots({2, 1, 1, NetworkChoice::verbs}, 2, 8, 0).slot_count == 8);
   CHECK(hosts::choose_slots({2, 1, 1, NetworkChoice::verbs}, 2, 0, 131072).slot_count == 4);

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Schedules among several hosts: proven for even and uneven ones, wherever the ranks are, and what crosses the network.
+// SPDX-License-Identifier: Apache-2.0 These tests prove schedules among several hosts, with even and uneven blocks and
+// any placement of ranks. They also count which parts cross the network.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -37,7 +37,7 @@ Choice choice_of(rondo_algorithm_t algorithm, rondo_collective_t collective, con
   choice.rank_count = static_cast<uint32_t>(layout.size());
   choice.node_of = layout;
   choice.even_blocks = true;
-  choice.element_count = 960 * layout.size();  // even chunks, however many: one counts as much as another
+  choice.element_count = 960 * layout.size();  // even chunks for many numbers of chunks, so that all count alike
   choice.chunk_elements = choice.element_count;
   return choice;
 }
@@ -148,8 +148,8 @@ TEST_CASE("hierarchical: of a reduce-scatter and an all-gather each block crosse
       const double hosts = static_cast<double>(ranks_of.size());
       CAPTURE(layout, host);
       const auto reduced = crossed(choice_of(RONDO_ALGORITHM_HIERARCHICAL, RONDO_REDUCE_SCATTER, layout), host);
-      CHECK(reduced.first == Approx(1 - own));             // a sum for each rank elsewhere
-      CHECK(reduced.second == Approx(own * (hosts - 1)));  // for its own ranks from each other host
+      CHECK(reduced.first == Approx(1 - own));             // one sum for each rank on other hosts
+      CHECK(reduced.second == Approx(own * (hosts - 1)));  // sums for its own ranks, from each other host
       const auto gathered = crossed(choice_of(RONDO_ALGORITHM_HIERARCHICAL, RONDO_ALL_GATHER, layout), host);
       CHECK(gathered.first == Approx(own * (hosts - 1)));
       CHECK(gathered.second == Approx(1 - own));

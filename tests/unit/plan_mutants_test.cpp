@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants: schedules with one change each. Whether a change matters is decided without the verifier, by running it in
-// random orders with numbers (plan_world.h); the verifier must then refuse it.
+// Mutants are schedules with one change each. Runs in random orders with numbers (plan_world.h) decide whether the
+// change matters. If it does, the verifier must refuse the mutant.
 #include <algorithm>
 #include <cstdio>
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests printed schedules: the JSON has all that a schedule holds, and drawings have a box a step and an arrow a
-// message.
+// These tests cover printed schedules. The JSON has the whole schedule, and drawings have a box per step and an arrow
+// per message.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -15,7 +15,7 @@ using namespace rondo;
 
 namespace {
 
-/// Reads a step again, from its JSON; links are looked up in `schedule`.
+/// Reads a step back from its JSON. Finds its links in `schedule`.
 Step read_step(const nlohmann::json &json, const Schedule &schedule) {
   const std::map<std::string, StepFlag> flags = {{"acc", step_acc},       {"src", step_src}, {"recv", step_recv},
                                                  {"finish", step_finish}, {"dst", step_dst}, {"send", step_send}};

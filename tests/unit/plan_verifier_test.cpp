@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier over every builder, and what it finds in schedules that are known to be wrong.
+// These tests run the verifier on the schedules of every builder, and on schedules with known faults.
 #include <cstdio>
 #include <functional>
 #include <utility>
@@ -24,8 +24,8 @@ std::string verdict(const Choice &choice) {
   return violation ? to_string(*violation) : "";
 }
 
-/// Returns sizes that leave a short last tile, short slots, and empty chunks: `tiles` and a bit, chunks of `slots`
-/// slots.
+/// Returns a choice of `tiles` tiles and a short one, with
+/// short slots and empty chunks. Chunks have `slots` slots.
 Choice choice_of(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count, uint32_t slot_count,
                  uint32_t slots, uint64_t tiles) {
   Choice choice;
@@ -90,7 +90,7 @@ TEST_CASE("verifier: proves samples up to 1,024 ranks within seconds") {
       for (const uint32_t rank_count : samples) {
         if (rank_count > algorithm.rank_count_max || collective == RONDO_BARRIER) continue;
         if (rank_count == 257 && algorithm.id == RONDO_ALGORITHM_RING) continue;
-        // Links to all ranks: 257 are more than a byte can name, and 1,024 would take minutes.
+        // With links to all ranks, 257 ranks are more than a byte can name, and 1,024 would take minutes.
         const bool links_to_all = algorithm.rank_count_max == 1024 || algorithm.id == RONDO_ALGORITHM_HIERARCHICAL;
         if (rank_count == 1024 && links_to_all) continue;
         Choice choice = choice_of(algorithm, collective, rank_count, 2, 1, 1);
@@ -106,7 +106,7 @@ TEST_CASE("verifier: a ring needs two slots, and with one it deadlocks") {
   for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER})
     for (const uint32_t rank_count : {3u, 4u, 17u}) {
       Choice choice = choice_of(*find_algorithm(RONDO_ALGORITHM_RING), collective, rank_count, 1, 1, 2);
-      choice.even_blocks = true;  // an empty one would give the ring room
+      choice.even_blocks = true;  // an empty block would free a slot, and the ring would not deadlock
       INFO(to_string(choice));
       CHECK(verdict(choice).find("deadlock") != std::string::npos);
       choice.slot_count = 2;
@@ -132,7 +132,7 @@ TEST_CASE("slots_per_chunk_max: so many never deadlock, and one more does in a r
       const bool open_chain = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
       const bool ring = algorithm.id == RONDO_ALGORITHM_RING && !open_chain;
       const bool round_loop = algorithm.id == RONDO_ALGORITHM_TWO_SHOT && collective == RONDO_REDUCE;
-      // On one host its sums go round, too.
+      // On one host, hierarchical sums in a ring, too.
       const bool inner_ring = algorithm.id == RONDO_ALGORITHM_HIERARCHICAL &&
                               (collective == RONDO_REDUCE_SCATTER || collective == RONDO_REDUCE);
       INFO(rondo_algorithm_string(algorithm.id) << " " << rondo_collective_string(collective));
@@ -152,7 +152,7 @@ TEST_CASE("verifier: a tree in one fused lane deadlocks when a chunk has more sl
   const auto violation = verify_operation(operation);
   REQUIRE(violation);
   CHECK(violation->reason.find("deadlock") != std::string::npos);
-  // The other cure: the top rank sends in the second phase.
+  // The other repair: the top rank sends in the second phase.
   for (Schedule &schedule : operation.schedules)
     if (schedule.lanes[0].size() == 1) {
       Step &up = schedule.lanes[0][0];

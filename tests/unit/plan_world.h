@@ -84,8 +84,8 @@ struct Operation {
   return all;
 }
 
-/// Runs an operation on elements of type T. `+` reduces, finish() ends a reduction, and T{} is rubbish that equals
-/// nothing.
+/// Runs an operation on elements of type T. `+` reduces, finish() ends a reduction, and T{} is an undefined value that
+/// equals no other.
 template <class T>
 class World {
  public:
@@ -98,7 +98,7 @@ class World {
       Buffer send(operation.element_count);
       const Range held = held_by(operation, rank, false);
       for (uint64_t i = held.begin; i < held.begin + held.count; ++i) send[i] = operand(rank, i);
-      // In place there is one buffer, `recv`.
+      // In place, `recv` is the only buffer.
       recv_.push_back(operation.in_place[rank] ? send : Buffer(operation.element_count));
       send_.push_back(std::move(send));
       for (const Lane &lane : operation.schedules[rank].lanes) lanes_.push_back({rank, &lane, 0, 0, 0});
@@ -272,7 +272,7 @@ struct Number {
   [[nodiscard]] Number finish() const { return {value, finished + 1}; }
   bool operator==(const Number &) const = default;
 
-  /// Returns a number that is mixed from rank and element.
+  /// Returns a pseudo-random number that depends on the rank and the element.
   static Number operand(uint32_t rank, uint64_t element) {
     return {(uint64_t{rank} * 0x9E37'79B9'7F4A'7C15 + element + 1) * 0xD6E8'FEB8'6659'FD93 ^ element << 40, 0};
   }
@@ -285,7 +285,7 @@ struct Number {
   return 0;
 }
 
-/// Runs once with numbers. Returns what is wrong, or an empty text if the result is right everywhere.
+/// Runs once with numbers. Returns a description of the fault, or "" if all results are right.
 [[nodiscard]] inline std::string run_numbers(const Operation &operation, Random &random) {
   World<Number> world(operation, Number::operand);
   if (!world.run(random)) return world.fault();
@@ -368,7 +368,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   partition.tile_count = partition.count_tiles();
 }
 
-/// Returns the verifier's answer. A payload goes by reference if the algorithm declares that safe.
+/// Returns the verifier's answer. A payload is sent by reference if the algorithm declares that safe.
 [[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
                                                                std::vector<bool> by_reference = {}) {
   return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A premul sum has the bits of a sum of buffers that hold the rounded products, for every type, collective, algorithm,
-// protocol and kernel. The products are computed here, by other means.
+// protocol and kernel. The test computes the products by other means.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -63,7 +63,7 @@ Buffer products(rondo_type_t type, const Buffer &operands, const Buffer &factor)
   return result;
 }
 
-/// Runs the case on buffers of `size` blocks. Returns what the rank received, or nothing after a failure.
+/// Runs the case on buffers of `size` blocks. Returns the received data, or nothing after a failure.
 std::optional<Buffer> run(const Case &it, Buffer send, rondo_op_t op, int rank, int size,
                           rondo_comm_t comm) {
   const size_t bytes = rondo_type_size(it.type), ranks = static_cast<size_t>(size), own = static_cast<size_t>(rank);
@@ -90,7 +90,7 @@ std::optional<Buffer> run(const Case &it, Buffer send, rondo_op_t op, int rank, 
   return Buffer(to, to + recv.size());
 }
 
-/// Returns how many ranks got something else than from a sum of the products, or failed.
+/// Returns how many ranks failed, or did not receive the sum of the products.
 int wrong_ranks(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   const auto size = static_cast<size_t>(ranks.size());
   std::vector<Buffer> sends, factors;
@@ -103,7 +103,7 @@ int wrong_ranks(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
     Buffer scalar = factors[own];
     rondo_op_t op = RONDO_SUM;
     if (rondo_op_create_premul_sum(&op, scalar.data(), it.type, it.residence, comm) != RONDO_OK) return 0;
-    if (it.residence == RONDO_RESIDENCE_HOST) std::fill(scalar.begin(), scalar.end(), 0x5A);  // it was read
+    if (it.residence == RONDO_RESIDENCE_HOST) std::fill(scalar.begin(), scalar.end(), 0x5A);  // already read
     const auto got = run(it, sends[own], op, rank, ranks.size(), comm);
     const auto wanted = run(it, products(it.type, sends[own], factors[own]), RONDO_SUM, rank, ranks.size(), comm);
     return static_cast<int>(rondo_op_destroy(op, comm) == RONDO_OK && wanted.has_value() && got == wanted);
@@ -194,7 +194,7 @@ TEST_CASE("premul sum: a factor by its address is read whenever an operation run
     rondo_group_begin();
     right = right && rondo_all_reduce(&value, &sum, 1, RONDO_FLOAT64, op, comm, nullptr) == RONDO_OK;
     right = right && rondo_op_destroy(op, comm) == RONDO_OK;
-    // The next operation takes the place of the ended one, with another factor.
+    // The next operation uses the slot of the ended one, with another factor.
     const double other = 100;
     right = right &&
             rondo_op_create_premul_sum(&later, &other, RONDO_FLOAT64, RONDO_RESIDENCE_HOST, comm) == RONDO_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the flight recorder: what is written into records and read, and which ranks are waited for. Any content of a
-// segment, however wrong, is only refused.
+// These tests cover the flight recorder: the content of records, and for which ranks an operation waits. A reader must
+// refuse any wrong content of a segment, and survive it.
 #include "src/core/diagnostics/recorder.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ TEST_CASE("ticks: they lie between the marks around them, and garbage is taken f
     const uint64_t begin_ns = now_ns();
     const uint64_t seen = read_ticks(source);
     const uint64_t end_ns = now_ns();
-    while (now_ns() < end_ns + 2'000'000) {  // a share of a longer time is exact
+    while (now_ns() < end_ns + 2'000'000) {  // over a longer time, the share is exact
     }
     const TickMark after = mark_ticks(source);
     const uint64_t converted = ticks_to_ns(seen, before, after);
@@ -119,7 +119,7 @@ TEST_CASE("recorder: the last 1,024 operations are kept, one more pushes the old
   CHECK_FALSE(recording.operation(0, 1).has_value());
   REQUIRE(recording.operation(0, 2).has_value());
   CHECK(recording.operation(0, 2)->what == sum_of(2));
-  // A late end of one that is overwritten changes nothing.
+  // The late end of an operation whose record is overwritten changes nothing.
   shm::fail(segment->board(0), 1, ticks(*segment));
   CHECK(recording.operation(0, recorded_operation_count + 1)->state == OperationState::running);
 }
@@ -176,7 +176,7 @@ TEST_CASE("recorder: a reader beside a writer sees whole records only") {
   uint64_t read = 0;
   while (!done.load() || read == 0) {
     const uint64_t latest = recording.rank(0).entered;
-    // The newest, and the one that is about to be overwritten.
+    // The newest record, and the one that is overwritten next.
     const uint64_t oldest = latest > recorded_operation_count ? latest - recorded_operation_count + 1 : 1;
     for (const uint64_t number : {latest, oldest}) {
       const auto seen = recording.operation(0, number);
@@ -198,17 +198,17 @@ TEST_CASE("wait: a rank that has not entered the oldest operation that others ar
   CHECK(wait->operation == 7);
   CHECK(wait->waiting == std::vector<uint32_t>{0, 2});
   CHECK(wait->waited_for == std::vector<uint32_t>{1});
-  // A root that has run ahead does not hide the older one.
+  // A root that has run ahead does not hide the older operation.
   wait = find_wait({rank_now(in_call, 9, 8), rank_now(in_call, 7, 6), rank_now(dead, 6, 6)});
   CHECK(wait->operation == 7);
   CHECK(wait->waited_for == std::vector<uint32_t>{2});
-  // All are there: then it is the rank that cannot go on.
+  // If all ranks have called, the operation waits for the rank that cannot continue.
   wait = find_wait({rank_now(in_call, 7, 6), rank_now(in_call, 7, 6, ProcessState::stopped), rank_now(dead, 7, 6)});
   CHECK(wait->waiting == std::vector<uint32_t>{0, 1});
   CHECK(wait->waited_for == std::vector<uint32_t>{1, 2});
   wait = find_wait({rank_now(in_call, 7, 6), rank_now(in_call, 7, 6)});
   CHECK(wait->waited_for.empty());
-  // A rank that is slow in an operation which waits for no other does not hide the rank that is missing in the next.
+  // A slow rank in an operation that waits for no other rank does not hide the rank that is missing in the next one.
   wait = find_wait({rank_now(failed, 8, 7), rank_now(in_call, 7, 6), rank_now(dead, 7, 7)});
   CHECK(wait->operation == 8);
   CHECK(wait->waited_for == std::vector<uint32_t>{1, 2});
@@ -307,10 +307,10 @@ TEST_CASE("observe: what is not a segment, or one of another layout, is refused 
 TEST_CASE("observe: a segment full of random words, which change meanwhile, is printed without a crash") {
   const auto segment = make_segment(3);
   std::fill_n(reinterpret_cast<std::byte *>(&segment->board(0)), 3 * sizeof(shm::RankBoard), std::byte{1});
-  const auto seen = observe(segment->descriptor());  // what has no pages yet would stay empty to it
+  const auto seen = observe(segment->descriptor());  // without pages, its mapping would stay empty
   REQUIRE(seen.ok());
   const shm::SegmentRecording recording(seen.value());
-  shm::SharedFailure &failure = segment->failure();  // is written once, as plain words except the state
+  shm::SharedFailure &failure = segment->failure();  // written once; only its state is atomic
   failure.status = UINT64_MAX;
   for (size_t at = 0; at < sizeof failure.message; ++at) failure.message[at] = static_cast<char>(at % 255 + 1);
   memory::store_sync(failure.state, 2);
@@ -321,7 +321,7 @@ TEST_CASE("observe: a segment full of random words, which change meanwhile, is p
     const size_t word_count = 3 * sizeof(shm::RankBoard) / sizeof(uint64_t);
     while (!done.load())
       for (size_t at = 0; at < word_count; ++at)
-        memory::store_relaxed(words[at], random() >> (random() % 64));  // small numbers, too: they are known names
+        memory::store_relaxed(words[at], random() >> (random() % 64));  // also small numbers, which are known names
   });
   for (int round = 0; round < 20; ++round) {
     const auto ranks = look_at_ranks(recording);

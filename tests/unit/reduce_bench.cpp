@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not a test: prints the throughput of reduction.h by type and implementation. It reduces two operands to one result,
-// from the second-level cache and from memory, and to two results, as the last step of a reduction does. An argument
+// This program is no test. It prints the throughput of reduction.h by type and implementation. It reduces two operands,
+// from the second-level cache and from memory, to one result, and to two, as a reduction's last step does. An argument
 // names the only type to measure. GB/s are bytes of the result, so that types compare per byte of a message.
 #include <time.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using namespace rondo;
 
-constexpr int round_count = 7;  // the best one counts: noise only ever adds time
+constexpr int round_count = 7;  // the best one counts, since noise only adds time
 
 /// Returns the time of this thread's work, so that other programs on the machine count less.
 uint64_t cpu_time_ns() {

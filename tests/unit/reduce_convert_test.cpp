@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions of small floats, exhaustively where that is possible.
+// These tests convert small floats, all of them if that is possible.
 #include <cmath>
 #include <cstring>
 
@@ -27,7 +27,7 @@ constexpr Conversion conversions[] = {
 
 bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-/// One check for millions of cases: Catch2 counts slowly.
+/// Counts mismatches, so that millions of cases need one check; Catch2's checks are slow.
 struct Mismatches {
   size_t count = 0;
   double first_input = 0;
@@ -68,7 +68,7 @@ TEST_CASE("conversion: halfway points go to the even neighbour, and what is besi
     for (uint32_t low = 0; low <= table.format().largest(); ++low) {
       const double half = (table.values()[low] + table.values()[low + 1]) / 2;
       const auto middle = static_cast<float>(half);
-      REQUIRE(static_cast<double>(middle) == half);  // else this test would test something else
+      REQUIRE(static_cast<double>(middle) == half);  // otherwise `middle` would not be halfway
       const uint32_t even = low % 2 == 0 ? low : low + 1;
       const float before = std::nextafter(middle, 0.0F), after = std::nextafter(middle, HUGE_VALF);
       wrong.expect(conversion.from_float(middle) == even, half);
@@ -103,7 +103,7 @@ TEST_CASE("conversion: any float goes to the nearest value of the format") {
 TEST_CASE("conversion: the landmarks of the formats are where the standards put them") {
   using namespace rondo;
   CHECK(Float8E4m3Format::from_float(448) == 0x7E);
-  CHECK(Float8E4m3Format::from_float(464) == 0x7E);  // halfway to 480, which there is not: to even
+  CHECK(Float8E4m3Format::from_float(464) == 0x7E);  // halfway to 480, which does not exist: to even
   CHECK(Float8E4m3Format::from_float(465) == 0x7F);
   CHECK(Float8E4m3Format::from_float(-HUGE_VALF) == 0xFF);
   CHECK(Float8E5m2Format::from_float(57344) == 0x7B);

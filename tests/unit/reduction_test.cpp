@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// reduction.h: every implementation that runs here, against an independent reference and against each other.
+// SPDX-License-Identifier: Apache-2.0 These tests compare every implementation of reduction.h that runs here with an
+// independent reference and with the others.
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -71,11 +71,11 @@ std::vector<Bits> special_values(rondo_type_t type) {
       for (const uint64_t sign : {uint64_t{0}, top}) out.push_back(code | sign);
     return out;
   }
-  return {0, 1, 2, 3, 7, top - 1, top, top + 1, 2 * top - 1, 2 * top - 2};  // the low bytes count
+  return {0, 1, 2, 3, 7, top - 1, top, top + 1, 2 * top - 1, 2 * top - 2};  // only the low bytes count
 }
 
-/// Returns mostly ordinary numbers, since random bits soon reduce to NaN or to zero, and some random bits and special
-/// values.
+/// Returns mostly ordinary numbers, and some random bits and special values. Random bits alone would soon reduce to NaN
+/// or zero.
 Bits random_element(rondo_type_t type, const std::vector<Bits> &specials, std::mt19937_64 &random) {
   const uint64_t kind = random() % 8;
   const double ordinary = std::ldexp(static_cast<double>(random() % 4096) - 2048, -static_cast<int>(random() % 12));
@@ -119,7 +119,7 @@ std::vector<Buffer> random_inputs(const Case &now, std::mt19937_64 &random) {
   return inputs;
 }
 
-/// Runs `function` on copies of the inputs; the outputs, or nothing where a guard was overwritten.
+/// Runs `function` on copies of the inputs. Returns the outputs, or nothing if a guard was overwritten.
 std::vector<Buffer> run(ReductionFunction function, const Case &now, const std::vector<Buffer> &inputs,
                         std::mt19937_64 &random) {
   ReductionArgs args{};
@@ -148,7 +148,7 @@ std::vector<Buffer> run(ReductionFunction function, const Case &now, const std::
   return outputs;
 }
 
-/// Returns the first index at which an output is not what `expected` says, or -1.
+/// Returns the first index at which an output differs from `expected`, or -1.
 template <class Expected>
 int64_t first_difference(const Case &now, const std::vector<Buffer> &outputs, const Expected &expected) {
   const size_t element_bytes = rondo_type_size(now.type);
@@ -194,7 +194,7 @@ void for_each_type_and_op(const Body &body) {
     for (int op = 0; op < op_count; ++op) body(static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op));
 }
 
-/// Prints a line that scripts/summary.py counts: the other cases pass over these targets too.
+/// Prints a line that scripts/summary.py counts for the targets that no case can run here.
 void tell_what_cannot_run_here() {
   std::string names;
   for (const ReductionTarget &target : reduce_targets())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that peers can map: rondo_mem_alloc, rondo_mem_free, and finding the region of a buffer.
+// These tests cover memory that peers can map: rondo_mem_alloc, rondo_mem_free, and the search for a buffer's region.
 #include <sys/resource.h>
 
 #include <array>
@@ -133,7 +133,7 @@ TEST_CASE("regions: added pages must not overlap others, and only their adder en
   CHECK_FALSE(table.add(base + 3 * page, 2 * page, 0).ok());
   CHECK_FALSE(table.add(base - page, 2 * page, 0).ok());
   CHECK_FALSE(table.add(base - page, 6 * page, 0).ok());
-  const auto before = table.add(base - page, page, 17);  // touches, does not overlap; never dereferenced
+  const auto before = table.add(base - page, page, 17);  // adjacent without overlap; never dereferenced
   REQUIRE(before.ok());
   CHECK(table.find(base - 1, 1)->descriptor == 17);
   CHECK_FALSE(table.find(base - 1, 2));  // across two regions
@@ -195,7 +195,7 @@ TEST_CASE("regions: memory that was mapped anew at a region's address is told wh
   CHECK(table.find(pointer + page_bytes(), 1)->replaced);
   CHECK_FALSE(table.find(pointer, page_bytes())->replaced);
   std::memset(pointer + page_bytes(), 0x11, page_bytes());
-  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // nothing distinguishes them
+  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // no difference can be seen
 }
 
 TEST_CASE("regions: eight threads allocate, find and free at once; each finds its own") {

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Tests what a process of another user, or in another container, can do to a job on the same host (docs/security.md).
+// SPDX-License-Identifier: Apache-2.0 These tests check what a process of another user, or in another container, can do
+// to a job on its host (docs/security.md).
 #include <fcntl.h>
 #include <grp.h>
 #include <sched.h>
@@ -81,7 +81,7 @@ TEST_CASE("another container: a process in other namespaces is on another host")
   const std::string own = host_id().value();
   for (const int kind : {CLONE_NEWNET, CLONE_NEWUSER}) {
     const int status = in_child([&] {
-      if (::unshare(kind) != 0) return skipped;  // a container may not be allowed to make one
+      if (::unshare(kind) != 0) return skipped;  // containers may forbid new namespaces
       return host_id().value() == own ? 1 : 0;
     });
     if (status == skipped) std::printf("skipped: another container: this process may not make namespaces\n");

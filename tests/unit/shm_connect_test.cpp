@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests ranks of one host that meet in shared memory. If a rank ends before it has fetched the memory, the error must
-// name it.
+// In these tests, ranks of one host meet in shared memory. If a rank ends before it has fetched the memory, the error
+// must name that rank.
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// The store of two ranks, of which the other one says which process it is, and no more.
+/// The store of two ranks. The other rank publishes its process, and nothing else.
 class SilentRank final : public Store {
  public:
   Result<void> put(std::string_view, std::span<const std::byte>, uint64_t) override { return {}; }
@@ -59,7 +59,7 @@ TEST_CASE("shm: a rank that goes before it has fetched the segment is named") {
 
 TEST_CASE("shm: a rank whose segment is not there any more waits for the reason of the one that made it") {
   SegmentTable segments;
-  LateStore of_owner(0);  // it gives up at once
+  LateStore of_owner(0);  // rank 0 gives up at once
   REQUIRE_FALSE(shm::connect(request_of(0), of_owner, segments).ok());
   LateStore store(3);
   store.will_give(of_owner.what_was_put());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shrinks of a communicator whose ranks are threads, rondo_comm_revoke() and rondo_comm_flush(). tests/proc and
-// tests/net shrink communicators of processes and of hosts, in which ranks die.
+// These tests shrink a communicator whose ranks are threads, and use rondo_comm_revoke() and rondo_comm_flush(). Those
+// of tests/proc and tests/net shrink communicators of processes and of hosts, in which ranks die.
 #include "src/core/shrink.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using rondo_test::state_of;
 
 namespace {
 
-/// Returns the configuration of a communicator whose calls have more time than a test may take, too.
+/// Returns the configuration of a nonblocking communicator whose calls also have more time than a test may take.
 rondo_config_t nonblocking() {
   rondo_config_t config = rondo_test::nonblocking();
   config.timeout_ms = config.init_timeout_ms;
@@ -179,7 +179,7 @@ TEST_CASE("shrink: whenever the abort comes, the attempt ends, and the parent go
     CHECK(rondo_comm_abort(rests[1]) == RONDO_OK);
     CHECK(outcome_of(rests[1]) == RONDO_ERROR_ABORTED);
     const rondo_status_t other = outcome_of(rests[0]);
-    CAPTURE(other);  // REMOTE: the aborted rank had reached it, and was gone
+    CAPTURE(other);  // REMOTE: the aborted rank had entered, and has left
     CHECK((other == RONDO_OK || other == RONDO_ERROR_ABORTED || other == RONDO_ERROR_REMOTE));
     for (const rondo_comm_t rest : rests) CHECK(rondo_comm_destroy(rest) == RONDO_OK);
   }
@@ -193,14 +193,14 @@ TEST_CASE("shrink: ranks that call it with other ranks are told, and the next ca
     CHECK(outcome_of(each) == RONDO_ERROR_MISMATCH);
     CHECK(rondo_comm_destroy(each) == RONDO_OK);
   }
-  rest = begin(ranks[0], {2});  // its second, and the first of rank 1
+  rest = begin(ranks[0], {2});  // rank 0's second shrink meets rank 1's first
   other = begin(ranks[1], {2});
   CHECK((outcome_of(rest) == RONDO_OK && outcome_of(other) == RONDO_OK));
   for (const rondo_comm_t each : {rest, other}) CHECK(rondo_comm_destroy(each) == RONDO_OK);
   rest = begin(ranks[0], {2});
   CHECK(rondo_comm_abort(rest) == RONDO_OK);
   CHECK(rondo_comm_destroy(rest) == RONDO_OK);
-  other = begin(ranks[1], {2});  // its counts are equal again, so it hears of the failure
+  other = begin(ranks[1], {2});  // its counts are equal again, so it learns of the failure
   CHECK(outcome_of(other) == RONDO_ERROR_ABORTED);
   CHECK(rondo_comm_destroy(other) == RONDO_OK);
 }

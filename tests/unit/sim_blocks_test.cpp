@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator runs the lanes that move blocks, compared with closed forms.
+// These tests compare the simulator's times of the lanes that move blocks with closed forms.
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
 

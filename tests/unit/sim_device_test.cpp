@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the cost of counted kernels on a device, by the simulator.
+// These tests check the simulator's cost of counted kernels on a device.
 #include <array>
 #include <utility>
 
@@ -35,20 +35,20 @@ TEST_CASE("sim: time on a device is what kernels were counted to do, times what 
   const DeviceTime shared = time_on_device(std::array{first, second}, costs);
   CHECK(shared.kernel == 2 * 2 + 5);
   CHECK(shared.chain == Approx(0.7));
-  CHECK(shared.orders == Approx(0.7 + 0.4));  // of the second: a load of the host for each block, an add at the end
+  CHECK(shared.orders == Approx(0.7 + 0.4));  // the second's: a host load per block, and an add at the end
   CHECK(shared.moving == Approx(120 / 40.));  // four blocks
   CHECK(shared.all() == Approx(9 + 0.7 + 1.1 + 3));
   DeviceWork adding = second;
   adding.adds = 4;
   const DeviceTime added = time_on_device(std::array{first, adding, second}, costs);
-  CHECK(added.chain == Approx(0.7));  // of the second and last: the other has two adds a block, each with two behind
+  CHECK(added.chain == Approx(0.7));  // that of `second`; `adding` has two adds a block, each with two after it
   CHECK(added.orders == Approx(0.7 + 3 * 0.4));
   CHECK(time_on_device(std::array{adding, adding, adding}, costs).chain == Approx(0.3));
   adding.blocks = 1;
   adding.adds = 0;
-  CHECK(time_on_device(std::array{adding}, costs).orders == Approx(1.4));  // one block counts no ends
+  CHECK(time_on_device(std::array{adding}, costs).orders == Approx(1.4));  // a single block needs no count of ends
 
-  second.bytes = {10'000, 20'000, 0};  // on a device of its own
+  second.bytes = {10'000, 20'000, 0};  // on its own device
   CHECK(time_on_device(std::array{first, second}, costs).kernel == 2 + 5);
   CHECK(time_on_device(std::array{first, second}, costs).moving == Approx(60 / 20.));
   second.bytes = {10'000, 200'000, 0};

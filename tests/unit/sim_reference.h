@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the model of docs/simulator.md a second time, as plain as possible, for comparison in tests. It
-// simulates every rank and every slice with an ordered set of events. It uses no symmetry, periods or running ahead.
+// This file implements the model of docs/simulator.md a second time, as plainly as possible, for comparison in tests.
+// It simulates every rank and every slice with an ordered set of events. It uses no symmetry, periods or running ahead.
 #pragma once
 
 #include <algorithm>

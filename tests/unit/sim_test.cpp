@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator against a plain event simulation of every step, and against closed forms.
+// These tests compare the simulator with a plain event simulation of every step, and with closed forms.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -89,7 +89,7 @@ TEST_CASE("simulator: a limiter lets its bucket pass at the port's rate, and fil
     what.bytes = bytes;
     CHECK(simulated_us(what) == Approx(message_us(static_cast<double>(bytes))).epsilon(1e-6));
   }
-  // Two hosts of two ranks share their ports: what crosses does so once, however many send it.
+  // The two ranks of a host share its port. By hierarchical, the vector crosses the port once for both.
   what.network.nodes = {{2, 1, 0}, {2, 1, 0}};
   what.collective = RONDO_ALL_REDUCE;
   what.overrides = {RONDO_ALGORITHM_HIERARCHICAL, RONDO_PROTOCOL_SIMPLE, 2, 128 << 10};
@@ -117,7 +117,7 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
   uint64_t compared = 0, skipped = 0, shared = 0, skipped_turns = 0;
   const uint64_t round_count = rondo_test::sanitized() ? 100 : 500;
   constexpr uint64_t rounds_max = 2'000;
-  const auto enough = [&] {  // cases, and those in which the short cuts were taken, or this proves nothing
+  const auto enough = [&] {  // enough cases, and enough in which short cuts were taken
     return compared > round_count / 5 && skipped > round_count / 50 && skipped_turns > 0 && shared > round_count / 150;
   };
   if (rondo_test::sanitized()) std::puts("skipped: 400 of the networks: take long under a sanitizer; done without one");
@@ -174,9 +174,9 @@ TEST_CASE("simulator: ranks on one core take turns, and each turn costs, also on
   what.network.copy_GBps = 0.064;                        // 1 us for 64 bytes
   what.network.core_count = 1;
   what.network.switch_us = 10;
-  // 0 sends. The core turns to 1, which copies and sends, then to 2, which copies.
+  // Rank 0 sends. The core turns to rank 1, which copies and sends, and then to rank 2, which copies.
   CHECK(simulated_us(what) == Approx(3 * 1 + 2 * 10).epsilon(0.001));
-  what.root = 2;  // 0 and 1 have nothing to do when it is their turn; 2 sends to 0, 0 to 1
+  what.root = 2;  // ranks 0 and 1 have no work in their first turns; 2 sends to 0, 0 to 1
   CHECK(simulated_us(what) == Approx(2 * 10 + 1 + 10 + 1 + 10 + 1).epsilon(0.001));
 }
 
@@ -215,9 +215,9 @@ TEST_CASE("simulator: a tree on links of its own takes depth hops, then a slice 
       SimCase what = flat_case(ranks, RONDO_ALGORITHM_TREE, tiles * 65536);
       what.overrides.channels = 1;
       const double link_us = 5 + 65536 / 50e3, reduce_us = 65536 / 400e3, depth = std::log2(ranks);
-      // Position 0 has one child, and so has the lowest that sums: two reductions at the levels between.
+      // Position 0 has one child, and so has the lowest position that sums. The levels between have two reductions.
       const double up_us = depth * link_us + (2 * depth - (ranks > 2 ? 1 : 0)) * reduce_us;
-      // Until a slot can be filled again: there, the parent's reduction, the credit back, and the next sum's.
+      // A slot can be filled again after its way, the parent's reduction, the credit's way and the next reduction.
       const double round_us = (2 * 5 + 65536 / 50e3 + (ranks > 4 ? 4 : 3) * reduce_us) / 8;
       const double interval_us = std::max({65536 / 50e3, 2 * reduce_us, round_us});
       const double total_us = up_us + depth * link_us + static_cast<double>(tiles - 1) * interval_us;
@@ -259,7 +259,7 @@ TEST_CASE("simulator: a rank comes to each byte of its two buffers once, as far 
   SimCase what = flat_case(4, RONDO_ALGORITHM_RING, 4 * 4096);
   const double before_us = simulated_us(what);
   what.network.memory_GBps = 1;
-  // A chunk of each buffer lies in the way of each of the first n steps, all ranks at once; then of n-1 more results.
+  // The first accesses of a chunk of each buffer delay the first n steps on all ranks. Then n - 1 results follow.
   CHECK(simulated_us(what) == Approx(before_us + (4 + 4) * 4.096));
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("simulator: load_store, one_shot of two ranks takes its closed form", 
   const double post_us = step + bytes * (copy + memory + store);
   const double reduce_us = step + bytes * (gamma + memory + link + memory);
   CHECK(simulated_us(what) == Approx(post_us + alpha + reduce_us).epsilon(1e-6));
-  // On one core rank 0 posts, and the core turns to rank 1. Rank 1 posts, and an alpha after rank 0's post it reduces.
+  // On one core, rank 0 posts, and the core turns to rank 1. Rank 1 posts, and reduces an alpha after rank 0's post.
   // The core turns back, and rank 0 reduces.
   what.network.core_count = 1;
   what.network.switch_us = 10;

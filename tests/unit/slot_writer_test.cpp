@@ -29,7 +29,7 @@ TEST_CASE("slot writer: two slow copies in a row mean far caches, and a fast one
   CHECK_FALSE(writer.is_far());
   writer.note(payload_bytes, near_ns);
   writer.note(payload_bytes, far_ns);
-  CHECK_FALSE(writer.is_far());  // the slow copies do not follow each other
+  CHECK_FALSE(writer.is_far());  // slow copies count only in sequence
   writer.note(payload_bytes, far_ns);
   CHECK(writer.is_far());
   writer.note(payload_bytes, far_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits of a communicator whose ranks are threads. tests/proc/split_test.py and tests/net/split_hosts_test.py split
-// communicators of processes and of hosts.
+// These tests split a communicator whose ranks are threads. tests/proc/split_test.py and tests/net/split_hosts_test.py
+// split communicators of processes and of hosts.
 #include "src/core/split.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct Part {
 };
 
 Part split_and_sum(int rank, rondo_comm_t comm, int color, int key) {
-  auto *comm_of_part = reinterpret_cast<rondo_comm_t>(&rank);  // not null: the call has to write it
+  auto *comm_of_part = reinterpret_cast<rondo_comm_t>(&rank);  // not null, so that only the call can make it null
   Part part;
   part.status = rondo_comm_split(comm, color, key, nullptr, &comm_of_part);
   part.has_part = part.status == RONDO_OK && comm_of_part != nullptr;
@@ -240,7 +240,7 @@ TEST_CASE("split: without waiting, the call returns before the others have calle
   part_0.join();
   for (const rondo_comm_t part : parts) CHECK(rondo_comm_destroy(part) == RONDO_OK);
   rondo_comm_t none = parts[0];
-  REQUIRE(rondo_comm_split(ranks[0], RONDO_NO_COLOR, 0, &config, &none) == RONDO_OK);  // waits for nobody
+  REQUIRE(rondo_comm_split(ranks[0], RONDO_NO_COLOR, 0, &config, &none) == RONDO_OK);  // does not wait for others
   CHECK(none == nullptr);
   REQUIRE(rondo_comm_split(ranks[1], 1, 0, &config, &parts[1]) == RONDO_OK);
   CHECK(outcome_of(parts[1]) == RONDO_OK);
@@ -248,7 +248,7 @@ TEST_CASE("split: without waiting, the call returns before the others have calle
 }
 
 TEST_CASE("split: what is aborted before the others have called ends at once, and they hear of it") {
-  for (const int key : {0, 10}) {  // of rank 0, which serves the store of the part or does not
+  for (const int key : {0, 10}) {  // rank 0's key decides whether it serves the part's store
     CAPTURE(key);
     Ranks ranks(3);
     const rondo_config_t config = nonblocking();
@@ -281,7 +281,7 @@ TEST_CASE("split: whenever the abort comes, the attempt ends, and the parent goe
     CHECK(rondo_comm_abort(parts[1]) == RONDO_OK);
     CHECK(outcome_of(parts[1]) == RONDO_ERROR_ABORTED);
     const rondo_status_t other = outcome_of(parts[0]);
-    CAPTURE(other);  // REMOTE: the aborted rank had reached it, and was gone
+    CAPTURE(other);  // REMOTE: the aborted rank had entered, and has left
     CHECK((other == RONDO_OK || other == RONDO_ERROR_ABORTED || other == RONDO_ERROR_REMOTE));
     for (const rondo_comm_t part : parts) CHECK(rondo_comm_destroy(part) == RONDO_OK);
   }

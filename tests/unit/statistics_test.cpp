@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests rondo_comm_statistics(). Operations and bytes are exact, and the time that a caller waited for is separate from
-// the hidden time. Times are compared with times that the test has brought about, so a slow machine changes nothing.
+// Tests rondo_comm_statistics(). Operations and bytes are exact, and the time in which a caller waited is separate from
+// the hidden time. The test compares times with delays that it causes itself, so a slow machine changes nothing.
 #include <sys/mman.h>
 
 #include <array>
@@ -25,14 +25,14 @@ rondo_statistics_t statistics_of(rondo_comm_t comm) {
   return statistics;
 }
 
-/// Counts calls that failed. Catch2's assertions are not for threads.
+/// The number of failed calls. It is counted, because Catch2's assertions are not for threads.
 std::atomic<uint32_t> failed_calls = 0;
 
 void expect_ok(rondo_status_t status) {
   if (status != RONDO_OK) ++failed_calls;
 }
 
-/// Two ranks of this process; each has a stream. At the end no call of theirs may have failed.
+/// Two ranks of this process, each with a stream. At the end, none of their calls may have failed.
 struct Pair {
   Pair() {
     REQUIRE(rondo_comm_init_all(comms.data(), 2, nullptr) == RONDO_OK);
@@ -182,7 +182,7 @@ TEST_CASE("statistics: an operation that ends before anybody waits for it is hid
   Pair pair;
   pair.enqueue(0);
   wait_until_entered(pair.comms[0], 1);
-  rest();  // rank 0's operation is in flight, and nobody waits for it
+  rest();  // rank 0's operation is in flight, and no call waits for it
   pair.enqueue(1);
   while (rondo_stream_query(pair.streams[0]) == RONDO_NOT_READY) sleep_for_ns(100'000);
   REQUIRE(rondo_stream_synchronize(pair.streams[0]) == RONDO_OK);
@@ -202,7 +202,7 @@ TEST_CASE("statistics: what a stream runs behind the point that is waited for is
   const rondo_event_t event = make_event();
   pair.enqueue(0);
   REQUIRE(rondo_event_record(event, pair.streams[0]) == RONDO_OK);
-  pair.enqueue(0);  // waits for rank 1 behind the event
+  pair.enqueue(0);  // waits for rank 1 after the event
   pair.enqueue(1);
   REQUIRE(rondo_event_synchronize(event) == RONDO_OK);
   wait_until_entered(pair.comms[0], 2);

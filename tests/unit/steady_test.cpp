@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many calls of known shape: no allocation, no growth, no system call. The calls are made in child processes; where the
-// ranks are threads of one, a seccomp filter hands its system calls to a counter.
+// Many calls of known shape must not allocate, grow memory, or make a system call. Child processes make the calls. If
+// the ranks are threads of one child, a seccomp filter passes its system calls to a counter.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -32,20 +32,20 @@ namespace {
 constexpr size_t element_count = 65'536;  ///< of every buffer: 256 KiB
 constexpr int warm_up_count = 2'000;      // more than the flight recorder keeps
 
-/// Calls in rounds, whose shapes come back within fewer rounds than the warm-up has.
+/// Calls in rounds. Their shapes repeat after fewer rounds than the warm-up has.
 struct Load {
   int call_count;
   rondo_status_t (*call)(rondo_comm_t comm, int round, float *data);
 };
 
 struct Counts {
-  int32_t failures = -1;  ///< of calls; -1 if the child did not get so far
+  int32_t failures = -1;  ///< failed calls, or -1 if the child ended early
   int32_t filter_errno = 0;
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;  ///< for whole buffers
   uint64_t allocations = 0;
   uint64_t heap_growth_bytes = 0;
-  uint64_t peak_growth_kilobytes = 0;  ///< of the process's resident memory
-  uint64_t shared_growth_bytes = 0;    ///< of what the communicator uses of its shared memory
+  uint64_t peak_growth_kilobytes = 0;  ///< growth of the process's peak resident memory
+  uint64_t shared_growth_bytes = 0;    ///< growth of the communicator's used shared memory
   uint64_t system_calls = 0;
   int32_t first_system_call = -1;
 };
@@ -59,7 +59,7 @@ void count_system_call(int, siginfo_t *info, void *) {
   trapped_count.fetch_add(1);
 }
 
-/// Traps from now on every system call of all threads in count_system_call(), except those that the test needs itself.
+/// From now on, traps every system call of all threads in count_system_call(), except calls that the test itself needs.
 int trap_system_calls() {
   struct sigaction action {};
   action.sa_sigaction = count_system_call;
@@ -70,8 +70,8 @@ int trap_system_calls() {
                                       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   };
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  // clock_gettime is for a kernel without a faster clock. A rank that has waited for milliseconds, because the other
-  // lost its core, calls poll to check whether it is alive. The rest is the test's own end.
+  // clock_gettime is needed on a kernel without a faster clock. If a rank has waited for milliseconds because the other
+  // lost its core, it calls poll to check whether the other is alive. The test's end needs the rest.
   for (const unsigned number :
        {SYS_clock_gettime, SYS_poll, SYS_getrusage, SYS_write, SYS_exit_group, SYS_rt_sigreturn}) {
     const auto rule = allow(number);
@@ -142,10 +142,10 @@ struct Before {
   ::_exit(written ? 0 : 1);
 }
 
-/// Counts in the child: the ranks are threads, rank 0 this one. It does not return, for the other thread never ends.
+/// Counts in a child whose ranks are threads; this one is rank 0. It does not return, because the other never ends.
 [[noreturn]] void count_in_threads(const Load &load, int to) {
   ::setenv("RONDO_WAIT", "spin", 1);
-  // Never destroyed: the process ends with them, and destroying needs system calls.
+  // The ranks are never destroyed, because that needs system calls. They end with the process.
   rondo_test::Ranks &ranks = *new rondo_test::Ranks(2);
   Counts counts;
   if (ranks.status() != RONDO_OK) tell_and_exit(to, counts);
@@ -164,7 +164,7 @@ struct Before {
     while (!go) continue;
     calls(1, load.call_count, data.data());
     finished = true;
-    while (true) continue;  // even the end of a thread is system calls
+    while (true) continue;  // even a thread's end makes system calls
   });
   std::vector<float> data(element_count);
   calls(0, warm_up_count, data.data());
@@ -183,7 +183,7 @@ struct Before {
 }
 
 /// Counts in a child that is one of two ranks on one core, whose buffers the other maps. Its system calls are not
-/// counted, since it gives the core away while it waits.
+/// counted, since it yields the core while it waits.
 [[noreturn]] void count_in_process(const Load &load, int rank, const int id_ends[2], int to) {
   cpu_set_t allowed;
   cpu_set_t one;
@@ -195,7 +195,7 @@ struct Before {
   ::sched_setaffinity(0, sizeof one, &one);
   Counts counts;
   rondo_unique_id_t id{};
-  if (rank == 0) static_cast<void>(rondo_get_unique_id(&id, nullptr));  // if it fails, so does what follows
+  if (rank == 0) static_cast<void>(rondo_get_unique_id(&id, nullptr));  // if it fails, later calls fail, too
   const ssize_t passed = rank == 0 ? ::write(id_ends[1], &id, sizeof id) : ::read(id_ends[0], &id, sizeof id);
   if (passed != sizeof id) tell_and_exit(to, counts);
   rondo_comm_t comm = nullptr;
@@ -247,9 +247,9 @@ void check_growth(const Counts &counts) {
   CHECK(counts.failures == 0);
   CHECK(counts.allocations == 0);
   CHECK(counts.shared_growth_bytes == 0);
-  if (rondo_test::sanitized()) return;  // its memory is not ours
+  if (rondo_test::sanitized()) return;  // a sanitizer has its own memory
   CHECK(counts.heap_growth_bytes == 0);
-  CHECK(counts.peak_growth_kilobytes <= 1'024);  // the first use of stacks and of pages that were mapped before
+  CHECK(counts.peak_growth_kilobytes <= 1'024);  // first uses of stacks and of mapped pages
 }
 
 void check_threads(const Load &load) {

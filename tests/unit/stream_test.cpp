@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Host streams, by what a user of the C functions and an enqueuer of tasks can see. Events: event_test.cpp.
+// SPDX-License-Identifier: Apache-2.0 These tests cover host streams, as users of the C functions and enqueuers of
+// tasks see them. event_test.cpp covers events.
 #include <pthread.h>
 #include <signal.h>
 
@@ -134,7 +134,7 @@ TEST_CASE("stream: destroy runs what is enqueued, sends away threads that wait f
   std::thread waiter([&] { sent_away = stream.object->enqueue([]() -> Result<void> { return {}; }); });
   std::thread destroyer([&] { destroyed = rondo_stream_destroy(stream.handle); });
   while (rondo_stream_query(stream.handle) != RONDO_ERROR_INVALID_HANDLE) std::this_thread::yield();
-  waiter.join();  // comes back though the gate is still shut: nothing of the queue has moved
+  waiter.join();  // returns although the gate is closed and no task has run
   CHECK(ran == 0);
   REQUIRE_FALSE(sent_away.ok());
   CHECK(sent_away.error().status == RONDO_ERROR_INVALID_HANDLE);
@@ -172,7 +172,7 @@ TEST_CASE("stream: a task that waits for its own stream is refused instead of wa
 TEST_CASE("stream: what a task has captured is gone before the task counts as done") {
   const auto stream = make_stream(0);
   std::atomic<bool> was_done = false;
-  // The stream is idle once its only task counts as done.
+  // The stream is idle when its only task counts as done.
   const auto note = [&](void *) { was_done = was_done || stream->idle(); };
   auto held = std::shared_ptr<void>(&was_done, note);
   REQUIRE(stream->enqueue([held = std::move(held)]() -> Result<void> { return {}; }).ok());

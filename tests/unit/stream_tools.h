@@ -35,7 +35,7 @@ class Gate {
 
 inline std::shared_ptr<HostStream> make_stream(uint64_t spin_ns = 0) { return HostStream::create(spin_ns).value(); }
 
-/// Returns a task that waits for `gate`: it keeps a stream busy for as long as a test needs.
+/// Returns a task that waits for `gate`, and so keeps a stream busy until the gate opens.
 inline Task hold_by(Gate &gate) {
   return Task([&gate]() -> Result<void> {
     gate.pass();

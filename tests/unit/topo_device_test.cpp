@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where devices are, from files: a machine of two sockets with eight devices, and what NVLinks add to it.
+// These tests read the places of devices from files: a machine of two sockets with eight devices, and its NVLinks.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -57,7 +57,7 @@ std::string refusal(const std::string &xml) {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != text.npos; }
 
-/// Returns the row of a table: how far device `from` is from each.
+/// Returns the row of a table, with the distances from device `from` to each device.
 std::vector<std::string> codes_of(const Topology &topology, uint32_t from) {
   std::vector<std::string> codes;
   for (uint32_t to = 0; to < topology.devices.size(); ++to)

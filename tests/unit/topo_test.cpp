@@ -18,8 +18,8 @@ using namespace rondo;
 
 namespace {
 
-/// Returns two packages of 2 cores of 2 threads, each with 1 GiB of memory and an L3; numbered as Intel does, threads
-/// last.
+/// Returns two packages of 2 cores of 2 threads, each with 1 GiB of memory and an L3. Second threads have the last
+/// numbers.
 std::string two_sockets() {
   std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<topology version=\"2.0\">\n"
                     "<object type=\"Machine\" os_index=\"0\" cpuset=\"0xff\" complete_cpuset=\"0xff\" "
@@ -48,7 +48,7 @@ std::string two_sockets() {
   return xml + "</object>\n</topology>\n";
 }
 
-/// Checks what must hold of every topology, whatever its source.
+/// Checks the properties of every topology, whatever its source.
 void check_consistent(const Topology &topology) {
   REQUIRE_FALSE(topology.pus.empty());
   REQUIRE_FALSE(topology.cores.empty());
@@ -72,7 +72,7 @@ void check_consistent(const Topology &topology) {
   CHECK(usable_core_count(topology) <= topology.cores.size());
 }
 
-/// A file of its own that is removed at the end.
+/// A file of this test, which is removed at the end.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string &text) {
@@ -90,7 +90,7 @@ class TemporaryFile {
   std::string path_ = "/tmp/rondo-topology-XXXXXX";
 };
 
-/// A folder of its own that is removed at the end, with all that is in it.
+/// A folder of this test, which is removed at the end with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
@@ -175,7 +175,7 @@ TEST_CASE("topology: what is exported reads back as the same machine") {
   CHECK(again.numa_nodes == here.numa_nodes);
   CHECK(again.processor == here.processor);
   CHECK(again.package_count == here.package_count);
-  // Once more, from the file: an injected topology can be exported, too.
+  // An injected topology can be exported, too.
   CHECK(import_topology(export_topology_xml(config).value()).value() == again);
 }
 
@@ -280,7 +280,7 @@ TEST_CASE("host: the strictest quota counts, of a cgroup and those above it, in 
   put("/unified/cpu.max", "150000 100000");
   CHECK(limit("12:memory:/unified\n4:cpu,cpuacct:/jobs/one\n") == 4);
   CHECK(limit("4:cpuacct,cpu:/jobs/two\n1:name=systemd:/\n") == 2);
-  CHECK(limit("4:cpu:/jobs/gone\n") == 4);  // as a container names it: what is mounted begins further down
+  CHECK(limit("4:cpu:/jobs/gone\n") == 4);  // a container's name: its mount begins further down
   CHECK(limit("4:cpu:/other\n") == 0);
   CHECK(limit("2:cpuset:/jobs/two\n") == 0);
   CHECK(limit("0::/unified/a/b\n") == 2);

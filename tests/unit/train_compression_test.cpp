@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressed gradients: what a packed form leaves out is known, and over many steps nothing is lost.
+// These tests compress gradients. The part that a packed form leaves out is known, and over many steps nothing is lost.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -39,10 +39,10 @@ Packed pack(const Compression &compression, const Floats &values) {
   return packed;
 }
 
-/// Returns the gradients of every step, the same each time, but each rank's own.
+/// Returns the gradients of a rank, which are the same in every step.
 Floats gradients_of(const Layout &layout, size_t rank) { return random_floats(layout.count, 100 + rank); }
 
-/// Lets two ranks exchange gradients for some steps. @return rank 0's mean over the steps of the sums that it got.
+/// Lets two ranks exchange gradients for some steps. Returns rank 0's mean of the sums over the steps.
 Floats mean_of_sums(const Layout &layout, const Compression &compression, size_t steps, size_t &wire_bytes) {
   rondo_comm_t comms[2] = {};
   REQUIRE(rondo_comm_init_all(comms, 2, nullptr) == RONDO_OK);
@@ -80,7 +80,7 @@ Floats mean_of_sums(const Layout &layout, const Compression &compression, size_t
 
 TEST_CASE("trainer: int8 is within half a step of each block's scale, in little over a byte each", "[train]") {
   Floats values = random_floats(1000, 1);
-  values[300] = 50.0f;  // makes the scale of its block coarse, and of no other
+  values[300] = 50.0f;  // makes the scale of only its block coarse
   const Packed packed = pack({Method::int8}, values);
   CHECK(packed.bytes <= 1000 + 128);
   for (size_t at = 0; at < values.size(); ++at) {

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The trainer's samples: no two share a byte, training and validation neither, and ranks together draw what one draws.
+// SPDX-License-Identifier: Apache-2.0 These tests cover the trainer's samples. No two share a byte, also of training
+// and validation. All ranks together draw the samples that one rank draws.
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace rondo::train;
 
-/// Files that are gone after the test.
+/// Files that are removed after the test.
 class Files {
  public:
   std::string add(const std::string &content) {
@@ -68,7 +68,7 @@ TEST_CASE("trainer: a corpus of several files is read as one", "[train]") {
 TEST_CASE("trainer: a file that becomes shorter or is replaced is an error that names it", "[train]") {
   Files files;
   std::vector<std::string> paths;
-  for (size_t at = 0; at < 200; ++at) paths.push_back(files.add(numbers(100, at)));  // more than are kept open
+  for (size_t at = 0; at < 200; ++at) paths.push_back(files.add(numbers(100, at)));  // more files than are kept open
   Corpus corpus;
   REQUIRE_FALSE(corpus.open(paths).has_value());
   uint64_t before = 0, after = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that ranks share computes what the whole model does, and so does one that computes activations again.
+// A model that is divided among ranks has the results of the whole model, and so has one that recomputes activations.
 #include <algorithm>
 #include <barrier>
 #include <cmath>
@@ -26,7 +26,7 @@ struct Result {
   Layout layout;
   Floats parameters, losses, gradients;
   size_t activation_floats = 0;
-  std::vector<size_t> order;  ///< in which tensors were ready
+  std::vector<size_t> order;  ///< the order in which tensors were ready
 
   [[nodiscard]] bool ordered() const {
     return order.size() == layout.tensors.size() && std::is_sorted(order.begin(), order.end()) &&
@@ -39,7 +39,7 @@ Result run(bool recompute, const Joint &joint) {
   Model model(shape, batch, *compute, recompute, joint);
   Result result{model.layout(), Floats(model.layout().count), {}, Floats(model.layout().count, 9.0f),
                 model.activation_floats(), {}};
-  if (!model.allocated()) return result;  // threads come here, in which nothing may be checked
+  if (!model.allocated()) return result;  // other threads run this, so no assertion
   initialise(result.layout, 3, result.parameters.data());
   for (float &value : result.parameters) value *= 5;  // so that layers matter
   Random random(5);
@@ -53,7 +53,7 @@ Result run(bool recompute, const Joint &joint) {
   return result;
 }
 
-/// Sums over threads.
+/// Sums over threads as ranks.
 class Sums {
  public:
   explicit Sums(size_t threads) : parts_(threads), barrier_(static_cast<ptrdiff_t>(threads)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer of experts has the gradients of finite differences, and ranks that divide it find what one rank does.
+// A layer of experts has the gradients of finite differences. Ranks that divide it have the results of one rank.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -52,13 +52,13 @@ Values parameters(size_t first, size_t count) {
   return part;
 }
 
-/// Returns rows each of which a router row attracts, so that small changes choose no other expert.
+/// Returns rows that are each close to one router row, so that small changes choose no other expert.
 Floats clear_rows(size_t rows) {
   const Values all = parameters(0, experts);
   Floats x = random_floats(rows * width, 9, 0.5);
   Random random(10);
   for (size_t row = 0; row < rows; ++row) {
-    const size_t expert = row % 7 == 0 ? 0 : random.below(experts);  // not evenly
+    const size_t expert = row % 7 == 0 ? 0 : random.below(experts);  // expert 0 has more rows
     for (size_t at = 0; at < width; ++at) x[row * width + at] += 0.6f * all.router[expert * width + at];
   }
   return x;

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// The figures of the trainer's report, from samples. The cases are runs whose reports contradicted themselves.
+// SPDX-License-Identifier: Apache-2.0 These tests compute the figures of the trainer's report from samples. The cases
+// are runs whose reports contradicted themselves.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,7 +27,7 @@ struct Times {
 
 uint64_t to_ns(double value_ms) { return static_cast<uint64_t>(std::max(value_ms, 0.0) * 1e6); }
 
-/// Rounds whose steps differ from `typical` by as many milliseconds as `overlapped` and `plain` say.
+/// Returns rounds whose steps differ from `typical` by the milliseconds in `overlapped` and `plain`.
 std::vector<Round> rounds_of(const Times &typical, const std::vector<double> &overlapped,
                              const std::vector<double> &plain) {
   std::vector<Round> rounds;
@@ -97,7 +97,7 @@ TEST_CASE("trainer: equal steps gain nothing, whatever is in flight meanwhile", 
   const OverlapFigures quiet =
       overlap_figures(rounds_of({81, 50, 6.8, 86.9, 86.9}, times(jitter, 0.1), times(other_jitter, 0.1)), true, 2);
   CHECK_FALSE(quiet.less_told);
-  REQUIRE(quiet.efficiency.has_value());  // the noise is far below 6.8 ms, so that "nothing was hidden" is a figure
+  REQUIRE(quiet.efficiency.has_value());  // the noise is far below 6.8 ms, so "nothing was hidden" is certain
   CHECK(quiet.efficiency->median == Approx(0).margin(0.02));
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("trainer: a slow-down of computation is told where it is none of the n
   };
   CHECK_FALSE(figures_with(53, 60).slowdown.has_value());  // was "0.53 (0.33 to 1.41) times as long"
   CHECK(slowdown_text(figures_with(53, 60)) == "too small to tell");
-  CHECK_FALSE(figures_with(57, 1).slowdown.has_value());  // other programs have taken the processor
+  CHECK_FALSE(figures_with(57, 1).slowdown.has_value());  // other programs used the processor
   CHECK(slowdown_text(figures_with(110, 1)) == "1.10 (1.09 to 1.11) times as long");
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("trainer: overlap that costs is told as such", "[train]") {
 
 TEST_CASE("trainer: steps without overlap have no efficiency, and one rank none either", "[train]") {
   const std::vector<Round> rounds = rounds_of({357, 191, 459, 0, 816}, std::vector<double>(9, 0), other_jitter);
-  const OverlapFigures off = overlap_figures(rounds, false, 2);  // was forced on, and 0.57 was shown
+  const OverlapFigures off = overlap_figures(rounds, false, 2);  // once, overlap was taken for on, and 0.57 was shown
   CHECK(off.state == State::off);
   CHECK_FALSE(off.efficiency.has_value());
   CHECK_THAT(headline(off), Contains("a step takes 816.0 ms without overlap ("));
@@ -163,7 +163,7 @@ TEST_CASE("trainer: steps without overlap have no efficiency, and one rank none 
   CHECK_FALSE(alone.less_told);
   CHECK(headline(alone) == "a step takes 17.0 ms; one rank has nothing to overlap");
   CHECK(headline(overlap_figures({}, true, 2)).empty());
-  CHECK(headline(overlap_figures(std::vector<Round>(9), true, 2)).empty());  // a mode without sums in a step
+  CHECK(headline(overlap_figures(std::vector<Round>(9), true, 2)).empty());  // some steps of this mode have no sum
 }
 
 TEST_CASE("trainer: a few rounds tell no difference from noise", "[train]") {
@@ -210,12 +210,12 @@ TEST_CASE("trainer: the wait for a late rank is neither communication nor hidden
   CHECK(early.exposed_ns == Approx(1'300 * us));
   CHECK(late.communication_ns == 1'300 * us);
   CHECK(late.skew_ns() == 0);
-  CHECK(late.exposed_ns == 800 * us);  // its computation went on for half a millisecond of it
+  CHECK(late.exposed_ns == 800 * us);  // for half a millisecond, its computation continued
   CHECK(late.gradients_ns == 1'300 * us);
 }
 
 TEST_CASE("trainer: exposed communication is at most communication, though waits end later", "[train]") {
-  // Waking up takes time: was "communication 2.7 ms, of it exposed 2.9".
+  // Waking up takes time. The report said "communication 2.7 ms, of it exposed 2.9".
   const Traffic traffic{{{{100 * us, 1'500 * us}, true}, {{1'500 * us, 2'800 * us}, false}},
                         {{50 * us, 1'600 * us}, {1'600 * us, 2'950 * us}}};
   const StepTimes found = settled(traffic, traffic.in_flight_ns());
@@ -223,13 +223,13 @@ TEST_CASE("trainer: exposed communication is at most communication, though waits
   CHECK(found.exposed_ns == 2'700 * us);
   CHECK(found.gradients_ns == 1'400 * us);
   CHECK(found.skew_ns() == 0);
-  // No wait at all, and a wait that only touches the time in which another rank was waited for.
+  // The first has no wait. The second's wait only touches the time of a wait for another rank.
   CHECK(settled({traffic.flights, {}}, traffic.in_flight_ns()).exposed_ns == 0);
   CHECK(settled({{{{0, 10 * ms}, true}}, {{0, 8 * ms}}}, 2 * ms).exposed_ns == 0);
 }
 
 TEST_CASE("trainer: ranks that wait for each other in turns communicate all the time", "[train]") {
-  // Each rank finds one of the two transfers done already, since the other one sent ahead.
+  // Each rank finds one of the two transfers done already, since the other rank sent ahead.
   const Traffic one{{{{0, 18 * ms}, true}, {{18 * ms, 20 * ms}, true}}, {}};
   const Traffic other{{{{0, 2 * ms}, true}, {{2 * ms, 20 * ms}, true}}, {}};
   const uint64_t least_ns = std::min(one.in_flight_ns(), other.in_flight_ns());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of floats, as tests of the trainer compare them, and gradients beside finite differences.
+// This file compares arrays of floats for tests of the trainer, and gradients with finite differences.
 //
 // Let f be a function of an array x, and v a random direction. Then (sum(w * f(x + h v)) - sum(w * f(x - h v))) / 2h
 // must be the product of v and the gradient that the backward function computes for output gradients w. One direction
@@ -42,15 +42,15 @@ inline double dot(const Floats &x, const Floats &y) {
   return sum;
 }
 
-/// Checks `gradient` against loss(x) by finite differences along random directions. Both errors count: of the
-/// difference (h^2) and of rounding (1 / h).
+/// Checks `gradient` against loss(x) by finite differences along random directions. The bound allows for the errors of
+/// the difference (h^2) and of rounding (1 / h).
 inline void check_gradient(const std::string &what, const Floats &x, const Floats &gradient,
                            const std::function<double(const Floats &)> &loss, double h = 1e-2) {
   REQUIRE(gradient.size() == x.size());
   const double size = std::sqrt(dot(gradient, gradient));
   CHECK(size > 0);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
-    // Along the gradient itself the derivative is largest; the others leave it by a random angle.
+    // The derivative is largest along the gradient itself. The other directions differ from it by a random angle.
     Floats direction = random_floats(x.size(), 77 * seed);
     const double length = std::sqrt(dot(direction, direction));
     for (size_t at = 0; at < x.size(); ++at)

@@ -57,7 +57,7 @@ TEST_CASE("trainer: layer normalisation's gradients are those of finite differen
   const Floats before = x_gradient;
   compute->normalize_backward(x.data(), gain.data(), means.data(), scales.data(), weights.data(), x_gradient.data(),
                               gain_gradient.data(), bias_gradient.data(), rows, width);
-  for (size_t at = 0; at < x.size(); ++at) x_gradient[at] -= before[at];  // it is added to what was there
+  for (size_t at = 0; at < x.size(); ++at) x_gradient[at] -= before[at];  // the gradient was added to `before`
   check_gradient("input", x, x_gradient, [&](const Floats &moved) { return loss(moved, gain, bias); });
   check_gradient("gain", gain, gain_gradient, [&](const Floats &moved) { return loss(x, moved, bias); });
   check_gradient("bias", bias, bias_gradient, [&](const Floats &moved) { return loss(x, gain, moved); });
@@ -137,7 +137,7 @@ TEST_CASE("trainer: cross entropy is -log softmax, and its gradient that of fini
     CHECK(std::abs(losses[row] - (std::log(total) - logits[row * vocabulary + targets[row]])) < 1e-5);
   }
   compute->cross_entropy_backward(probabilities.data(), targets.data(), 1.0f, rows);
-  const Floats gradient = probabilities;  // loss() writes to the original
+  const Floats gradient = probabilities;  // loss() overwrites the original
   check_gradient("logits", logits, gradient, loss);
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("trainer: embedding's gradients are those of finite differences", "[tr
 }
 
 TEST_CASE("trainer: the gradient of every tensor of the model is that of finite differences", "[train]") {
-  // One expert is chosen in any case. With more, a small change may choose another one (train_experts_test.cpp).
+  // A single expert is always chosen. With several, a small change may choose another one (train_experts_test.cpp).
   const Shape shape{"test", 32, 2, 2, 32, GENERATE(size_t{0}, size_t{1})};
   const auto compute = make_host_compute();
   constexpr size_t batch = 2;
@@ -187,7 +187,7 @@ TEST_CASE("trainer: the gradient of every tensor of the model is that of finite 
   REQUIRE(order.size() == layout.tensors.size());
   for (size_t at = 0; at < order.size(); ++at) CHECK(order[at] == at);
   for (const Tensor &tensor : layout.tensors) {
-    if (tensor.name.ends_with("router")) continue;  // it has no choice
+    if (tensor.name.ends_with("router")) continue;  // with one expert, the router has no gradient
     const auto begin = static_cast<ptrdiff_t>(tensor.offset), end = begin + static_cast<ptrdiff_t>(tensor.count);
     const Floats values(parameters.begin() + begin, parameters.begin() + end);
     const Floats gradient(gradients.begin() + begin, gradients.begin() + end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer's optimizer, its schedule, and conversions for the wire, each against a plain reference.
+// These tests compare the trainer's optimizer, its schedule, and its conversions for messages with plain references.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -118,7 +118,7 @@ TEST_CASE("trainer: clipping brings a norm down to its limit and no other", "[tr
 TEST_CASE("trainer: the loss scale halves on a step that is left out and doubles after 200 good ones", "[train]") {
   LossScale scale;
   const double first = scale.scale;
-  scale.step_was(true);  // this one does not count: the next step is left out
+  scale.step_was(true);  // does not count, since the next step is skipped
   scale.step_was(false);
   CHECK(scale.scale == first / 2);
   for (int step = 0; step < 199; ++step) scale.step_was(true);
@@ -126,7 +126,7 @@ TEST_CASE("trainer: the loss scale halves on a step that is left out and doubles
   scale.step_was(true);
   CHECK(scale.scale == first);
   for (int step = 0; step < 100; ++step) scale.step_was(false);
-  CHECK(scale.scale == 1.0);  // not to zero
+  CHECK(scale.scale == 1.0);  // it never becomes zero
 }
 
 TEST_CASE("trainer: gradients are rounded to nearest for the wire, ties to even", "[train]") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline's stages compute what the whole model does, in turns that make none wait forever.
+// A pipeline's stages have the results of the whole model, and their order of turns lets none wait for ever.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -22,16 +22,16 @@ using rondo::train_test::distance, rondo::train_test::Floats;
 
 using Link = std::pair<size_t, size_t>;  ///< from a stage to another
 
-/// One stage of a simulated pipeline. A turn of messages ends when each of them has met its counterpart.
+/// One stage of a simulated pipeline. A turn of messages ends when each message has met its counterpart.
 struct Runner {
   std::vector<Turn> turns;
   size_t at = 0;
-  bool begun = false;            ///< the messages of the present turn
+  bool begun = false;            ///< the present turn's messages have begun
   std::vector<std::pair<Link, size_t>> sends, receives;  ///< of the present turn: link and number on it
 };
 
-/// Runs all stages until nothing moves. Returns false if a stage is not at its end then. No message has a buffer
-/// between the stages: it moves when both of them have begun it.
+/// Runs all stages until nothing moves. Returns false if a stage has not ended by then. Stages have no buffers between
+/// them, so a message moves when both stages have begun it.
 bool complete(size_t stages, size_t passes) {
   std::vector<Runner> runners(stages);
   for (size_t index = 0; index < stages; ++index) runners[index].turns = turns_of({index, stages}, passes);
@@ -94,7 +94,7 @@ Buffer floats(size_t count) {
   return {new float[count](), [](float *end) { delete[] end; }};
 }
 
-/// A stage with what it has of parameters and gradients.
+/// A stage with its part of the parameters and gradients.
 struct Part {
   Part(size_t index, size_t count, Compute &compute, bool recompute, size_t slots)
       : model(shape, batch, compute, recompute, {{}, floats, {}}, {index, count}, slots),
@@ -161,7 +161,7 @@ TEST_CASE("trainer: the stages of a pipeline are the model, each float once, exc
       }
     }
     for (size_t number = 0; number < seen.size(); ++number) CHECK(seen[number] == (number == whole.token ? 2 : 1));
-    CHECK(exchanged == whole.count);  // the embedding, too, once
+    CHECK(exchanged == whole.count);  // the embedding is counted once
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run queues of messages over connections in plain memory. One thread is all ranks and picks the next one
-// to move from a seed. So a program that stops is seen at once, and without a clock.
+// These tests run queues of messages over connections in plain memory. One thread runs all ranks, and a seed picks the
+// next one to move. So a program that stops is noticed at once, without a clock.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t seed_count = 300;
 
-/// The connections of all pairs, of very few small slots.
+/// The connections of all pairs, with very few small slots.
 class Connections {
  public:
   explicit Connections(uint32_t rank_count) : rank_count_(rank_count) {

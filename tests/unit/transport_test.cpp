@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite over every transport: what Links, Ranks and FlightRecorder promise holds in each of the worlds of
-// tests/unit/transport_world.h.
+// One suite tests every transport: in each of the worlds of tests/unit/transport_world.h, the promises of Links, Ranks
+// and FlightRecorder must hold.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,7 +17,7 @@ using namespace rondo_test;
 
 namespace {
 
-/// Waits for a state that may lag. Returns true once it is so.
+/// Waits until `is_so()`, since a state may lag. Returns false if it does not become true.
 bool eventually(const std::function<bool()> &is_so) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (!is_so()) {
@@ -67,7 +67,7 @@ class Flow {
     world_.links(from_).peers().wake(to_);
     return true;
   }
-  /// `wakes`: the sender is there.
+  /// `wakes` says whether to wake the sender, which must be alive.
   bool receive(bool wakes = true) {
     if (!receiver_.can_receive()) return false;
     uint64_t value = 0;
@@ -99,7 +99,7 @@ class Flow {
   uint64_t posted_ = 0, received_ = 0, wrong_ = 0;
 };
 
-/// Moves `count` slots over each of `flows` at once: more than there are, so that credit comes back too.
+/// Moves `count` slots over each of `flows` at once. They are more than exist, so credit must return, too.
 void move_slots(World &world, std::vector<Flow> flows, uint64_t count) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   const auto done = [&] {
@@ -188,7 +188,7 @@ TEST_CASE("transports: a rank that has returned and makes no other call holds up
       world.links(actor).set_running(false);
       world.ranks(actor).complete(1, {});
     });
-    CHECK(eventually([&] {  // the peers take what it has sent, and have room to send again
+    CHECK(eventually([&] {  // the peers receive its slots, and have room to send again
       world.progress(actor);
       for (Flow &flow : sent) flow.receive();
       return std::ranges::all_of(sent, [](const Flow &flow) { return flow.received() == flow.posted(); });
@@ -264,7 +264,7 @@ TEST_CASE("transports: what a rank enters and completes is seen by all, never be
       for (uint32_t peer = 0; peer < world.size(); ++peer)
         if (peer != actor) CHECK(ranks.latest_operation(peer) == 0);
     }
-    world.ranks(actor).fail(3);  // ends, but is not complete
+    world.ranks(actor).fail(3);  // it ends without completion
     for (uint32_t rank = 0; rank < world.size(); ++rank) CHECK(world.ranks(rank).completed_operation(actor) == 2);
   }
 }
@@ -324,7 +324,7 @@ TEST_CASE("transports: a rank that dies is told once, however often the others a
         world.progress();
         REQUIRE(ranks.find_dead() == std::vector<uint32_t>{1});
       }
-      CHECK(ranks.state(1) == RankState::alive);  // it has reported nothing else
+      CHECK(ranks.state(1) == RankState::alive);  // it has not reported another state
       CHECK(ranks.state(2 - rank) == RankState::alive);
       CHECK_FALSE(ranks.how_dead(1).empty());
     }
@@ -346,7 +346,7 @@ TEST_CASE("transports: one rank of those that share a recording claims it, and a
       };
       CHECK(claims() == 1);
       CHECK(claims() == 0);
-      world.recorder(sharing[0]).end_dump(false);  // its writer has died, say
+      world.recorder(sharing[0]).end_dump(false);  // as if its writer had died
       CHECK(claims() == 1);
       CHECK_FALSE(world.recorder(sharing[0]).recording()->dumped());
       world.recorder(sharing[0]).end_dump(true);

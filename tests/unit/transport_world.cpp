@@ -41,7 +41,7 @@ const std::vector<WorldKind> &world_kinds() {
 
 World::World(const WorldKind &kind, std::optional<uint32_t> mortal, Counters counters)
     : node_of_(kind.node_of), mortal_(mortal), counters_(counters), transports_(kind.node_of.size()) {
-  if (mortal_ && kind.seeded == Seeded::no) fork_mortal();  // before there are threads
+  if (mortal_ && kind.seeded == Seeded::no) fork_mortal();  // before any thread exists
   {
     const auto server = start_store_server({"127.0.0.1", 0}, secret_);
     REQUIRE(server.ok());
@@ -75,7 +75,7 @@ World::~World() {
   ::waitpid(child_, nullptr, 0);
 }
 
-/// Forks the mortal rank, a child that hears on a pipe where the store is.
+/// Forks the mortal rank, a child that reads the store's address from a pipe.
 void World::fork_mortal() {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

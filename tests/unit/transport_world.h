@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups over which the suite of transports runs:
+// The suite of transports runs over these groups:
 // - ranks of one host
 // - ranks of two hosts, here threads of one process with a segment for each "host" and TCP between them
 // - ranks of one host in the seeded world of tests/sim, whose stores are seen at once or late
@@ -49,13 +49,13 @@ class World {
   [[nodiscard]] rondo::Ranks &ranks(uint32_t rank) { return transports_[rank]->ranks(); }
   [[nodiscard]] rondo::FlightRecorder &recorder(uint32_t rank) { return transports_[rank]->recorder(); }
 
-  /// Leaves, as when a communicator is destroyed.
+  /// Lets `rank` leave, as when its communicator is destroyed.
   void leave(uint32_t rank);
   void kill(uint32_t rank);
   /// Makes progress. Links between hosts move only while their ranks make progress, and late stores only while time
   /// passes. The rank `silent` makes no progress.
   void progress(std::optional<uint32_t> silent = {});
-  /// Runs the rank's own calls. A seeded rank passes on what it has posted when it calls its transport in `body`.
+  /// Runs the rank's own calls. When a seeded rank calls its transport in `body`, its earlier posts become visible.
   void act(uint32_t rank, const std::function<void()> &body);
 
  private:

@@ -46,7 +46,7 @@ TEST_CASE("tune --device: the library's own choice comes first, then every algor
   CHECK(std::none_of(gathers.begin(), gathers.end(),
                      [](const Candidate &it) { return it.asked.algorithm == RONDO_ALGORITHM_TREE; }));
   CHECK(device_candidates({RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, true).size() < list.size());
-  // Other collectives have it at any size.
+  // Other collectives use load_store at any size.
   const BufferPlace place =
       GENERATE(BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices);
   for (const auto &[collective, algorithm] :

@@ -82,9 +82,9 @@ TEST_CASE("tune: neighbours are merged while the loss is noise, never over 10 pe
                                                   {16384, {{tree, 1}, {ring, 2}}}})});
   };
   CHECK(with_loss(1.02).size() == 1);
-  CHECK(with_loss(1.099).size() == 3);  // it pays
+  CHECK(with_loss(1.099).size() == 3);  // another row is worth it
   CHECK(with_loss(1.2).size() == 3);
-  // Many small losses add up: then a row more pays.
+  // Many small losses add up, so another row is worth it.
   std::vector<Times> sizes;
   for (uint64_t bytes = 1024; bytes <= 65536; bytes *= 2)
     sizes.push_back({bytes, {{tree, 1}, {ring, bytes < 8192 ? 2 : 0.95}}});
@@ -239,7 +239,7 @@ double simulated_us(const sim::Network &network, uint64_t bytes, const PlanChoic
   return static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us;
 }
 
-/// Returns ranks on two cores, with costs that are not what the machine's own say.
+/// Returns ranks on two cores, with costs that differ from the machine's measured ones.
 sim::Network true_network(uint32_t rank_count) {
   sim::Network network;
   network.nodes = {{rank_count, 1, 0}};
@@ -279,7 +279,7 @@ TEST_CASE("tune: the simulator on a calibrated network tells the times that were
         const PlanChoice choice{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 32 << 10, RONDO_KERNEL_INTERPRETER};
         const double time_us = simulated_us(true_network(rank_count), bytes, choice);
         measured.series.push_back({bytes, choice, time_us, time_us, time_us, 5, 9});
-        // A slower plan and another protocol are not what is simulated.
+        // The simulation is neither of a slower plan nor of another protocol.
         const PlanChoice slower{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_INTERPRETER};
         const PlanChoice by_ll{algorithm, RONDO_PROTOCOL_LL, 1, 4096, RONDO_KERNEL_INTERPRETER};
         measured.series.push_back({bytes, slower, 9e9, 9e9, 9e9, 5, 9});

@@ -30,7 +30,7 @@ TEST_CASE("tuner: between hosts of several ranks, large ones go by two channels 
   input.host_count = 2;
   const PlanChoice choice = choose_plan(input).value();
   CHECK(choice.algorithm == RONDO_ALGORITHM_HIERARCHICAL);
-  CHECK(choice.channels == 2);  // one chunk on its way is not enough
+  CHECK(choice.channels == 2);  // one chunk in flight is not enough
 }
 
 TEST_CASE("tuner: between hosts of several ranks, every collective crosses the network as seldom as it can") {

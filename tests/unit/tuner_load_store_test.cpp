@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tuner chooses the kernel load_store, and where it refuses it.
+// These tests check when the tuner chooses the kernel load_store, and when it refuses it.
 #include <string>
 #include <vector>
 
@@ -55,7 +55,7 @@ TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as 
     CHECK(choose_plan(input).value() == PlanChoice{it.algorithm, RONDO_PROTOCOL_AUTO, it.channels, 64,
                                                     RONDO_KERNEL_LOAD_STORE});
   }
-  input.rank_count = 9;  // each reads what all have
+  input.rank_count = 9;  // each rank reads the data of all
   input.bytes = 32 * KiB;
   CHECK(choose_plan(input).value().algorithm == RONDO_ALGORITHM_ONE_SHOT);
   input.bytes = 32 * KiB + 1;
@@ -103,7 +103,7 @@ TEST_CASE("tuner: ranks that share buffers have load_store for all but _v, on se
     input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
     CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
     input.uneven_blocks = false;
-    input.buffers = BufferPlace::device;  // through places, if it is asked for
+    input.buffers = BufferPlace::device;  // through places, if requested
     CHECK(kernel() == RONDO_KERNEL_LOAD_STORE);
     input.overrides = {};
     CHECK(kernel() == RONDO_KERNEL_INTERPRETER);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner on one host: algorithms, protocols, overrides and chunks.
+// These tests cover the tuner on one host: algorithms, protocols, overrides and chunks.
 #include <string>
 #include <vector>
 
@@ -90,7 +90,7 @@ TEST_CASE("tuner: a barrier is planned as an all-reduce of as many bytes") {
 TEST_CASE("tuner: a row whose algorithm cannot do so many ranks is passed over") {
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 12, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_TWO_SHOT);
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 13, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_RING);
-  // Past every row: what is left in the registry.
+  // Beyond every row, the tuner takes the remaining algorithm of the registry.
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 4097, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_TREE);
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the
   input.overrides.algorithm = RONDO_ALGORITHM_TREE;
   CHECK(channels(8) == 2);  // each of its two trees
   input.overrides.algorithm = RONDO_ALGORITHM_AUTO;
-  input.host_count = 2;  // links between hosts have no more than the table says
+  input.host_count = 2;  // links between hosts have only the table's channels
   CHECK(channels(1 << 20) == 2);
   input.host_count = 1;
   input.connection_channels = 0;

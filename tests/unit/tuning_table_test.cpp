@@ -128,7 +128,7 @@ TEST_CASE("tuning table: what the user asks for is not overridden; the rest of a
   input.overrides.chunk_bytes = 128;
   CHECK(choose(input).chunk_bytes == 128);
   CHECK(choose(input).channels == ring.channels);
-  input.bytes = 50;  // the row for this size is another algorithm's: not the next row, which is for larger messages
+  input.bytes = 50;  // this size's row has another algorithm; the next row is for larger messages
   input.overrides = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 0, 0};
   const PlanChoice chosen = choose(input);
   input.table = nullptr;
@@ -151,7 +151,7 @@ TEST_CASE("tuning table: a row that cannot be here gives way to the next, and ch
       table_of({row(4, 100, load_store), row(4, 1000, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 1 << 20))});
   TunerInput input = input_for(&table, 4, 50);
   CHECK(choose(input) == load_store);
-  input.post_bytes = 0;  // no exchange here
+  input.post_bytes = 0;  // no exchange exists
   CHECK(choose(input) == by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 7 * 2048));
   input.ll_slot_bytes = 0;
   const PlanChoice chosen = choose(input);
@@ -219,7 +219,7 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
     const PlanChoice &right = rooted ? blocks : one_shot, &wrong = rooted ? one_shot : blocks;
     for (const auto place : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices}) {
       CHECK(TuningTable::make({of(collective, place, right)}).ok());
-      if (rooted)  // the others have no two_shot at all
+      if (rooted)  // the others have no two_shot
         CHECK(contains(refusal({of(collective, place, wrong)}),
                        "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"));
     }
@@ -248,7 +248,7 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   input.overrides.channels = 4;
   CHECK(choose(input).channels == 4);
   const TuningTable of_host = table_of({row(2, TuningRow::any_bytes, ring)});
-  input.table = &of_host;  // says nothing of devices
+  input.table = &of_host;  // does not apply to devices
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("tuning table: devices that reach each other have rows of their own") 
   input.buffers = BufferPlace::peer_devices;
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(choose(input).channels == 16);
-  input.collective = RONDO_ALL_GATHER;  // has none, so it goes as where there is no table
+  input.collective = RONDO_ALL_GATHER;  // has no row, so the choice is that without a table
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   input.buffers = BufferPlace::device;
   CHECK(choose(input).chunk_bytes == 128);
@@ -276,7 +276,7 @@ TEST_CASE("tuning table: processes on devices have the rows of processes, althou
   input.exchange_channels = 16;
   input.buffers = BufferPlace::registered;
   CHECK(choose(input).algorithm == RONDO_ALGORITHM_TREE);
-  input.bytes += 4;  // without a row: as where there is no table
+  input.bytes += 4;  // has no row: the choice without a table
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(buffer_place_string(BufferPlace::registered) == nullptr);
 }

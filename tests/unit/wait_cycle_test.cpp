@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Circles of ranks that wait for each other, in what they publish: which are found, and which are none.
+// SPDX-License-Identifier: Apache-2.0 These tests search for circles of waiting ranks in the state that ranks publish.
+// Real circles must be found, and others not.
 #include "src/engine/wait_cycle.h"
 
 #include <map>
@@ -38,7 +38,7 @@ class SetRanks final : public Ranks {
   std::map<uint32_t, Signature> calls;  ///< by rank: the call that it is in, its first one
 };
 
-/// The boards of a rank, whose peer 1 enters another batch each time that it is asked about.
+/// The boards of a rank whose peer 1 enters another batch at each query.
 class MovingBoards final : public MessageBoards {
  public:
   explicit MovingBoards(const MessageBoards &boards) : boards_(boards) {}
@@ -154,7 +154,7 @@ TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its
     world[rank].announce(1 - rank, true, 2);
     world[rank].enter_batch();
   }
-  CHECK(world.find(0).empty());  // slots may be free
+  CHECK(world.find(0).empty());  // the sender may have free slots
   world[0].block(1, {1, 1});
   world[1].block(0, {1, 1});
   CHECK(world.find(0) == "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0");
@@ -171,7 +171,7 @@ TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its
 }
 
 TEST_CASE("wait cycle: a rank in a collective waits for those whose data it needs") {
-  // Rank 0 waits for rank 1, which is in the collective, and needs rank 0 for it if that or rank 1 itself is the root.
+  // Rank 0 waits for rank 1, which is in the collective. Rank 1 needs rank 0 if rank 0 or rank 1 is the root.
   struct Needs {
     rondo_collective_t collective;
     bool of_root, at_root;
@@ -194,13 +194,13 @@ TEST_CASE("wait cycle: a rank in a collective waits for those whose data it need
   World world(2);
   world.receive(0, 1, 1);
   world.ranks.calls[1] = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 0, 0};
-  CHECK(world.find(0).empty());  // 0 elements are exchanged with nobody
+  CHECK(world.find(0).empty());  // a call of 0 elements exchanges nothing
   world.ranks.calls[1] = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, 0, counts_of_pairs};
   CHECK(!world.find(0).empty());  // of uneven blocks all counts are exchanged
 }
 
 TEST_CASE("wait cycle: a send on a device needs the first receive whose slots do not fit into the FIFO") {
-  /// The only head, which is a transfer of the batch.
+  /// A single head, which is a transfer of the batch.
   struct OneHead final : TransferHeads {
     const DeviceBatch &batch;
     const size_t at;

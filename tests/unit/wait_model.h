@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This model runs programs of messages and collectives on several hosts in virtual time. Each rank has the watch that
 // searches for circles of waiting ranks. Reports between hosts, and credits, arrive late. Ranks on devices call ahead
-// of what runs, and their monitors publish now and then what the devices wait for.
+// of the operations that run. At times, their monitors publish for which transfers the devices wait.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,7 @@ class HostBoards final : public MessageBoards {
   bool read_waits(uint32_t of, uint64_t since_ns, WaitReport &report) override;
 
  private:
-  /// A question to another host and its answer, which is written at some time and arrives later.
+  /// A query to another host, and its answer. The answer is written at some time and arrives later.
   struct Asked {
     uint64_t asked_ns = 0, written_ns = 0, arrives_ns = 0;
     std::optional<WaitReport> report;
@@ -156,11 +156,11 @@ class Model {
     }
   }
 
-  /// Runs until all ranks are done, or nothing can move and the watch has had time to find out.
+  /// Runs until all ranks are done, or until nothing can move and the watch has had time to detect that.
   void run() {
     for (uint32_t still = 0; still < 1000 && !ranks.failed();) {
       if (done()) return;
-      now_ns += between(random, 0, 8) == 0 ? 60 * ms : between(random, 0, 2) * ms;  // now and then a rank computes
+      now_ns += between(random, 0, 8) == 0 ? 60 * ms : between(random, 0, 2) * ms;  // at times a rank computes
       bool moved = give_credit();
       const uint32_t first = between(random, 0, program.rank_count - 1), count = between(random, 0, 2);
       for (uint32_t each = 0; each < count; ++each) moved |= all[(first + each) % program.rank_count]->move();
@@ -168,7 +168,7 @@ class Model {
       still = moved ? 0 : still + 1;
     }
   }
-  /// Goes on without the watch. Returns whether all ranks get done.
+  /// Continues without the watch. Returns whether all ranks end.
   [[nodiscard]] bool can_end() {
     for (bool moved = true; moved;) {
       moved = give_credit(true);

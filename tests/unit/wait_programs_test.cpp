@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs run under the watch that searches for circles of waiting ranks, on hosts and on devices. No rank of a
-// program that can go on may be accused. If the items are in another order on each rank, most programs end in a circle,
+// Random programs run under the watch that searches for circles of waiting ranks, on hosts and on devices. If a program
+// can continue, no rank may be reported. If each rank has the items in another order, most programs end in a circle,
 // which must be found.
 #include <algorithm>
 #include <cstdio>

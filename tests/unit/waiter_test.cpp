@@ -77,7 +77,7 @@ TEST_CASE("waiter: two threads on one of two processors do not spin for each oth
     WARN("not run: it needs two cores");
     return;
   }
-  rondo_test::Ranks ranks(2);  // which have two cores, so that waiting ranks spin
+  rondo_test::Ranks ranks(2);  // ranks have two cores, so waiting ranks spin
   REQUIRE(ranks.status() == RONDO_OK);
   constexpr int call_count = 1000;
   std::atomic<bool> failed = false;
@@ -115,7 +115,7 @@ TEST_CASE("waiter: a peer shares the processor only if it has waited there a sho
   CHECK(ranks[1]->shares_processor());
   CHECK(ranks[0]->shares_processor());
   clock.advance(50'000'000);
-  CHECK_FALSE(ranks[0]->shares_processor());  // rank 1 may be elsewhere by now
+  CHECK_FALSE(ranks[0]->shares_processor());  // rank 1 may be on another core by now
   CHECK(ranks[1]->shares_processor());
   REQUIRE(::sched_setaffinity(0, sizeof allowed, &allowed) == 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests how long a rank searches for why a slot did not fit its operation.
+// These tests check how long a rank searches for the reason why a slot did not fit its operation.
 #include "src/engine/watch.h"
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t ms_ns = 1'000'000;
 
-/// Rank 1 is far, and its operation 2, which differs from rank 0's, is not known here before a time.
+/// Rank 1 is on another host. Its operation 2 differs from rank 0's, and becomes known here only after a time.
 class LateRecord final : public SceneRanks {
  public:
   explicit LateRecord(uint64_t known_ns) : SceneRanks(2), known_ns_(known_ns) {
@@ -39,7 +39,7 @@ class LateRecord final : public SceneRanks {
   const uint64_t known_ns_;
 };
 
-/// Rank 1's end is not seen before a time.
+/// Rank 1's end becomes known only after a time.
 class LateDeath final : public SceneRanks {
  public:
   explicit LateDeath(uint64_t seen_ns) : SceneRanks(2), seen_ns_(seen_ns) {}
@@ -51,7 +51,7 @@ class LateDeath final : public SceneRanks {
   const uint64_t seen_ns_;
 };
 
-/// Rank 1 leaves because rank 2 has died, which is not seen at once.
+/// Rank 1 leaves because rank 2 has died. Rank 2's death becomes known later.
 class LeftAfterDeath final : public SceneRanks {
  public:
   LeftAfterDeath() : SceneRanks(3) { latest = {1, 0, 0}; }
@@ -67,7 +67,7 @@ class LeftAfterDeath final : public SceneRanks {
   mutable bool died_ = false;
 };
 
-/// Returns how often rank 0 searches for why a slot from rank 1 has another size, if nobody disagrees.
+/// Returns how often rank 0 searches for the reason why a slot from rank 1 has another size, if no ranks disagree.
 uint64_t looks_for_reason(SceneRanks &ranks, uint64_t timeout_ns) {
   const OperationInfo entered;
   OperationWatch watch(ranks, 0, 2, 1, entered, timeout_ns);
@@ -98,7 +98,7 @@ TEST_CASE("watch: a death is named before a rank that left because of it", "[uni
 TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the operation", "[unit]") {
   SceneRanks ranks(2);
   ranks.far = {1};
-  CHECK(looks_for_reason(ranks, 20 * ms_ns) <= 4);  // at least 5 ms each, and the first is always there
+  CHECK(looks_for_reason(ranks, 20 * ms_ns) <= 4);  // each takes at least 5 ms, and the first always occurs
 }
 
 TEST_CASE("watch: a slot of another operation is a disagreement also where the deadline is near and the record missing",
@@ -122,7 +122,7 @@ TEST_CASE("watch: a slot of another operation is a disagreement also where the d
 }
 
 TEST_CASE("watch: a record that comes during the last sleep before the deadline still says what was called", "[unit]") {
-  LateRecord ranks(now_ns() + 3 * ms_ns);  // behind the first look, which is the only one before the deadline
+  LateRecord ranks(now_ns() + 3 * ms_ns);  // after the first search, the only one before the deadline
   OperationInfo entered;
   entered.signature.count = 2;
   OperationWatch watch(ranks, 0, 2, 2, entered, ms_ns);
@@ -134,7 +134,7 @@ TEST_CASE("watch: a record that comes during the last sleep before the deadline 
 
 TEST_CASE("watch: a buffer that cannot be read is its rank's end, also where that is seen in the last sleep alone",
           "[unit]") {
-  // The first look is the only one before the deadline. Where the end is not seen at all, it is the buffer.
+  // The first search is the only one before the deadline. If the end is never seen, the error blames the buffer.
   for (const bool seen : {true, false}) {
     LateDeath ranks(seen ? now_ns() + 3 * ms_ns : UINT64_MAX);
     const OperationInfo entered;

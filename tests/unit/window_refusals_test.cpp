@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls on windows that are refused, and what the other ranks learn of that; ranks are threads.
+// These tests make calls on windows that are refused, and check what other ranks learn of that. Ranks are threads.
 #include <atomic>
 
 #include "tests/catch.h"
@@ -58,7 +58,7 @@ TEST_CASE("windows: a rank that lags behind several refused registrations learns
   for (size_t call = 0; call < 5; ++call) {
     INFO(call);
     CHECK(told[1][call].status == RONDO_ERROR_INVALID_ARGUMENT);
-    // Only the latest two notes of a rank are kept, of which the last may be about its sixth call.
+    // Only a rank's latest two notes are kept, and the last one may be about its sixth call.
     const bool is_kept = call == 4 || (call == 3 && told[0][call].status == RONDO_ERROR_INVALID_ARGUMENT);
     CHECK(told[0][call].status == (is_kept ? RONDO_ERROR_INVALID_ARGUMENT : RONDO_ERROR_MISMATCH));
     CHECK_THAT(told[0][call].message, Contains("rank 1 (host") && Contains("has given up"));
@@ -97,7 +97,7 @@ TEST_CASE("windows: if one rank has no handle left, no rank has the window") {
   std::vector<rondo_window_t> windows(all_handles - 1);
   bool filled = true;
   for (rondo_window_t &window : windows) filled &= rondo_window_register(single[0], nullptr, 0, 0, &window) == RONDO_OK;
-  REQUIRE(filled);  // one is left
+  REQUIRE(filled);  // one slot is left
   const auto told = ranks.each<Told>([](int, rondo_comm_t comm) { return tell(Held(comm, 8).status); });
   for (const Told &each : told) CHECK(each.status == RONDO_ERROR_OUT_OF_RESOURCES);
   CHECK(rondo_window_deregister(single[0], windows[0]) == RONDO_OK);
@@ -122,7 +122,7 @@ TEST_CASE("windows: counts that reach 2^62 are refused, also in a group, and a w
   CHECK(rondo_wait_signal(0, 2, 0, ranks[0], nullptr) == RONDO_OK);
   CHECK(rondo_wait_signal(0, 2, end - 1, ranks[0], nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK_THAT(error_message(), Contains("earlier waits want 1 signals of number 2 from rank 0"));
-  // In a group, the sum counts, and a refused wait leaves no put behind.
+  // In a group, the sum of all waits counts, and if a wait is refused, no put remains.
   static_cast<void>(rondo_group_begin());
   CHECK(rondo_put_signal(&value, 8, 0, held.window, 0, 2, ranks[0], nullptr) == RONDO_OK);
   CHECK(rondo_wait_signal(0, 2, 1, ranks[0], nullptr) == RONDO_OK);

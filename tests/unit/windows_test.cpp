@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and signals through the public interface; ranks are threads.
+// These tests use windows and signals through the public interface. Ranks are threads.
 #include <atomic>
 #include <cstring>
 
@@ -55,7 +55,7 @@ TEST_CASE("windows: a peer's buffer has an address between threads, and sizes ma
   Ranks ranks(3);
   std::atomic<void *> starts[3] = {};
   CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
-    Held held(comm, static_cast<size_t>(rank) * 8);  // rank 0 offers nothing
+    Held held(comm, static_cast<size_t>(rank) * 8);  // rank 0's window is empty
     if (held.status != RONDO_OK) return held.status;
     starts[rank] = rank == 0 ? nullptr : held.memory.data();
     static_cast<void>(rondo_barrier(comm, nullptr));
@@ -165,7 +165,7 @@ TEST_CASE("windows: a rank that does not register is named at the deadline, and 
   });
   for (int rank = 0; rank < 2; ++rank) {
     CHECK(late[static_cast<size_t>(rank)].status == RONDO_ERROR_TIMEOUT);
-    // The rank that waits a moment longer may learn of it from the other one.
+    // The rank that waits a moment longer may learn of the failure from the other rank.
     CHECK_THAT(late[static_cast<size_t>(rank)].message,
                (Contains("rank 2 (host") && Contains("has not called it in time")) || Contains("(timeout, rank 2)"));
   }
