@@ -35,8 +35,8 @@ struct CopyGroup : DeviceRanks {
   std::vector<DeviceBuffer> buffers;
 };
 
-/// The number of ranks that call before a failure. After it, streams overwrite slots that peers are reading. No caller
-/// uses these results, but ThreadSanitizer cannot know that.
+/// The number of ranks that call before a failure. After the failure, streams overwrite slots that peers still read.
+/// Nobody uses what the peers read, but ThreadSanitizer reports it, so only one rank calls under it.
 inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
 }  // namespace rondo_test

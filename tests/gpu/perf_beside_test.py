@@ -61,7 +61,7 @@ class BesideProduct(PerfCase):
 
     def refuse(self, status, *words, library=LIBRARY, **environment):
         done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", 2, "--device", "cuda", "--beside-product", SIZE,
-                              "--product-library", library, "-b", 64, "-e", 64, "-T", 20, *FEW_RUNS, **environment)
+                              "--product-library", library, "-b", 64, "-e", 64, "-T", 60, *FEW_RUNS, **environment)
         self.assertEqual(done, status, out + err)
         for word in words:
             self.assertIn(word, out + err)

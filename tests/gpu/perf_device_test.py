@@ -322,7 +322,7 @@ class DevicePerf(PerfCase):
         self.assertTrue(picture.stat().st_size > 0)
 
     def refuse(self, status, *words, options=("--device", "cuda"), most=64, **environment):
-        done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", 2, *options, "-b", 8, "-e", most, "-T", 20,
+        done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", 2, *options, "-b", 8, "-e", most, "-T", 60,
                               **environment)
         self.assertEqual(done, status, out + err)
         for word in words:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements the device of `rondo perf` for CUDA by the driver's table: memory, a stream, events and graphs.
+// This file implements memory, streams, events and graphs of `rondo perf` on a CUDA device, by the driver's functions.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
