@@ -99,7 +99,7 @@ class Segment {
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
   /// Returns where this rank sees the segment of `rank`. 0: no plan has a link to it, or the link is in host memory.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
-  /// Says whether a rank's segment ends with the rank, because other processes must not use its CUDA IPC memory then.
+  /// Says whether peers must stop using this rank's segment when the rank ends. CUDA IPC memory does not outlive it.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);

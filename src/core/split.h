@@ -22,8 +22,8 @@ namespace rondo {
 /// pure function.
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
-/// Returns the call that another rank of `parent` has recorded as the operation `number`, a split or a suspend that all
-/// ranks have begun. `own` is the call of this rank. The record of a rank of another host may still be on its way.
+/// Returns the call of another rank of `parent` in operation `number`. The operation is a split or a suspend that all
+/// ranks have begun. `own` is the call of this rank. A record from another host may still be on its way.
 [[nodiscard]] Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number,
                                               const SplitCall &own, uint64_t deadline_ns);
 

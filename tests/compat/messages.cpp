@@ -19,7 +19,7 @@ void place(Memory &memory, size_t at, const Memory &bytes) {
   std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-/// Fills each rank's memory by `place(memory, rank)`, calls in a group, and compares with what `wanted` has changed.
+/// Fills each rank's memory by `fill`, makes `call` for each rank in a group, and compares with memory from `wanted`.
 template <class Fill, class Call, class Wanted>
 void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &call, const Wanted &wanted) {
   std::vector<Memory> memories;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A premul sum has the bits of a sum of buffers that hold the rounded products, for every type, collective, algorithm,
-// protocol and kernel. The test computes the products by other means.
+// A premul sum gives the same bits as a plain sum of buffers that hold the rounded products. This holds for every type,
+// collective, algorithm, protocol and kernel. The test computes the products by other means.
 #include <algorithm>
 #include <cstring>
 #include <optional>

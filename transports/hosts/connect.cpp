@@ -35,8 +35,8 @@ constexpr size_t message_slot_bytes_min = 4096;
 // rail adds a listener.
 constexpr size_t descriptor_slack = 16;
 
-/// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Each queue pair registers
-/// all slots and needs one in flight, but there are only two large slots.
+/// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Of large slots there are only
+/// two, and each queue pair needs a slot of its own in flight.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }

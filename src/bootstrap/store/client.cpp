@@ -109,7 +109,7 @@ class Client final : public RequestStore {
     return count > 0;
   }
 
-  /// Sends the output. Returns false if the connection is broken, which the session knows.
+  /// Sends the output. Returns false if the connection is broken; then the session has recorded the failure.
   bool send_some() {
     while (!session_.output().empty()) {  // ends: the output shrinks, or the socket is full
       const ByteView output = session_.output();
