@@ -274,7 +274,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
 void OperationWatch::tell_differing_block(uint32_t peer) {
   MessageBoards *const boards = ranks_.messages();
   for (int look = 0; boards != nullptr && look < near_looks_max && !ranks_.failed(); ++look) {
-    // The peer publishes its block when its device begins the operation or later. Then an earlier answer is of no use.
+    // The peer publishes its block when its device begins the operation, or later. So only recent reports count.
     const uint64_t since_ns = now_ns() - std::min(now_ns(), report_age_max_ns);
     const auto report = boards->report(peer, rank_, true, block_number(operation_), since_ns);
     if (report && report->message)

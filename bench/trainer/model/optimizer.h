@@ -22,7 +22,7 @@ struct Schedule {
 /// there is no limit.
 [[nodiscard]] double clip_scale(double norm, double most);
 
-/// Parameters that are updated in the same way: floats [offset, offset + count) of all parameters, within one tensor.
+/// Parameters of one tensor that are updated alike: floats [offset, offset + count) of the array of all parameters.
 struct Piece {
   size_t offset = 0, count = 0;
   bool decays = false;
