@@ -105,7 +105,7 @@ class Loading(unittest.TestCase):
             changed = Path(folder) / "librondo.so.0"
             changed.write_bytes(library.read_bytes().replace(b"libhwloc.so.", b"libnone3.so."))
             done = self.imported(str(changed))
-        self.assertRegex(done.stderr, f"ImportError: {changed} needs .*, which this system lacks.*libhwloc15 libsodium23")
+        self.assertRegex(done.stderr, f"ImportError: {changed} needs .*, which this system lacks.*libsodium23")
 
     def test_only_absolute_folders_for_packages_are_searched(self):
         with tempfile.TemporaryDirectory() as folder:
