@@ -99,6 +99,14 @@ class Loading(unittest.TestCase):
             self.skipTest("the dynamic linker finds an installed librondo.so.0")
         self.assertRegex(done.stderr, "ImportError: librondo.so.0 cannot be loaded.*LD_LIBRARY_PATH")
 
+    def test_a_library_that_needs_another_one_which_is_not_there(self):
+        library = (Path(ranks.PACKAGE) / "../../librondo.so.0").resolve()
+        with tempfile.TemporaryDirectory() as folder:
+            changed = Path(folder) / "librondo.so.0"
+            changed.write_bytes(library.read_bytes().replace(b"libhwloc.so.", b"libnone3.so."))
+            done = self.imported(str(changed))
+        self.assertRegex(done.stderr, f"ImportError: {changed} needs .*, which this system lacks.*libsodium23")
+
     def test_only_absolute_folders_for_packages_are_searched(self):
         with tempfile.TemporaryDirectory() as folder:
             for place in ("none", "x-packages/none", "others/none"):

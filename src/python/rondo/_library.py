@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 
 from . import _interface
@@ -30,6 +31,10 @@ def open_library() -> ctypes.CDLL:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
+            needed = re.match(r"(\S+): cannot open shared object file", str(error))
+            if needed and needed[1] != name:
+                raise ImportError(f"{name} needs {needed[1]}, which this system lacks. Install it; on Debian and "
+                                  "Ubuntu: apt-get install libhwloc15 libsodium23") from None
             reasons.append(str(error))
     raise ImportError(f"{SONAME} cannot be loaded: it is not at {place}, and the dynamic linker says: "
                       f"{'; '.join(reasons)}. Install Rondo's library, or add its folder to LD_LIBRARY_PATH")
