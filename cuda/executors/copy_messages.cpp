@@ -352,35 +352,12 @@ Result<bool> CopyMessages::try_stream(uint32_t which) {
   return false;
 }
 
-/// Moves a slice of `bytes`, from one operand to all outputs. Several operands are reduced first.
 void CopyMessages::move(const device::GroupArgs &args, const CopyReduction &reduction, uint64_t bytes) {
   rests_.end();
   if (broken_) return;
-  auto moved = enqueue_slice(args, reduction, bytes);
+  auto moved = reduction.enqueue_slice({driver_, stream_}, args, bytes);
   if (moved.ok()) moved = wait_for_copy();
   if (!moved.ok()) fail(moved.error());
-}
-
-Result<void> CopyMessages::enqueue_slice(const device::GroupArgs &args, const CopyReduction &reduction,
-                                         uint64_t bytes) const {
-  const StreamWork work{driver_, stream_};
-  const std::byte *from = args.inputs[0];
-  if (reduction.kernel.function != nullptr && (args.input_count > 1 || args.divisor != 0)) {
-    device::ReductionOperation operation;
-    std::copy_n(args.inputs, args.input_count, operation.inputs);
-    operation.input_count = args.input_count;
-    operation.output = args.outputs[0];
-    operation.count = args.count;
-    operation.divisor = args.divisor;
-    operation.mean_shifts = args.mean_shifts;
-    RONDO_TRY(reduction.launch(*driver_, operation, bytes, stream_));
-    from = args.outputs[0];
-  }
-  for (uint32_t output = 0; output < args.output_count; ++output)
-    if (args.outputs[output] != from)
-      RONDO_TRY(work.copy(reinterpret_cast<DevicePointer>(args.outputs[output]), reinterpret_cast<DevicePointer>(from),
-                          bytes, "cuMemcpyAsync of a slice"));
-  return {};
 }
 
 /// Waits until the copy has ended. After a failure it still waits, since the copy uses buffers of the caller. After a

@@ -105,8 +105,6 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] bool pick_stream();
   [[nodiscard]] Result<bool> try_stream(uint32_t which);
   void move(const device::GroupArgs &args, const CopyReduction &reduction, uint64_t bytes);
-  [[nodiscard]] Result<void> enqueue_slice(const device::GroupArgs &args, const CopyReduction &reduction,
-                                           uint64_t bytes) const;
   [[nodiscard]] Result<void> wait_for_copy();
   void release_streams();
   void fail(const Error &error);

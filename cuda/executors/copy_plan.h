@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/driver/kernel_set.h"
+#include "cuda/executors/stream_work.h"
 #include "cuda/kernels/plan_image.h"
 #include "cuda/kernels/reduction.h"
 #include "src/engine/executor.h"
@@ -30,6 +31,29 @@ struct CopyReduction {
     operation.op = op;
     const auto blocks = static_cast<uint32_t>(std::min<uint64_t>((bytes - 1) / block_bytes + 1, blocks_max));
     return launch_kernel(driver, kernel, {blocks, threads, 0}, &operation, stream, "launching a reducing kernel");
+  }
+
+  /// Enqueues what the interpreter does with a slice of `bytes`. If there is something to reduce, reduces the operands
+  /// into the first output. Then copies to the other outputs.
+  [[nodiscard]] Result<void> enqueue_slice(const StreamWork &work, const device::GroupArgs &args,
+                                           uint64_t bytes) const {
+    const std::byte *from = args.inputs[0];
+    if (kernel.function != nullptr && (args.input_count > 1 || args.divisor != 0)) {
+      device::ReductionOperation operation;
+      std::copy_n(args.inputs, args.input_count, operation.inputs);
+      operation.input_count = args.input_count;
+      operation.output = args.outputs[0];
+      operation.count = args.count;
+      operation.divisor = args.divisor;
+      operation.mean_shifts = args.mean_shifts;
+      RONDO_TRY(launch(*work.driver, operation, bytes, work.stream));
+      from = args.outputs[0];
+    }
+    for (uint32_t output = 0; output < args.output_count; ++output)
+      if (args.outputs[output] != from)
+        RONDO_TRY(work.copy(reinterpret_cast<DevicePointer>(args.outputs[output]),
+                            reinterpret_cast<DevicePointer>(from), bytes, "cuMemcpyAsync of a slice"));
+    return {};
   }
 };
 

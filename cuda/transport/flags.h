@@ -49,9 +49,9 @@ struct FlagShape {
   uint32_t rank_count = 1;
   uint32_t channel_count = 1;  ///< 0: no stream waits for another rank
   ConnectionGeometry geometry;
-  uint32_t message_channels = 0;  ///< of the FIFOs; 0: ranks exchange no messages
+  uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;
-  uint32_t fifo_channels = 0;  ///< those of messages come first; the others have `geometry`
+  uint32_t fifo_channels = 0;  ///< the channels for messages come first; the others have `geometry`
 
   [[nodiscard]] uint64_t place_bytes() const;
   /// Returns the offset of the place in the part of `rank` for its connections with `peer`.
