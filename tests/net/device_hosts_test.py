@@ -163,13 +163,13 @@ class DevicesOfSeveralHosts(HostsTest):
             self.expect(job, [0], "remote rank failed", r"rank 1 \(host h1", {1})
 
     def test_random_programs(self):
-        self.expect_programs([0, 1, 1], BLOCKS, 4)
+        self.expect_programs([0, 1, 1], BLOCKS, 20)
 
     def test_random_programs_by_copies(self):
         # With slots of 4 KiB most messages take many slots.
         for layout, own in (([0, 1], {}), ([0, 1, 1, 0], {"RONDO_SLOT_BYTES": "4096"})):
             with self.subTest(layout=layout):
-                self.expect_programs(layout, BLOCKS | COPY | own, 6)
+                self.expect_programs(layout, BLOCKS | COPY | own, 50)
 
     def test_sums_moves_messages_and_blocks_by_copies(self):
         for layout, own in (([0, 1], {"RONDO_CHANNELS": "2"}), ([0, 1, 1, 0], {}), ([0, 1, 1], APART)):
