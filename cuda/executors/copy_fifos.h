@@ -28,7 +28,9 @@ class CopyFifos {
   /// Returns the ends by peer.
   [[nodiscard]] device::DeviceLinkEnds *ends(uint32_t channel) { return ends_.data() + channel * rank_count_; }
   /// Returns the distance from the address of a received payload in the view of its FIFO to its address on the device.
-  [[nodiscard]] uint64_t to_slots(const device::DeviceLinkEnds &of) const { return to_slots_[&of - ends_.data()]; }
+  [[nodiscard]] uint64_t to_slots(const device::DeviceLinkEnds &of) const {
+    return to_slots_[static_cast<size_t>(&of - ends_.data())];
+  }
 
  private:
   uint32_t rank_count_;
