@@ -47,7 +47,7 @@ struct Neighbours {
 
 /// Chooses the executor, which is the same on all ranks. The default is the kernel executor. If contexts take turns, a
 /// waiting kernel would use up the turns of its context. Then the default is the copy-engine executor, if all devices
-/// support it. Ranks on several nodes need kernels, because copies wait for words that all ranks map.
+/// support it. On several nodes the default is kernels, because there a thread of the host would move each slice.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 

@@ -135,10 +135,6 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
                             ConnectingExecutor &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
-  if (!on_one_node(infos) && request.executor == RONDO_DEVICE_EXECUTOR_COPY)
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the copy-engine executor cannot move data between hosts, and the ranks are on several; use "
-                 "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
   request.apart = acts_apart();

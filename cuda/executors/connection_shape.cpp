@@ -55,6 +55,7 @@ ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t chan
   slots.slot_count = asked.slot_count != 0 ? asked.slot_count : slot_count;
   slots.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes) : std::max(bytes, bytes_min);
   slots.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
+  if (!request.on_one_node()) slots = request.links->geometry();
   return slots;
 }
 

@@ -26,7 +26,7 @@ inline constexpr uint32_t default_channels_max = 64;  ///< if no number is reque
                                               BufferPlace buffers, uint32_t halvings = 0);
 
 /// Returns the slots of the copy-engine executor: the requested ones, or otherwise the largest that fit into its memory
-/// for slots.
+/// for slots. Between hosts, returns the slots of the links.
 [[nodiscard]] ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count,
                                                    uint32_t halvings = 0);
 

@@ -40,7 +40,9 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/executors/copy_fifos.h"
 #include "cuda/executors/copy_messages.h"
+#include "cuda/executors/copy_plan.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
 #include "cuda/executors/executor_base.h"
@@ -54,15 +56,6 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t chunk_bytes_min = 256 << 10;
-constexpr uint32_t reduce_threads = 256;
-constexpr uint32_t reduce_bytes_per_thread = 64;
-constexpr uint32_t reduce_blocks_max = 16;  // few, because other kernels compute meanwhile
-
-class CopyPlan final : public PreparedPlan {
- public:
-  const Plan *plan = nullptr;
-  LoadedKernel reduce;  ///< null if the call only moves data, or is a barrier
-};
 
 class CopyExecutor final : public ExecutorBase {
  public:
@@ -70,7 +63,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] ExecutorCapabilities capabilities() const override {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_COPY;
-    own.sends_messages = own.exchanges_blocks = messages_ != nullptr;
+    own.sends_messages = own.exchanges_blocks = segment_.shape().message_channels != 0;
     return own;
   }
   /// Returns a chunk size. There are enough chunks to overlap, but too few to fill the stream's launch queue.
@@ -130,6 +123,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> tell_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work);
 
   uint32_t rank_ = 0;
+  bool on_one_node_ = true;
   unsigned wait_flags_ = wait_value_geq;
   std::optional<Error> no_capture_;      ///< why the driver captures no stream memory operations
   std::vector<CopyEnds> ends_;           ///< by channel and peer
@@ -147,14 +141,21 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   RONDO_TRY(check_memory_operations());
   RONDO_TRY(connect_segment(request, shape, info_exchange));
   progress_.use_scratch(segment_.address() + shape.bytes() - CopyProgress::scratch_bytes);
-  ends_.resize(size_t{shape.channel_count} * shape.rank_count);
+  on_one_node_ = request.on_one_node();
+  FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry, shape.message_channels,
+                  shape.message_geometry, shape.message_channels};
+  uint32_t maker = 0;
+  if (!on_one_node_) {
+    flags.channel_count = 0;
+    flags.fifo_channels = 1 + shape.channel_count;
+    maker = request.group.ranks_of(request.group.node_of(rank_))[0];
+  }
+  ends_.resize(size_t{flags.channel_count} * shape.rank_count);
   captured_ends_.resize(ends_.size());
-  const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count, shape.message_channels,
-                        shape.message_geometry};
-  RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, info_exchange));
-  if (shape.message_channels != 0) {
-    RONDO_TRY_ASSIGN(messages_, CopyMessages::make(context_, stream_.get().object, segment_, host_links_, flags_,
-                                                     rank_));
+  RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, maker, info_exchange));
+  if (flags.fifo_channels != 0) {
+    RONDO_TRY_ASSIGN(messages_, CopyMessages::make(context_, stream_.get().object, segment_,
+                                                   CopyFifos(segment_, host_links_, network_, flags_)));
   }
   join_stream_users(request);
   return {};
@@ -190,7 +191,11 @@ Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
   made->plan = &plan;
   if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
   if (const std::string name = device::reduce_kernel_name(plan); !name.empty()) {
-    RONDO_TRY_ASSIGN(made->reduce, kernels_.find(name));
+    RONDO_TRY_ASSIGN(made->reduction.kernel, kernels_.find(name));
+    made->reduction.op = device::reduce_op(plan);
+  }
+  if (!on_one_node_) {
+    RONDO_TRY_ASSIGN(made->lanes, messages_->lanes_of(plan));
   }
   return std::unique_ptr<PreparedPlan>(std::move(made));
 }
@@ -204,7 +209,9 @@ DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t rec
 }
 
 Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream) {
-  return enqueue_call(call, stream, [&](const StreamWork &work) { return enqueue_all(call, work); });
+  return enqueue_call(call, stream, [&](const StreamWork &work) {
+    return on_one_node_ ? enqueue_all(call, work) : messages_->enqueue(call, work);
+  });
 }
 
 Result<void> CopyExecutor::launch_messages(const DeviceMessages &messages, void *stream) {
@@ -328,7 +335,7 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const uint64_t bytes = slice.range.count * slice.program->element_bytes;
   DevicePointer from = operands.inputs[0];
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
-  const bool reduces = static_cast<CopyPlan &>(*call.plan).reduce.function != nullptr;
+  const bool reduces = static_cast<CopyPlan &>(*call.plan).reduction.kernel.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
     // If this rank keeps the result, the kernel writes it to the output, and copies take it from there. A rank with
     // one peer has one output otherwise, the peer's slot.
@@ -344,21 +351,16 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
 
 Result<void> CopyExecutor::reduce(const CopySlice &slice, const DeviceCall &call, const CopyOperands &operands,
                                    DevicePointer output, const StreamWork &work) const {
-  const LoadedKernel &kernel = static_cast<CopyPlan &>(*call.plan).reduce;
   device::ReductionOperation operation;
   for (uint32_t input = 0; input < operands.input_count; ++input)
     operation.inputs[input] = reinterpret_cast<const std::byte *>(operands.inputs[input]);
   operation.input_count = operands.input_count;
   operation.output = reinterpret_cast<std::byte *>(output);
   operation.count = slice.range.count;
-  operation.op = device::reduce_op(*static_cast<CopyPlan &>(*call.plan).plan);
   operation.divisor = (slice.step->flags & step_finish) != 0 ? call.divisor : 0;
   operation.mean_shifts = call.divisor != 0 ? slice.step->mean_shifts : 0;
   const uint64_t bytes = slice.range.count * slice.program->element_bytes;
-  constexpr uint64_t block_bytes = uint64_t{reduce_threads} * reduce_bytes_per_thread;
-  const auto blocks = static_cast<uint32_t>(std::min<uint64_t>((bytes - 1) / block_bytes + 1, reduce_blocks_max));
-  return launch_kernel(*driver_, kernel, {blocks, reduce_threads, 0}, &operation, work.stream,
-                       "launching a reducing kernel");
+  return static_cast<CopyPlan &>(*call.plan).reduction.launch(*driver_, operation, bytes, work.stream);
 }
 
 Result<void> CopyExecutor::tell_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work) {

@@ -22,26 +22,6 @@ constexpr uint32_t rests_for_copy = 6000;  // after a failure: 0.1 s
 constexpr std::chrono::microseconds begin_interval{50}, replay_interval{100}, late_replay_interval{1000};
 constexpr uint32_t recent_looks = 2000;
 
-/// The link of a transfer whose payloads are in the receiver's segment, and not in its FIFO.
-struct CopyLinks : device::TransferLinks {
-  uint64_t to_slots = 0;  ///< added to the address of a received payload
-  const bool *broken = nullptr;
-};
-
-struct CopyProtocol : device::TransferSimple {
-  template <Group G>
-  static Progress fetch(G group, CopyLinks &links, LinkIndex link, uint32_t which, uint64_t bytes, uint32_t signature,
-                        const std::byte *&operand, Fault &fault) {
-    const Progress progress = TransferSimple::fetch(group, links, link, which, bytes, signature, operand, fault);
-    operand = reinterpret_cast<const std::byte *>(reinterpret_cast<uint64_t>(operand) + links.to_slots);
-    return progress;
-  }
-  template <Group G>
-  static void publish(G group, CopyLinks &links, const Step &step) {
-    if (!*links.broken) TransferSimple::publish(group, links, step);
-  }
-};
-
 /// A block of one thread that hands its core over while it waits.
 template <class Rests>
 struct HostBlock : SingleThread {
@@ -70,20 +50,21 @@ struct CopyMessages::Carrier {
   using Protocol = CopyProtocol;
   struct Copier {
     using Args = device::GroupArgs;
-    static constexpr uint32_t divisor = 0;
     CopyMessages *messages;
+    CopyReduction reduction{};  ///< of a plan
+    uint32_t divisor = 0;
+    uint32_t element_bytes = 1;
 
     template <Group G>
     void operator()(G, const Args &args) const {
-      if (args.count != 0) messages->copy(args.outputs[0], args.inputs[0], args.count);
+      if (args.count != 0) messages->move(args, reduction, args.count * element_bytes);
     }
   };
   CopyMessages *messages;
-  const uint64_t *to_slots;
 
-  [[nodiscard]] Links links(uint32_t link) const {
+  [[nodiscard]] Links links(uint32_t = 0) const {
     Links made;
-    made.to_slots = to_slots[link];
+    made.fifos = &messages->fifos_;
     made.broken = &messages->broken_;
     return made;
   }
@@ -95,13 +76,12 @@ void CopyMessages::Rests::rest() {
   else sleep_for_ns(nap_ns);
 }
 
-CopyMessages::CopyMessages(const PrimaryContext &context, const Segment &segment)
-    : driver_(context.get().driver), context_(context.get().context), segment_(segment) {}
+CopyMessages::CopyMessages(const PrimaryContext &context, const Segment &segment, CopyFifos &&fifos)
+    : driver_(context.get().driver), context_(context.get().context), segment_(segment), fifos_(std::move(fifos)) {}
 
 Result<std::unique_ptr<CopyMessages>> CopyMessages::make(const PrimaryContext &context, CuStream stream,
-                                                         const Segment &segment, const HostLinks &host_links,
-                                                         const Flags &flags, uint32_t rank) {
-  std::unique_ptr<CopyMessages> made(new CopyMessages(context, segment));
+                                                         const Segment &segment, CopyFifos &&fifos) {
+  std::unique_ptr<CopyMessages> made(new CopyMessages(context, segment, std::move(fifos)));
   RONDO_TRY_ASSIGN(made->pinned_, allocate_host_memory(context, sizeof(Words)));
   ::new (made->pinned_.get().object) Words();
   RONDO_TRY_ASSIGN(made->second_stream_, make_stream(context));
@@ -110,30 +90,7 @@ Result<std::unique_ptr<CopyMessages>> CopyMessages::make(const PrimaryContext &c
   const uint32_t queue_count_max = 2 * segment.shape().rank_count;
   made->report_words_.resize(word_count(queue_count_max, 1));
   made->use(made->report_words_.data(), queue_count_max, 1, segment.shape().message_geometry);
-  made->make_ends(host_links, flags, rank);
   return made;
-}
-
-void CopyMessages::make_ends(const HostLinks &host_links, const Flags &flags, uint32_t rank) {
-  const SegmentShape &shape = segment_.shape();
-  const auto slots_of = [&](uint32_t receiver, uint32_t channel, uint32_t sender) {
-    const DevicePointer connection =
-        host_links.reaches(sender == rank ? receiver : sender)
-            ? host_links.message_connection(channel, sender, receiver)
-            : segment_.address_of(receiver) + shape.message_connection_offset(channel, sender);
-    return connection + shape.message_geometry.slots_offset();
-  };
-  for (uint32_t channel = 0; channel < shape.message_channels; ++channel)
-    for (uint32_t peer = 0; peer < shape.rank_count; ++peer) {
-      const ConnectionView in = flags.messages(rank, channel, peer);
-      device::DeviceLinkEnds ends;
-      ends.peer = peer;
-      ends.simple_out = SimpleSender(flags.messages(peer, channel, rank), 0,
-                                     reinterpret_cast<std::byte *>(slots_of(peer, channel, rank)));
-      ends.simple_in = SimpleReceiver(in);
-      ends_.push_back(ends);
-      to_slots_.push_back(slots_of(rank, channel, peer) - reinterpret_cast<uint64_t>(in.payload(0)));
-    }
 }
 
 CopyMessages::~CopyMessages() {
@@ -146,13 +103,34 @@ CopyMessages::~CopyMessages() {
   if (thread_.joinable()) thread_.join();
 }
 
+Result<std::shared_ptr<const CopyLanes>> CopyMessages::lanes_of(const Plan &plan) {
+  return CopyLanes::make(plan, [&](uint32_t channel, uint32_t peer) {
+    return reinterpret_cast<uint64_t>(fifos_.ends(1 + channel) + peer);
+  });
+}
+
 Result<void> CopyMessages::enqueue(const DeviceMessages &messages, const StreamWork &work) {
+  Batch batch{messages.turn, messages.captured, messages.batch};
+  batch.list.resize(messages.batch->parts().size());
+  list_transfers(*messages.batch, segment_.shape().rank_count, batch.list.data());
+  batch.blocks = messages.blocks;
+  return enqueue(std::move(batch), work);
+}
+
+Result<void> CopyMessages::enqueue(const DeviceCall &call, const StreamWork &work) {
+  const auto &plan = static_cast<const CopyPlan &>(*call.plan);
+  Batch batch{call.turn, call.captured, nullptr};
+  batch.lanes = plan.lanes;
+  batch.reduction = plan.reduction;
+  batch.buffers = call.buffers;
+  batch.divisor = call.divisor;
+  return enqueue(std::move(batch), work);
+}
+
+Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
   if (!thread_.joinable()) {
     RONDO_TRY_ASSIGN(thread_, start_thread("messages on a device", [this] { run(); }));
   }
-  Batch batch{messages.batch, {}, messages.turn, messages.blocks, messages.captured};
-  batch.list.resize(messages.batch->parts().size());
-  list_transfers(*messages.batch, segment_.shape().rank_count, batch.list.data());
   RONDO_TRY(enqueue_waits(batch, work));
   {
     const std::lock_guard lock(mutex_);
@@ -267,22 +245,14 @@ void CopyMessages::wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t l
 void CopyMessages::run_batch(const Batch &batch) {
   rests_.end();
   if (!pick_stream()) return;
-  const uint32_t channel_ends = batch.blocks ? segment_.shape().rank_count : 0;
-  device::TransferOperation operation;
-  operation.base.abort = &abort_;
-  operation.base.progress = &progress_;
-  operation.base.result = &result_;
-  operation.base.number = batch.turn;
-  operation.base.lane_count = 1;
-  operation.base.captured = batch.captured ? 1 : 0;
-  operation.ends = ends_.data() + channel_ends;
-  operation.list = batch.list.data();
-  operation.report = report();
-  operation.queue_count = batch.messages->queue_count();
-  operation.slot_bytes = segment_.shape().message_geometry.slot_bytes;
-  shared_.resize(device::transfer_shared_bytes(operation.queue_count, 1) / sizeof(uint64_t));
-  device::run_transfers(HostBlock<Rests>{{}, &rests_}, operation, 0, reinterpret_cast<std::byte *>(shared_.data()),
-                        Carrier{this, to_slots_.data() + channel_ends});
+  device::DeviceOperation base;
+  base.abort = &abort_;
+  base.progress = &progress_;
+  base.result = &result_;
+  base.number = batch.turn;
+  base.lane_count = 1;
+  base.captured = batch.captured ? 1 : 0;
+  batch.messages != nullptr ? run_messages(batch, base) : run_plan(batch, base);
   if (has_failed()) return;  // stop() ends the wait
   // Both pair with the waits of streams in enqueue_waits().
   if (batch.captured) return memory::store_release(words().replay_done, 1);
@@ -291,6 +261,63 @@ void CopyMessages::run_batch(const Batch &batch) {
     pending_.pop_front();
   }
   memory::store_release(words().done, words().done + 1);
+}
+
+void CopyMessages::run_messages(const Batch &batch, const device::DeviceOperation &base) {
+  const SegmentShape &shape = segment_.shape();
+  const uint32_t channel = batch.blocks ? 1 : 0;
+  device::TransferOperation operation;
+  operation.base = base;
+  operation.ends = fifos_.ends(channel);
+  operation.list = batch.list.data();
+  operation.report = report();
+  operation.queue_count = batch.messages->queue_count();
+  operation.slot_bytes = (channel < shape.message_channels ? shape.message_geometry : shape.geometry).slot_bytes;
+  shared_.resize(device::transfer_shared_bytes(operation.queue_count, 1) / sizeof(uint64_t));
+  device::run_transfers(HostBlock<Rests>{{}, &rests_}, operation, 0, reinterpret_cast<std::byte *>(shared_.data()),
+                        Carrier{this});
+}
+
+void CopyMessages::run_plan(const Batch &batch, const device::DeviceOperation &base) {
+  device::begin_operation(base, progress_.ended_kernels);
+  const uint64_t verdict = run_lanes(batch, base);
+  device::report(base, 1, verdict, 0, [this] { return device::load_ends(progress_); });
+}
+
+/// Advances all lanes of a plan in turn, until they have ended. Returns a verdict, or 0.
+uint64_t CopyMessages::run_lanes(const Batch &batch, const device::DeviceOperation &base) {
+  struct Lane {
+    const device::DeviceChannel *channel;
+    const LaneProgram *program;
+    LaneState state;
+  };
+  std::vector<Lane> lanes;
+  for (const device::DeviceChannel &channel : batch.lanes->channels())
+    for (uint32_t lane = 0; lane < channel.lane_count; ++lane) lanes.push_back({&channel, channel.lanes + lane, {}});
+  const HostBlock<Rests> group{{}, &rests_};
+  const Carrier carrier{this};
+  bool told = false;
+  while (!lanes.empty()) {  // bounded by the deadline, at which stop() is called
+    uint64_t verdict = 0;
+    bool moved = false;
+    std::erase_if(lanes, [&](Lane &lane) {
+      if (verdict != 0) return false;
+      CopyLinks links = carrier.links();
+      links.ends = lane.channel->links;
+      links.program = lane.program;
+      const Carrier::Copier copier{this, batch.reduction, batch.divisor, lane.program->element_bytes};
+      const Progress progress =
+          advance<HostBlock<Rests>, CopyProtocol>(group, lane.state, *lane.program, batch.buffers, copier, links);
+      if (progress == Progress::failed)
+        verdict = pack_verdict(device::Outcome::fault, lane.state.fault, links.at(lane.state.fault_link).peer);
+      moved |= progress == Progress::moved;
+      return progress == Progress::done;
+    });
+    if (verdict != 0) return verdict;
+    if (moved ? has_failed() : must_stop(base, told)) return pack_verdict(device::Outcome::stopped, Fault::none, 0);
+    if (!moved) group.relax();
+  }
+  return 0;
 }
 
 /// Finds a stream whose hardware queue is not blocked by another stream that waits. Returns false if stop() was called
@@ -325,14 +352,12 @@ Result<bool> CopyMessages::try_stream(uint32_t which) {
   return false;
 }
 
-void CopyMessages::copy(std::byte *to, const std::byte *from, uint64_t bytes) {
+void CopyMessages::move(const device::GroupArgs &args, const CopyReduction &reduction, uint64_t bytes) {
   rests_.end();
   if (broken_) return;
-  const StreamWork work{driver_, stream_};
-  auto copied = work.copy(reinterpret_cast<DevicePointer>(to), reinterpret_cast<DevicePointer>(from), bytes,
-                          "cuMemcpyAsync of a message");
-  if (copied.ok()) copied = wait_for_copy();
-  if (!copied.ok()) fail(copied.error());
+  auto moved = reduction.enqueue_slice({driver_, stream_}, args, bytes);
+  if (moved.ok()) moved = wait_for_copy();
+  if (!moved.ok()) fail(moved.error());
 }
 
 /// Waits until the copy has ended. After a failure it still waits, since the copy uses buffers of the caller. After a
@@ -341,7 +366,7 @@ Result<void> CopyMessages::wait_for_copy() {
   uint32_t rests_since_failure = 0;
   for (;;) {
     const CuStatus status = driver_->stream_query(stream_);
-    if (status != CuStatus::not_ready) return cuda_check(*driver_, status, "copying a message");
+    if (status != CuStatus::not_ready) return cuda_check(*driver_, status, "moving a slice");
     if (memory::load_acquire(abort_) != 0 && ++rests_since_failure == rests_for_copy) release_streams();  // see stop()
     rests_.rest();
   }

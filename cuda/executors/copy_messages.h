@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor runs the messages of a rank by this class. A thread of the rank runs the body of the kernel
-// of messages (cuda/kernels/transfer.h), as a block of one thread. It moves each slice by a copy on a stream of Rondo.
+// The copy-engine executor runs the messages of a rank by this class, and on several nodes its plans, too. A thread of
+// the rank runs the body of the kernel of messages (cuda/kernels/transfer.h), as a block of one thread. It moves each
+// slice by a copy on a stream of Rondo. A plan is another batch: the thread advances its lanes in turn, and enqueues a
+// kernel for each slice that has operands to reduce.
 //
 // Streams   The caller's stream stores that a batch has begun, and waits until the thread stores that it is done. The
 //           thread enqueues a copy only when its slot is ready. So no stream waits for another rank, and the proof of
 //           docs/messages.md holds for the thread.
-// FIFOs     Headers and heads are words of host memory that threads alone use (cuda/transport/flags.h). The payloads
-//           are slots in the receiver's segment. A header is published when the copy into its slot has ended, and a
-//           slot is given back when the copy out of it has.
+// FIFOs     Headers and heads are words of host memory, and the payloads are elsewhere (cuda/executors/copy_fifos.h). A
+//           header is published when the copy into its slot has ended, and a slot is given back when the copy out of it
+//           has.
 // Queues    A stream that waits may hold up others in its hardware queue. The thread has two streams that use different
 //           queues. For each batch it enqueues test writes, and takes a stream whose write completes.
 // Replays   A captured call stores the number of its batch in one word, and waits for another word, which it then sets
@@ -27,27 +29,31 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/executors/copy_fifos.h"
+#include "cuda/executors/copy_plan.h"
 #include "cuda/executors/cuda_executor.h"
 #include "cuda/executors/result_reader.h"
 #include "cuda/executors/stream_work.h"
 #include "cuda/executors/transfers.h"
-#include "cuda/transport/flags.h"
 #include "cuda/transport/segment.h"
 
 namespace rondo::cuda {
 
 class CopyMessages final : public TransferWords {
  public:
-  /// Makes the object for a rank. `stream` is one of the executor's own. All arguments must outlive this object.
+  /// Makes the object for a rank. `stream` is one of the executor's own. All arguments must outlive this object, and
+  /// what `fifos` was made of must, too.
   [[nodiscard]] static Result<std::unique_ptr<CopyMessages>> make(const PrimaryContext &context, CuStream stream,
-                                                                  const Segment &segment, const HostLinks &host_links,
-                                                                  const Flags &flags, uint32_t rank);
+                                                                  const Segment &segment, CopyFifos &&fifos);
   CopyMessages(const CopyMessages &) = delete;
   CopyMessages &operator=(const CopyMessages &) = delete;
   ~CopyMessages() override;
 
-  /// Enqueues a batch. `work` is of the caller's stream.
+  /// Returns the lanes of a plan for enqueue().
+  [[nodiscard]] Result<std::shared_ptr<const CopyLanes>> lanes_of(const Plan &plan);
+  /// Enqueues a batch, or a plan. `work` is of the caller's stream.
   [[nodiscard]] Result<void> enqueue(const DeviceMessages &messages, const StreamWork &work);
+  [[nodiscard]] Result<void> enqueue(const DeviceCall &call, const StreamWork &work);
   /// Adds to the streams' report whether a batch has failed. Any thread may call this function and the next ones.
   void add_failure(DeviceReport &report) const;
   /// Returns whether no copy is under way.
@@ -61,11 +67,16 @@ class CopyMessages final : public TransferWords {
   struct Words;
   struct Carrier;
   struct Batch {
-    std::shared_ptr<const DeviceBatch> messages;
-    std::vector<device::DeviceTransfer> list;
     uint64_t turn = 0;
-    bool blocks = false;
     bool captured = false;
+    std::shared_ptr<const DeviceBatch> messages;  ///< null: it is a plan
+    std::vector<device::DeviceTransfer> list{};
+    bool blocks = false;
+    // These members are of a plan.
+    std::shared_ptr<const CopyLanes> lanes{};
+    CopyReduction reduction{};
+    Buffers buffers{};
+    uint32_t divisor = 0;
   };
   /// Hands the core over while nothing moves.
   class Rests {
@@ -77,10 +88,10 @@ class CopyMessages final : public TransferWords {
     uint32_t count_ = 0;
   };
 
-  CopyMessages(const PrimaryContext &context, const Segment &segment);
-  void make_ends(const HostLinks &host_links, const Flags &flags, uint32_t rank);
+  CopyMessages(const PrimaryContext &context, const Segment &segment, CopyFifos &&fifos);
   [[nodiscard]] Words &words() const { return *static_cast<Words *>(pinned_.get().object); }
   [[nodiscard]] static DevicePointer place_of(const uint64_t &word) { return reinterpret_cast<DevicePointer>(&word); }
+  [[nodiscard]] Result<void> enqueue(Batch &&batch, const StreamWork &work);
   [[nodiscard]] Result<void> enqueue_waits(const Batch &batch, const StreamWork &work);
 
   void run();
@@ -88,9 +99,12 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] Batch *find_begun();
   void wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t looks);
   void run_batch(const Batch &batch);
+  void run_messages(const Batch &batch, const device::DeviceOperation &base);
+  void run_plan(const Batch &batch, const device::DeviceOperation &base);
+  [[nodiscard]] uint64_t run_lanes(const Batch &batch, const device::DeviceOperation &base);
   [[nodiscard]] bool pick_stream();
   [[nodiscard]] Result<bool> try_stream(uint32_t which);
-  void copy(std::byte *to, const std::byte *from, uint64_t bytes);
+  void move(const device::GroupArgs &args, const CopyReduction &reduction, uint64_t bytes);
   [[nodiscard]] Result<void> wait_for_copy();
   void release_streams();
   void fail(const Error &error);
@@ -100,8 +114,7 @@ class CopyMessages final : public TransferWords {
   const Segment &segment_;
   HostMemory pinned_;
   std::vector<uint64_t> report_words_;
-  std::vector<device::DeviceLinkEnds> ends_;  ///< by channel and peer
-  std::vector<uint64_t> to_slots_;  ///< likewise: the distance from a payload's address in its FIFO to its true address
+  CopyFifos fifos_;
   Stream second_stream_;
   device::DeviceResult result_;
   ResultReader results_;

@@ -62,14 +62,15 @@ void add_copied_messages(SegmentShape &shape, const PlacedRequest &request, uint
 SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   SegmentShape shape;
   shape.rank_count = request.rank_count;
-  const uint32_t asked = request.settings.channels;
+  const uint32_t asked = request.on_one_node() ? request.settings.channels : request.links->channel_count();
   shape.channel_count = asked != 0 ? asked : copy_channel_count;
   shape.geometry = choose_copy_slots(request, shape.channel_count, halvings);
-  shape.has_own_connections = shape.rank_count != 2;  // schedules of two ranks have no link from a rank to itself
+  // Schedules of two ranks have no link from a rank to itself, but exchanged blocks have on several nodes.
+  shape.has_own_connections = shape.rank_count != 2 || !request.on_one_node();
   // Scratch: a sum on its way to several peers, and what CopyProgress needs.
   shape.plan_bytes = (shape.rank_count > 2 ? uint64_t{shape.geometry.slot_bytes} : 0) + CopyProgress::scratch_bytes;
   shape.cleared = false;  // flags are elsewhere
-  add_copied_messages(shape, request, halvings);
+  request.on_one_node() ? add_copied_messages(shape, request, halvings) : use_message_links(request, shape);
   return shape;
 }
 

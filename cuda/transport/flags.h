@@ -10,8 +10,8 @@
 //             captured_posted, captured_consumed    the same in a captured call, which counts from 0
 //             arrived                               1: the peer has reached a captured call in which it receives
 //             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
-//           after all parts, the FIFOs of messages, without their payloads: by receiver, channel and sender. Threads of
-//           the host alone use them (cuda/executors/copy_messages.h)
+//           after all parts, FIFOs without their payloads, by receiver, channel and sender. Threads of the host alone
+//           use them (cuda/executors/copy_fifos.h)
 // Values    The first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All are
 //           less than `released`. Each wait is "greater or equal", so that value ends all of them.
 #pragma once
@@ -47,25 +47,28 @@ enum class FlagWord : uint32_t { posted, consumed, captured_posted, captured_con
 
 struct FlagShape {
   uint32_t rank_count = 1;
-  uint32_t channel_count = 1;
-  uint32_t slot_count = 2;
+  uint32_t channel_count = 1;  ///< 0: no stream waits for another rank
+  ConnectionGeometry geometry;
   uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;
+  uint32_t fifo_channels = 0;  ///< the channels for messages come first; the others have `geometry`
 
   [[nodiscard]] uint64_t place_bytes() const;
   /// Returns the offset of the place in the part of `rank` for its connections with `peer`.
   [[nodiscard]] uint64_t place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const;
-  /// Returns where the FIFO of messages from `sender` to `receiver` begins.
-  [[nodiscard]] uint64_t message_offset(uint32_t receiver, uint32_t channel, uint32_t sender) const;
+  /// Returns where the FIFO from `sender` to `receiver` begins.
+  [[nodiscard]] uint64_t fifo_offset(uint32_t receiver, uint32_t channel, uint32_t sender) const;
   [[nodiscard]] uint64_t bytes() const;
 };
 
 /// The flags of one rank. All ranks of a process use one mapping of their memory.
 class Flags {
  public:
-  /// Connects the ranks; every rank calls it. Rank 0 creates the memory.
-  [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape,
+  /// Connects the ranks of each node; every rank calls it. Rank `maker`, which is of this node, creates the memory.
+  [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape, uint32_t maker,
                                              InfoExchange &info_exchange);
+
+  [[nodiscard]] const FlagShape &shape() const { return shape_; }
 
   /// Returns the device's address of a word in the part of `rank`, for its connections with `peer`.
   [[nodiscard]] DevicePointer word(FlagWord which, uint32_t rank, uint32_t channel, uint32_t peer) const {
@@ -76,9 +79,10 @@ class Flags {
     return word(FlagWord::count, rank, channel, peer) + 2 * slot * sizeof(uint64_t);
   }
 
-  /// Returns the FIFO of messages from `sender` to `receiver`, as the host sees it. Its payloads are elsewhere.
-  [[nodiscard]] ConnectionView messages(uint32_t receiver, uint32_t channel, uint32_t sender) const {
-    return {base_ + shape_.message_offset(receiver, channel, sender), shape_.message_geometry};
+  /// Returns the FIFO from `sender` to `receiver`, as the host sees it. Its payloads are elsewhere.
+  [[nodiscard]] ConnectionView fifo(uint32_t receiver, uint32_t channel, uint32_t sender) const {
+    return {base_ + shape_.fifo_offset(receiver, channel, sender),
+            channel < shape_.message_channels ? shape_.message_geometry : shape_.geometry};
   }
 
   /// Ends every wait of this rank, until a stream of this rank or a peer writes to one of the words. Any thread.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file shows a device its rank's links to other nodes. The FIFOs are in memory of this host, which this class
-// registers with the driver. Kernels use them like any connection, with the protocol `simple`. The sentinel
-// (transports/net/sentinel.h) moves what kernels post, so the program need not call anything meanwhile, and a captured
-// collective is a single kernel. Payloads may be in device memory (RdmaMemory). Then the sentinel makes the device's
-// context current for each poll, and flushes arrived data before it announces them.
+// registers with the driver. Kernels use them like any connection, with the protocol `simple`, and so does the thread
+// of the copy-engine executor. The sentinel (transports/net/sentinel.h) moves what they post, so the program need not
+// call anything meanwhile, and a captured collective is a single kernel. Payloads may be in device memory (RdmaMemory).
+// Then the sentinel makes the device's context current for each poll, and flushes arrived data before it announces
+// them.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,19 @@ class NetworkLinks {
 
   /// Says whether the peer is on another node.
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
+  /// Returns the links, whose views have addresses of the host.
+  [[nodiscard]] const Links &links() const { return *links_; }
+  /// Returns the view of a link to another node with addresses of the device. It is empty if no plan has this link.
+  [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
+    for (const Registered *const each : {&collectives_, &messages_}) {
+      const auto offset = static_cast<uint64_t>(view.base - each->bytes.data());
+      if (view.base == nullptr || offset >= each->bytes.size()) continue;
+      view.base = reinterpret_cast<std::byte *>(each->address + offset);
+      view.credit = view.base;  // in this host's memory, like the whole link
+      return view;
+    }
+    return {};
+  }
   // These views have addresses of the device.
   [[nodiscard]] SimpleSender sender(uint32_t channel, uint32_t peer) const {
     return SimpleSender(on_device(links_->outgoing(channel, peer)), 0, links_->device_slots(channel, peer));
@@ -50,17 +64,6 @@ class NetworkLinks {
     DevicePointer address = 0;
   };
   [[nodiscard]] static Result<Registered> register_links(const PrimaryContext &context, std::span<std::byte> bytes);
-  [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
-    for (const Registered *const each : {&collectives_, &messages_}) {
-      const auto offset = static_cast<uint64_t>(view.base - each->bytes.data());
-      if (view.base == nullptr || offset >= each->bytes.size()) continue;
-      view.base = reinterpret_cast<std::byte *>(each->address + offset);
-      view.credit = view.base;  // in this host's memory, like the whole link
-      return view;
-    }
-    return {};  // no plan has this link
-  }
-
   const Links *links_ = nullptr;
   std::vector<uint32_t> nodes_;
   uint32_t rank_ = 0;

@@ -100,12 +100,16 @@ class DeviceCaller {
   std::vector<std::unique_ptr<DeviceBuffer>> out_, in_;
 };
 
-void run_program(uint64_t seed, DeviceRanks &group) {
+MessageProgram make_program(uint64_t seed, int rank_count) {
   ProgramMaker::Limits limits;
   limits.comms_max = 1;  // kernels of several communicators could take all blocks of the device
   limits.items_max = 25;
-  limits.ranks_min = limits.ranks_max = static_cast<uint32_t>(group.ranks.size());
-  const MessageProgram program = ProgramMaker(seed, limits).make();
+  limits.ranks_min = limits.ranks_max = static_cast<uint32_t>(rank_count);
+  return ProgramMaker(seed, limits).make();
+}
+
+void run_program(uint64_t seed, DeviceRanks &group) {
+  const MessageProgram program = make_program(seed, group.ranks.size());
   std::vector<std::unique_ptr<DeviceCaller>> callers;
   for (int rank = 0; rank < group.ranks.size(); ++rank)
     callers.push_back(std::make_unique<DeviceCaller>(program, static_cast<uint32_t>(rank), group.world,
@@ -140,4 +144,34 @@ TEST_CASE("device programs: random messages, groups, collectives and blocks yiel
   const uint64_t last = given != nullptr ? first : std::getenv("RONDO_TEST_ALL") != nullptr ? 1'000 : 100;
   GateShare share("programs of messages on devices", given == nullptr);
   for (int rank_count = 2; rank_count <= 8; ++rank_count) run_programs(first, last, rank_count, share);
+}
+
+// tests/net/device_hosts_test.py starts the ranks, which are processes. DEVICE_PROGRAMS is the number of programs.
+TEST_CASE("device programs: a rank of a job runs random programs", "[.job]") {
+  const World world;
+  const auto stream = world.another_stream();
+  const rondo_config_t config = on_device();
+  rondo_comm_t comm = nullptr;
+  INFO(error_message());
+  REQUIRE(rondo_comm_init_env(&comm, &config) == RONDO_OK);
+  int rank = -1, size = 0;
+  REQUIRE(rondo_comm_rank(comm, &rank) == RONDO_OK);
+  REQUIRE(rondo_comm_size(comm, &size) == RONDO_OK);
+  const uint64_t last = std::strtoull(std::getenv("DEVICE_PROGRAMS"), nullptr, 10);
+  for (uint64_t seed = 1; seed <= last; ++seed) {
+    INFO("seed " << seed);
+    const MessageProgram program = make_program(seed, size);
+    const DeviceCaller caller(program, static_cast<uint32_t>(rank), world, {comm}, {stream.get().object});
+    REQUIRE(caller.run() == RONDO_OK);
+    CU_OK(world.cu.stream_synchronize(stream.get().object));
+    const rondo_error_t error = failure_of(comm);
+    CAPTURE(rank, error.message);
+    REQUIRE(error.status == RONDO_OK);
+    REQUIRE(caller.right());
+  }
+  REQUIRE(rondo_comm_finalize(comm) == RONDO_OK);
+  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+  REQUIRE(rondo_comm_get_properties(comm, &properties) == RONDO_OK);
+  std::printf("rank %d: ok peer -1 operation 0: %s\n", rank, rondo_device_executor_string(properties.device_executor));
+  REQUIRE(rondo_comm_destroy(comm) == RONDO_OK);
 }

@@ -77,6 +77,38 @@ int message_once(const DeviceProcess &self, int round, size_t short_by, bool gro
   return RONDO_OK;
 }
 
+/// Both ranks exchange messages. Then rank 1 sends one and is killed, and rank 0 receives it and waits for another one.
+int say_last_words(const DeviceProcess &self) {
+  constexpr size_t count = 1'000;
+  if (const int exchanged = message_once(self, 0, 0, true); exchanged != RONDO_OK) return exchanged;
+  using rondo::cuda::CuStatus;
+  std::vector<int32_t> values(count);
+  for (size_t i = 0; i < count && self.rank == 1; ++i) values[i] = static_cast<int32_t>(i);
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  const rondo::cuda::DevicePointer at = self.buffer.get().object;
+  const size_t bytes = count * sizeof(int32_t);
+  if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
+  auto *const pointer = reinterpret_cast<int32_t *>(at);
+  if (self.rank == 1) {
+    if (const auto sent = rondo_send(pointer, count, RONDO_INT32, 0, self.comm, stream); sent != RONDO_OK) return sent;
+    if (self.cu->stream_synchronize(stream) != CuStatus::success) return driver_failed;
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // meanwhile the network takes the message
+    ::raise(SIGKILL);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  if (const auto got = rondo_recv(pointer, count, RONDO_INT32, 1, self.comm, stream); got != RONDO_OK) return got;
+  // copy_back() would ask for errors first, and get the death of rank 1.
+  if (self.cu->memcpy_dtoh_async(values.data(), at, bytes, stream) != CuStatus::success ||
+      self.cu->stream_synchronize(stream) != CuStatus::success)
+    return driver_failed;
+  for (size_t i = 0; i < count; ++i)
+    if (values[i] != static_cast<int32_t>(i)) return wrong_value;
+  std::printf("received\n");
+  if (const auto more = rondo_recv(pointer, count, RONDO_INT32, 1, self.comm, stream); more != RONDO_OK) return more;
+  return copy_back(self, values.data(), bytes);
+}
+
 /// Returns how many ranges of device memory this process maps. With a real driver it is 0.
 uint64_t mapping_count(const DeviceProcess &self) {
   auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(self.cu->library, "soft_cuda_live");
@@ -194,7 +226,7 @@ int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
   const bool replayed = argument_count > 2;
   const size_t count = number_of_environment("DEVICE_RANK_COUNT", count_default);
-  const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", scenario == "silent" ? 6'000 : 20'000);
+  const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", scenario.ends_with("silent") ? 6'000 : 20'000);
   DeviceProcess self;
   self.device = static_cast<int>(number_of_environment("RANK", 0) % number_of_environment("DEVICE_RANK_DEVICES", 1));
   rondo::cuda::GraphExec graph;
@@ -208,10 +240,11 @@ int main(int argument_count, char **arguments) {
   if (made && replayed) outcome = capture_sum(self, count, graph);
   for (int round = 1; round <= round_count && outcome == RONDO_OK; ++round) {
     if (round == death_round && self.rank == 1 && scenario.ends_with("kill")) ::raise(SIGKILL);
-    if (round == death_round && self.rank == 1 && scenario == "silent")
+    if (round == death_round && self.rank == 1 && scenario.ends_with("silent"))
       std::this_thread::sleep_for(std::chrono::seconds(12));
     const bool by_graph = replayed && round % 2 == death_round % 2;
     outcome = scenario == "moves"                ? move_once(self, round)
+              : scenario == "last_words"         ? say_last_words(self)
               : scenario.starts_with("windows")  ? put_once(self, round, window)
               : scenario.starts_with("blocks")   ? exchange_blocks(self, round, scenario == "blocks_differ" ? 1 : 0)
               : scenario.starts_with("messages") ? message_once(self, round, scenario == "messages_differ" ? 1 : 0,

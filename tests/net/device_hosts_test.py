@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on devices of several hosts, with collectives, replayed graphs, ends of ranks and refusals. usage:
-device_hosts_test.py DEVICE_RANK RONDO"""
+device_hosts_test.py DEVICE_RANK DEVICE_PROGRAMS RONDO"""
 
 import os
 import sys
@@ -9,14 +9,21 @@ import unittest
 import hosts as net
 from hosts_job import HostsTest, Job, takes_cuda_memory
 
-PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+PROGRAM, RANDOM, RONDO = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
 IN_DEVICES = UCX | {"UCX_RNDV_THRESH": "1K", "RONDO_NETWORK_DEVICE_SLOTS": "on", "SOFT_CUDA_GPUDIRECT": "flush",
                     "SOFT_CUDA_HOST_READS": "on"}
 WHERE_CAN_BE = IN_DEVICES | {"RONDO_NETWORK_DEVICE_SLOTS": "auto", "RONDO_LOG": "transport=info"}
 BLOCKS = {"RONDO_ALGORITHM": "one_shot"}  # it connects each pair of ranks
+COPY = {"RONDO_DEVICE_EXECUTOR": "copy"}
+APART = {"SOFT_CUDA_DEVICES": "2", "DEVICE_RANK_DEVICES": "2", "SOFT_CUDA_PEERS": "off"}
 ONE_CANNOT = [{"SOFT_CUDA_GPUDIRECT": "flush"}, {"SOFT_CUDA_GPUDIRECT": "off"}]
 IN_DEVICE = "slots of links to other hosts are in memory of the device"
+
+
+def by_executor(environment):
+    """Returns what a rank says in the end, if all is well."""
+    return f"^{(environment or {}).get('RONDO_DEVICE_EXECUTOR', 'kernel')}$"
 
 
 def in_host(why):
@@ -27,7 +34,13 @@ class DevicesOfSeveralHosts(HostsTest):
     def expect_right(self, layout, arguments, environment=None):
         with net.Hosts(2) as hosts:
             job = Job(hosts, layout, [PROGRAM, *arguments], environment).finish(120)
-            self.expect(job, range(len(layout)), "ok", "^kernel$")
+            self.expect(job, range(len(layout)), "ok", by_executor(environment))
+
+    def expect_programs(self, layout, environment, count):
+        self.need_cores()
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, layout, [RANDOM, "[.job]"], environment | {"DEVICE_PROGRAMS": str(count)}).finish(240)
+            self.expect(job, range(len(layout)), "ok", by_executor(environment))
 
     def test_sums_and_moves(self):
         for layout in ([0, 1], [0, 1, 1, 0]):
@@ -37,11 +50,10 @@ class DevicesOfSeveralHosts(HostsTest):
 
     def test_devices_of_a_host_that_do_not_reach_each_other(self):
         # One host, or both hosts, have ranks on both devices.
-        apart = {"SOFT_CUDA_DEVICES": "2", "DEVICE_RANK_DEVICES": "2", "SOFT_CUDA_PEERS": "off"}
         for layout in ([0, 1, 1], [1, 0, 0, 1, 1]):
             for scenario in ("sums", "moves"):
                 with self.subTest(layout=layout, scenario=scenario):
-                    self.expect_right(layout, [scenario], apart)
+                    self.expect_right(layout, [scenario], APART)
 
     def test_graphs_are_replayed_between_calls(self):
         self.expect_right([0, 0, 1], ["sums", "replayed"])
@@ -54,9 +66,12 @@ class DevicesOfSeveralHosts(HostsTest):
         self.need_ucx(RONDO)
         self.expect_right([0, 1, 1], ["sums", "replayed"], IN_DEVICES)
 
-    def expect_collectives(self, environment, text=""):
+    def need_cores(self):
         if "RONDO_TEST_SANITIZED" in os.environ:
             self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
+
+    def expect_collectives(self, environment, text=""):
+        self.need_cores()
         with net.Hosts(2) as hosts:
             for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
                 command = [RONDO, "perf", collective, "--device", "cuda", "-b", "4", "-e", "1M", "-f", "64", "-n", "2",
@@ -125,6 +140,9 @@ class DevicesOfSeveralHosts(HostsTest):
         self.expect_right([0, 1, 1], ["messages"], IN_DEVICES)
 
     def test_messages_that_fail_are_named_on_every_rank(self):
+        self.expect_failures({})
+
+    def expect_failures(self, environment):
         circle = "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0"
         sizes = "rank 1 receives message 1 from rank 0 as 4000 bytes .*, rank 0 sent 3996 bytes"
         with net.Hosts(2) as hosts:
@@ -133,12 +151,48 @@ class DevicesOfSeveralHosts(HostsTest):
                     ("messages_lost", "which received [0-9]+ of them", [0, 1, 0], 2000),
                     ("messages_cross", circle, [0, 1], 4_000_000)):
                 with self.subTest(scenario=scenario):
-                    job = Job(hosts, layout, [PROGRAM, scenario], {"DEVICE_RANK_COUNT": str(count)}).finish(60)
+                    job = Job(hosts, layout, [PROGRAM, scenario], environment | {"DEVICE_RANK_COUNT": str(count)})
+                    job.finish(60)
                     self.expect(job, range(len(layout)), "ranks disagree", text)
-            job = Job(hosts, [0, 1, 1], [PROGRAM, "blocks_differ"], BLOCKS).finish(60)
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "blocks_differ"], environment | BLOCKS).finish(60)
             self.expect(job, range(3), "ranks disagree", "rank 0 sends rank 1 6000 elements, rank 1 expects 6001")
-            job = Job(hosts, [0, 1, 1], [PROGRAM, "messages_kill"]).finish(60)
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "messages_kill"], environment).finish(60)
             self.expect(job, [0, 2], "remote rank failed", r"rank 1 \(host h1", {1})
+            job = Job(hosts, [0, 1], [PROGRAM, "last_words"], environment).finish(60)
+            self.assertIn("received", job.output[0])
+            self.expect(job, [0], "remote rank failed", r"rank 1 \(host h1", {1})
+
+    def test_random_programs(self):
+        self.expect_programs([0, 1, 1], BLOCKS, 20)
+
+    def test_random_programs_by_copies(self):
+        # With slots of 4 KiB most messages take many slots.
+        for layout, own in (([0, 1], {}), ([0, 1, 1, 0], {"RONDO_SLOT_BYTES": "4096"})):
+            with self.subTest(layout=layout):
+                self.expect_programs(layout, BLOCKS | COPY | own, 50)
+
+    def test_sums_moves_messages_and_blocks_by_copies(self):
+        for layout, own in (([0, 1], {"RONDO_CHANNELS": "2"}), ([0, 1, 1, 0], {}), ([0, 1, 1], APART)):
+            for scenario in ("sums", "moves", "messages", "blocks"):
+                with self.subTest(layout=layout, scenario=scenario):
+                    self.expect_right(layout, [scenario], COPY | own | (BLOCKS if scenario == "blocks" else {}))
+        self.expect_right([0, 0, 1], ["sums", "replayed"], COPY)
+
+    def test_every_collective_is_right_by_copies(self):
+        self.expect_collectives(COPY)
+
+    def test_copies_use_slots_in_the_devices(self):
+        self.need_ucx(RONDO)
+        for scenario in ("sums", "messages"):
+            self.expect_right([0, 1, 1], [scenario], COPY | IN_DEVICES)
+
+    def test_what_fails_by_copies_is_named_on_every_rank(self):
+        self.expect_failures(COPY)
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "kill"], COPY).finish(60)
+            self.expect(job, [0, 2], "remote rank failed", r"rank 1 \(host h1", {1})
+            job = Job(hosts, [0, 1], [PROGRAM, "messages_silent"], COPY | {"DEVICE_RANK_TIMEOUT": "3000"}).finish(60)
+            self.expect(job, [0], "timeout", r"rank 1 \(host h1", {1})
 
     def test_blocks(self):
         for layout in ([0, 1], [0, 1, 1, 0]):
@@ -158,8 +212,7 @@ class DevicesOfSeveralHosts(HostsTest):
 
     def test_what_moves_inside_of_a_host_alone_is_refused_on_every_rank(self):
         with net.Hosts(2) as hosts:
-            for environment, text in (({"RONDO_DEVICE_EXECUTOR": "copy"}, "RONDO_DEVICE_EXECUTOR=kernel or auto"),
-                                      ({"RONDO_PROTOCOL": "ll"}, "'ll' that was asked for is not available here"),
+            for environment, text in (({"RONDO_PROTOCOL": "ll"}, "'ll' that was asked for is not available here"),
                                       ({"RONDO_KERNEL": "load_store"}, "ranks of one host")):
                 job = Job(hosts, [0, 1], [PROGRAM, "sums"], environment).finish(60)
                 self.expect(job, range(2), "unsupported", text)
