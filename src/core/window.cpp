@@ -8,7 +8,7 @@
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
 #include "src/core/window_note.h"
-#include "src/links/ranks.h"
+#include "src/links/window_notes.h"
 
 namespace rondo {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
+#include "src/bootstrap/store/local.h"
 #include "src/bootstrap/launch/process_info.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
-#include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
 
 using namespace rondo;

@@ -9,7 +9,7 @@
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/launch/unique_id.h"
-#include "src/bootstrap/store/store.h"
+#include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
 #include "tests/timed.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/bootstrap/store/store.h"
+#include "src/bootstrap/store/listener.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

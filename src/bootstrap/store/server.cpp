@@ -20,7 +20,7 @@
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/store/hub.h"
-#include "src/bootstrap/store/store.h"
+#include "src/bootstrap/store/listener.h"
 
 namespace rondo {
 namespace {

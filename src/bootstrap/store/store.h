@@ -21,7 +21,6 @@
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/result.h"
-#include "src/base/unique_handle.h"
 
 namespace rondo {
 
@@ -223,24 +222,6 @@ class StoreServer {
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
                                                                       GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);
-
-/// A store server's listening socket before the server runs. Clients may already connect; they wait in the socket's
-/// queue.
-struct StoreListener {
-  FileDescriptor socket;
-  Endpoint endpoint;
-};
-
-/// Listens like start_store_server().
-[[nodiscard]] Result<StoreListener> listen_for_store(const Endpoint &address, int *listen_errno = nullptr);
-
-/// Serves the clients of a listener.
-[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(StoreListener listener, const Secret &secret,
-                                                                      GroupNames names = GroupNames::once);
-
-/// Returns `count` clients of one store for ranks of this process only, each for its own thread. The store has no
-/// sockets, and lives as long as any of them.
-[[nodiscard]] std::vector<std::unique_ptr<Store>> make_local_stores(uint32_t count);
 
 /// Returns 32 bytes from the system's random source.
 [[nodiscard]] Secret random_secret();

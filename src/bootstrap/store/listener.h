@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file declares a store server's listening socket before the server runs. Clients may already connect; they wait
+// in the socket's queue.
+#pragma once
+
+#include "src/base/unique_handle.h"
+#include "src/bootstrap/store/store.h"
+
+namespace rondo {
+
+struct StoreListener {
+  FileDescriptor socket;
+  Endpoint endpoint;
+};
+
+/// Listens on `address`; port 0 means any free port.
+/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
+[[nodiscard]] Result<StoreListener> listen_for_store(const Endpoint &address, int *listen_errno = nullptr);
+
+/// Serves the clients of a listener.
+[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(StoreListener listener, const Secret &secret,
+                                                                      GroupNames names = GroupNames::once);
+
+}  // namespace rondo

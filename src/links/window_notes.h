@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Notes about windows are a kind of their own (src/links/ranks.h). Only a communicator of one host has them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rondo {
+
+/// The numbers of notes about windows have this bit. These notes never replace others.
+inline constexpr uint64_t window_note_bit = uint64_t{1} << 63;
+/// The number of latest notes about windows that each rank keeps.
+inline constexpr size_t kept_window_note_count = 2;
+
+}  // namespace rondo
