@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy decides which sites of src/proto/memory.h keep their order, and gets a call for each access. The product's
-// policy keeps the order of all sites, and ignores the calls. A test may define its own class memory::Policy in a header, and compile with
-// RONDO_MEMORY_POLICY set to the quoted path of that header (tests/soft_cuda/counting_policy.h,
+// policy keeps the order of all sites, and ignores the calls. A test may define its own class memory::Policy in a
+// header, and compile with RONDO_MEMORY_POLICY set to the quoted path of that header (tests/soft_cuda/counting.h,
 // tests/gpu/broken_order.h).
 #pragma once
 
