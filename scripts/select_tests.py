@@ -82,7 +82,7 @@ TOOL_FILES = {
 # About how many seconds some occasional tests keep a core on an optimised build, so that the quarters take alike.
 # Others count as one second. A test that must be alone keeps two cores.
 SECONDS = {
-    "budgets": 34, "budgets, short posts": 20, "chaos, timed": 30, "collectives between hosts": 60,
+    "budgets": 34, "chaos, timed": 30, "collectives between hosts": 60,
     "collectives of processes": 10, "commands": 29, "compare": 6, "compare peers": 9, "compile kernels": 11,
     "copy executor, late ends": 5, "device chaos": 17, "device matrix, no peers": 6,
     "device matrix, shared launch, 8 ranks, 8 queues": 8, "device processes, auto": 15, "device processes, copy": 15,

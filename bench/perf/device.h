@@ -23,16 +23,6 @@ struct DeviceName {
   unsigned char uuid[16] = {};
 };
 
-/// The memory accesses that one rank's kernels make until they have their result (src/proto/access_counts.h). The three
-/// entries of an array are for the rank's device, other devices and the host.
-struct Accesses {
-  uint64_t blocks = 0;
-  uint64_t read_bytes[3] = {}, written_bytes[3] = {};
-  uint64_t host_loads = 0, host_stores = 0;
-  uint64_t releases = 0, acquires = 0, read_modify_writes = 0, barriers = 0;
-  uint64_t chain_to_result = 0, chain = 0;  ///< longest chains of accesses, each of which needs the one before
-};
-
 /// The two streams of a rank that computes beside its calls.
 enum class Lane { calls, side };
 /// Marks in time. Every run sets them again, on either lane.
@@ -129,12 +119,6 @@ class Device {
 
   /// Measures the bandwidth of large copies inside the device, as bytes read and written in 10^9 bytes a second.
   [[nodiscard]] virtual Outcome measure_copy(double &GBps) = 0;
-
-  /// Begins to count the accesses of the kernels of all ranks of this process. Fails if they cannot be counted.
-  [[nodiscard]] virtual Outcome begin_count() = 0;
-  /// Ends the counting.
-  /// @param counts  receives an entry for each rank that ran, in no order
-  [[nodiscard]] virtual Outcome end_count(std::vector<Accesses> &counts) = 0;
 
   /// Makes a second stream, which ends before the Device. It may wait for the device, as allocate() may.
   [[nodiscard]] virtual Outcome open_side(std::unique_ptr<SideStream> &side) = 0;

@@ -83,7 +83,7 @@ struct Words {
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
   PlanWords plan;
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
-  bool graph = false, one_graph = false, together = false, count = false;
+  bool graph = false, one_graph = false, together = false;
   bool no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
 
@@ -147,8 +147,6 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
   app.add_flag(
       "--together", words.together,
       "with --graph and --ranks: begin a run on all ranks' streams at once, so that launches are not measured");
-  app.add_flag("--count", words.count,
-               "with --ranks, on the CUDA driver in software: what a call's kernels do to memory");
   app.add_option("--against", options.against_path,
                  "also time this library, which has the interface of nccl.h; one rank a device, or two with "
                  "NCCL_MULTI_RANK_GPU_ENABLE=1")
@@ -257,11 +255,8 @@ Outcome take_threads(const Words &words, Options &options) {
     return Failure{Exit::usage, "--one-graph is for ranks that are threads; add --graph and --ranks"};
   if (words.one_graph && (exchanges_blocks(options.collective) || !has_plan(options.collective)))
     return Failure{Exit::usage, "--one-graph has no " + words.collective + "; leave --one-graph out"};
-  if (words.count && (!options.on_device || options.ranks == 0))
-    return Failure{Exit::usage, "--count is for ranks that are threads on devices; add --device cuda and --ranks"};
   options.one_graph = words.one_graph;
   options.together = words.together;
-  options.count = words.count;
   return std::nullopt;
 }
 

@@ -48,7 +48,6 @@ struct Options {
   bool graph = false;           ///< on a device: capture a run's calls once, and replay them
   bool one_graph = false;       ///< one graph for all ranks, which are threads of this process
   bool together = false;        ///< with graphs of ranks that are threads: one word starts all streams
-  bool count = false;           ///< on a device: count the memory accesses of a call's kernels
   bool rewrite = true;          ///< fresh inputs before every run
   bool use_stream = false;
   Buffers buffers = Buffers::private_memory;

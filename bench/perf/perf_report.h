@@ -57,7 +57,6 @@ struct Row {
   uint64_t hand_overs = 0;  ///< one after another, if processes share a device; see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< for the library of --against
-  std::vector<Accesses> counts = {};  ///< for --count, on rank 0: one call, with an entry for each rank in any order
 };
 
 /// The matrix product of --beside-product.

@@ -85,23 +85,6 @@ Json hosts_array(const Machine &machine) {
   return list;
 }
 
-Json counts_object(const Accesses &of) {
-  const auto by_memory = [](const uint64_t (&bytes)[3]) {
-    return Json{{"own_device", bytes[0]}, {"other_device", bytes[1]}, {"host", bytes[2]}};
-  };
-  return {{"blocks", of.blocks},
-          {"read_bytes", by_memory(of.read_bytes)},
-          {"written_bytes", by_memory(of.written_bytes)},
-          {"host_loads", of.host_loads},
-          {"host_stores", of.host_stores},
-          {"releases", of.releases},
-          {"acquires", of.acquires},
-          {"read_modify_writes", of.read_modify_writes},
-          {"barriers", of.barriers},
-          {"chain_to_result", of.chain_to_result},
-          {"chain", of.chain}};
-}
-
 /// Returns the requested configuration, and the resulting one.
 Json configuration_object(const Series &series, const Options &options) {
   Json object{{"algorithm", rondo_algorithm_string(options.config.algorithm)},
@@ -160,7 +143,6 @@ Json series_object(const Series &series, const RunFacts &facts, const Options &o
     if (!series.other_library.empty())
       result["against"] = {{"out_of_place", times_object(series.what, row, row.other_out_of_place)},
                            {"in_place", times_object(series.what, row, row.other_in_place)}};
-    for (const Accesses &rank : row.counts) result["counts"].push_back(counts_object(rank));
     results.push_back(std::move(result));
   }
   Json object{{"collective", name_of(series.what.collective)},

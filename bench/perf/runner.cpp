@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "bench/perf/beside.h"
-#include "bench/perf/counting.h"
 #include "bench/perf/data.h"
 #include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
@@ -149,9 +148,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
     if (auto failure =
             find_disturbance(session.group, series.machine.members, before, oversubscribed, row.disturbance))
       return failure;
-    if (options.count)
-      if (auto failure = count_call(session, what, shape, workspace, row.counts)) return failure;
-    voice.say(table_row(what, row, part.columns) + (options.count ? count_line(shape, row.counts) : ""));
+    voice.say(table_row(what, row, part.columns));
     series.rows.push_back(row);
     weight_done += weight_of(sizes[done]);
   }

@@ -5,7 +5,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/kernels/plan_image.h"
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 
 namespace rondo::cuda {
 namespace {

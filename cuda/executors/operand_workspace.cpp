@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 
 namespace rondo::cuda {
 namespace {

@@ -33,12 +33,8 @@ struct LaneLinks {
 /// Calls ready() up to poll_count times, and returns true as soon as ready() does. One thread calls it.
 template <class Ready>
 [[nodiscard]] RONDO_HD bool poll(uint32_t poll_count, const Ready &ready) {
-  for (uint32_t look = 0; look < poll_count; ++look) {
-    memory::Attempt attempt;
-    if (!ready()) continue;
-    attempt.keep();
-    return true;
-  }
+  for (uint32_t look = 0; look < poll_count; ++look)
+    if (ready()) return true;
   return false;
 }
 
@@ -147,7 +143,6 @@ struct GroupSimple {
       return can_send && is_full(0) && is_full(1);
     });
     if (ready) return true;
-    const memory::Attempt waiting;
     RONDO_UNROLL
     for (uint32_t which = 0; which < 2; ++which)
       if (waits[which] && is_full(which)) faults[which] = fault_of(from[which].header(), bytes, signature);

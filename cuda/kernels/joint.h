@@ -120,7 +120,6 @@ RONDO_HD void begin_joint(G group, const JointOperation &operation, const Kernel
 template <Group G>
 RONDO_HD void end_joint(G group, const JointOperation &operation, const KernelEnds &ends) {
   if constexpr (memory::is_kept(memory::Site::load_store_end_barrier)) group.sync();  // results before their report
-  memory::note_result();
   if (operation.block_count > 1) {
     uint64_t &ended = operation.ranks[0].progress->ended_lanes;
     const bool is_last = group.rank() == 0 && memory::add_at_end<memory::Site::lane_end>(ended, 1) + 1 ==

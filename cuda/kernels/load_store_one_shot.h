@@ -183,8 +183,6 @@ template <class Reduction, Group G>
                                         uint32_t channel, uint32_t &index, HeaderLooks &headers) {
   for (; index < post.end; index += group.size()) {
     uint64_t reduced = 0;
-    const memory::Turn turn;
-    memory::Attempt attempt;
     const bool found = reduce_word<Reduction>(
         operation, post, index,
         [&] {  // an acquire would delay the other polls
@@ -194,10 +192,8 @@ template <class Reduction, Group G>
         },
         reduced);
     if (!found) break;
-    attempt.keep();
     store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
   }
-  const memory::Turn turn;
   const Look looked = look_at_peers(group, operation, headers.peer, [&](uint32_t of) {
     if (!headers.has(post.flag)) headers.look(operation, post, channel, operation.base.on_one_device != 0);
     if (!headers.has(post.flag)) return Look::waits;
@@ -226,8 +222,6 @@ template <class Reduction, uint32_t ranks>
   const DeviceOperation &base = operation.base;
   const uint32_t flag = ll::flag_of(number);
   const size_t at = operation.geometry.units_at(number) + size_t{index} * sizeof(memory::Pair);
-  const memory::Turn turn;
-  memory::Attempt attempt;
   memory::Pair found[ranks];
   const uint64_t *from[ranks];
   uint32_t missing_of[ranks];
@@ -250,7 +244,6 @@ template <class Reduction, uint32_t ranks>
     return missing == 0;
   });
   if (!all || ll::data_of(seen) != base.buffers.signature) return false;
-  attempt.keep();
   if (!has_word) return true;
   auto partial = Reduction::begin(word_of(found[0]), base.divisor);
   RONDO_UNROLL
@@ -302,13 +295,9 @@ template <class Reduction, Group G>
   const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, header)
                        : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, header)
                                     : reduce_short_post<Reduction, 4>(operation, number, index, has_word, header);
-  if (on_one_device) {
-    memory::Attempt waiting;
-    if (!any_at<memory::Site::load_store_ready_vote>(group, !reduced)) {
-      waiting.keep();
-      if (group.rank() == 0) report(base, 1, 0, 1, [&] { return ends; });
-      return ShortPass::ended;
-    }
+  if (on_one_device && !any_at<memory::Site::load_store_ready_vote>(group, !reduced)) {
+    if (group.rank() == 0) report(base, 1, 0, 1, [&] { return ends; });
+    return ShortPass::ended;
   }
   return reduced ? ShortPass::reduced : ShortPass::posted;
 }

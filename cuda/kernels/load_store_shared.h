@@ -81,11 +81,7 @@ template <memory::Site arrival, Group G>
         seen = look_at_gate(memory::load_acquire(word), target);  // B2, B5, pairs with B1, B4
         return seen != Gate::waits;
       });
-    memory::Attempt waiting;
-    if (!any_at<memory::Site::load_store_ready_vote>(group, seen != Gate::open)) {
-      waiting.keep();
-      return true;
-    }
+    if (!any_at<memory::Site::load_store_ready_vote>(group, seen != Gate::open)) return true;
     if (group.rank() == 0 && seen == Gate::waits) {
       tell_waiting(operation.base, told);
       const DeviceOperation &base = operation.base;

@@ -139,11 +139,7 @@ template <Group G, class Attempt, class Load, class Judge>
   bool told = false;
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
-    memory::Attempt waiting;
-    if (!any_at<memory::Site::load_store_ready_vote>(group, look != Look::ready)) {
-      waiting.keep();
-      return true;
-    }
+    if (!any_at<memory::Site::load_store_ready_vote>(group, look != Look::ready)) return true;
     bool stops = look == Look::stop;
     if (group.rank() == 0 && !stops) stops = !watch_peers(group, operation, told, load, judge);
     if (group.any(stops)) return false;

@@ -64,14 +64,8 @@ struct GroupArgs {
   }
 };
 
+using memory::note_batch;
 using memory::Vector;
-
-/// Notes that a thread begins a batch: loads that are in flight together. Emulated blocks count batches.
-#if defined(RONDO_COUNT_ACCESSES)
-void note_batch();
-#else
-RONDO_HD inline void note_batch() {}
-#endif
 
 /// Asserts, on the host, that `at` is aligned. A device would fault.
 RONDO_HD inline void check_aligned([[maybe_unused]] const std::byte *at, [[maybe_unused]] size_t alignment) {

@@ -90,7 +90,6 @@ template <Group G, class Stops, class HasCome>
 template <class Load>
 RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict, uint32_t posts,
                      const Load &load) {
-  memory::note_result();
   DeviceProgress &progress = *operation.progress;
   bool failed = verdict != 0;
   if (failed) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; if false, another lane was first
@@ -149,10 +148,8 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       LaneLinks links{channel.links, channel.lanes + lane, scratch + lane * scratch_count * operation.scratch_bytes,
                       operation.scratch_bytes, running < idle_round ? operation.poll_count : 1,
                       running >= idle_round};
-      memory::Attempt attempt;
       const Progress progress =
           advance<G, Protocol>(group, states[index], channel.lanes[lane], operation.buffers, reducer, links);
-      if (progress != Progress::blocked) attempt.keep();
       moved |= progress == Progress::moved || progress == Progress::done;
       if (progress == Progress::done) running &= ~(1u << index);
       if (progress == Progress::failed)
@@ -160,7 +157,6 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
     }
     if (moved) running %= idle_round;
     if (moved || verdict != 0) continue;
-    const memory::Attempt waiting;
     group.pause();
     const uint32_t idle_rounds = running / idle_round;
     running += idle_round;

@@ -150,7 +150,6 @@ class TransferBlock {
         group_.sync();  // so that polls see what thread 0 has written to the heads
         continue;
       }
-      const memory::Attempt waiting;
       if (idle_rounds_ < rounds_before_pause) group_.relax();
       else group_.pause();
       if (++idle_rounds_ % rounds_per_check != 0) continue;

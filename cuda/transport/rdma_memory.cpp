@@ -5,7 +5,7 @@
 #include <array>
 
 #include "cuda/driver/handles.h"
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo::cuda {

@@ -305,6 +305,12 @@ Result<void> run(Group &group) {
 
 bool is_open() noexcept { return kept.open != nullptr; }
 
+Result<void> check_outside(const char *function) {
+  if (!is_open()) return {};
+  return Error{RONDO_ERROR_INVALID_USAGE,
+               std::string(function) + " cannot be part of a group; call it after rondo_group_end"};
+}
+
 void begin() {
   if (kept.open == nullptr) {
     Group *const spare = std::exchange(kept.spare, nullptr);

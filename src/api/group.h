@@ -14,6 +14,8 @@ namespace rondo::group {
 
 /// Returns whether this thread has a group. Then calls are kept.
 [[nodiscard]] bool is_open() noexcept;
+/// Refuses the call of a function that cannot be part of a group, if this thread has a group.
+[[nodiscard]] Result<void> check_outside(const char *function);
 
 void begin();
 /// Ends the innermost group. The end of the outermost group runs the kept calls.

@@ -10,24 +10,13 @@
 
 using namespace rondo;
 
-namespace {
-
-Result<std::shared_ptr<Communicator>> find(rondo_comm_t handle, const char *function) {
-  RONDO_TRY_ASSIGN(auto comm, communicator_of(handle));
-  if (group::is_open())
-    return Error{RONDO_ERROR_INVALID_USAGE,
-                 std::string(function) + " cannot be part of a group; call it after rondo_group_end"};
-  return comm;
-}
-
-}  // namespace
-
 extern "C" {
 
 rondo_status_t rondo_comm_suspend(rondo_comm_t handle, unsigned flags) noexcept {
   return at_boundary(handle, [&] {
     return group::keep_refusal([&]() -> Result<void> {
-      RONDO_TRY_ASSIGN(const auto comm, find(handle, "rondo_comm_suspend"));
+      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      RONDO_TRY(group::check_outside("rondo_comm_suspend"));
       if (flags != RONDO_SUSPEND_MEMORY)
         return invalid_argument("flags are " + std::to_string(flags) + "; they must be RONDO_SUSPEND_MEMORY (1)");
       return suspend(comm);
@@ -38,7 +27,8 @@ rondo_status_t rondo_comm_suspend(rondo_comm_t handle, unsigned flags) noexcept 
 rondo_status_t rondo_comm_resume(rondo_comm_t handle) noexcept {
   return at_boundary(handle, [&] {
     return group::keep_refusal([&]() -> Result<void> {
-      RONDO_TRY_ASSIGN(const auto comm, find(handle, "rondo_comm_resume"));
+      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      RONDO_TRY(group::check_outside("rondo_comm_resume"));
       return resume(comm);
     });
   });

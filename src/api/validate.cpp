@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/names.h"
 
 namespace rondo {

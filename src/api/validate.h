@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/result.h"
 
 namespace rondo {

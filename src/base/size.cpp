@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 
 namespace rondo {
 namespace {

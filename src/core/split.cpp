@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/core/split.h"
+#include "src/core/derive.h"
 
 #include <algorithm>
 #include <chrono>

@@ -12,8 +12,8 @@
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
+#include "src/core/derive.h"
 #include "src/core/part.h"
-#include "src/core/split.h"
 #include "src/engine/watch.h"
 
 namespace rondo {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/plan/block_lanes.h"
 #include "src/plan/collective.h"
 #include "src/plan/plan.h"
 
@@ -27,12 +28,23 @@ struct BlockLists {
 class Blocks {
  public:
   /// Keeps `lists`, the blocks of a _v collective, which must outlive this object. Otherwise it is null.
-  Blocks(const Signature &call, const BlockLists *lists, uint32_t rank);
+  Blocks(const Signature &call, const BlockLists *lists, uint32_t rank)
+      : traits_(traits_of(static_cast<rondo_collective_t>(call.collective))),
+        lists_(lists),
+        rank_(rank),
+        root_(call.root),
+        block_bytes_(call.count * rondo_type_size(static_cast<rondo_type_t>(call.type))) {}
 
-  [[nodiscard]] bool sends_to(uint32_t peer) const;
-  [[nodiscard]] bool receives_from(uint32_t peer) const;
-  [[nodiscard]] Block to(uint32_t peer) const;
-  [[nodiscard]] Block from(uint32_t peer) const;
+  [[nodiscard]] bool sends_to(uint32_t peer) const { return moves_block(traits_, rank_, peer, root_); }
+  [[nodiscard]] bool receives_from(uint32_t peer) const { return moves_block(traits_, peer, rank_, root_); }
+  [[nodiscard]] Block to(uint32_t peer) const {
+    if (lists_ != nullptr) return lists_->sends[peer];
+    return {traits_.source == BufferLayout::own_block ? 0 : peer * block_bytes_, block_bytes_};
+  }
+  [[nodiscard]] Block from(uint32_t peer) const {
+    if (lists_ != nullptr) return lists_->receives[peer];
+    return {traits_.target == BufferLayout::own_block ? 0 : peer * block_bytes_, block_bytes_};
+  }
   /// Returns whether a call in place sends from the range into which it receives.
   [[nodiscard]] bool exchanges_in_place() const { return traits_.source == traits_.target && lists_ == nullptr; }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/engine/device_batch.h"
-#include "src/engine/transfer_heads.h"
+#include "src/engine/transfers.h"
 #include "src/links/message_boards.h"
 
 namespace rondo {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 
 namespace rondo {
 namespace {

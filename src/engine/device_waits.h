@@ -17,7 +17,7 @@
 #include <span>
 
 #include "src/engine/device_batch.h"
-#include "src/engine/transfer_heads.h"
+#include "src/engine/transfers.h"
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"
 

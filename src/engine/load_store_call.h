@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "src/engine/load_store.h"
-#include "src/engine/reduction/copy.h"
 #include "src/engine/reduction/rank_order.h"
+#include "src/engine/reduction/reduction.h"
 #include "src/plan/load_store_chunks.h"
 #include "src/proto/memory.h"
 

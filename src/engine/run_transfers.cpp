@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 #include "src/plan/block_lanes.h"
 
 namespace rondo {

@@ -17,7 +17,6 @@
 #include "src/base/cpu.h"
 #include "src/engine/host_links.h"
 #include "src/engine/run_plan.h"
-#include "src/engine/transfer_heads.h"
 #include "src/engine/transfers.h"
 #include "src/engine/waiter.h"
 

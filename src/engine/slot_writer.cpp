@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "src/base/clock.h"
-#include "src/engine/reduction/copy.h"
+#include "src/engine/reduction/reduction.h"
 
 namespace rondo {
 namespace {

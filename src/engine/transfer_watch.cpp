@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 #include "src/base/clock.h"
 #include "src/base/parse.h"
 #include "src/engine/watch.h"

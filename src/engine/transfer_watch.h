@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/engine/transfer_heads.h"
+#include "src/engine/transfers.h"
 #include "src/engine/wait_cycle.h"
 #include "src/engine/waiter.h"
 #include "src/links/message_boards.h"

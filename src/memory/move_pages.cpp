@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/log.h"
 #include "src/base/shared_file.h"
 #include "src/memory/region.h"

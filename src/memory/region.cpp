@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/log.h"
 #include "src/base/shared_file.h"
 

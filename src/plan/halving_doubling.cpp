@@ -16,7 +16,7 @@
 #include <bit>
 #include <cassert>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 #include "src/plan/build.h"
 
 namespace rondo {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 #include "src/proto/exchange.h"
 #include "src/proto/partition.h"
 

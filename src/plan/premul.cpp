@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/premul.h"
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/proto/integer_mean.h"
 
 namespace rondo {

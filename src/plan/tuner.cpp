@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/build.h"
 

@@ -243,7 +243,6 @@ class LlReceiver {
       bool late[2] = {};
       stale = true;
       for (uint32_t look = 0; stale && look < poll_count; ++look) {
-        memory::Attempt attempt;
         RONDO_UNROLL
         for (uint32_t which = 0; which < 2; ++which)  // both loads are in flight together
           if (slots[which].units != nullptr) pairs[which] = slots[which].load(unit);
@@ -251,7 +250,6 @@ class LlReceiver {
         for (uint32_t which = 0; which < 2; ++which)
           late[which] = slots[which].units != nullptr && slots[which].is_stale(pairs[which], both);
         stale = late[0] || late[1];
-        if (!stale) attempt.keep();
       }
       RONDO_UNROLL
       for (uint32_t which = 0; which < 2; ++which) {

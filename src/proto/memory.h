@@ -16,11 +16,15 @@
 #include <cstring>
 
 #include "src/base/host_device.h"
+#include "src/proto/memory_policy.h"
 
 #if defined(__CUDACC__)
 #include <cuda/atomic>
 #else
 #include <atomic>
+#endif
+#if defined(RONDO_MEMORY_POLICY)
+#include RONDO_MEMORY_POLICY
 #endif
 
 namespace rondo::memory {
@@ -45,104 +49,14 @@ inline constexpr Order acquire_release = std::memory_order_acq_rel;
 inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
-/// The sites on which memory order depends. Each label is explained in the header of its protocol: S in simple.h, F in
-/// ll.h, all others in load_store_place.h. A test builds a program without one site (RONDO_BREAK_ORDER=NAME): a release
-/// becomes relaxed, or a barrier is left out. The program must then fail. F4 of ll is relaxed, so it has no site.
-enum class Site : uint8_t {
-  none,
-  simple_post,                ///< S3
-  simple_release,             ///< S6
-  ll_post,                    ///< F2 of unit 0
-  simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (S4) before any uses one
-  ll_ready_vote,              ///< in a group: credit (F1) and every thread's words of all operands before any uses one
-  slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
-                              ///< published
-  lane_end,                   ///< the lanes of a kernel have ended before the last of them reports
-  operation_end,              ///< the report of that lane
-  load_store_post,                ///< P2
-  load_store_contribute,          ///< C2
-  load_store_contribute_barrier,  ///< in a group: every thread's C1 before it
-  load_store_reduce,              ///< R2
-  load_store_reduce_barrier,      ///< in a group: every thread's part of the result before it
-  load_store_ready_vote,          ///< in a group: what each thread acquired, before any reads those data
-  load_store_end_barrier,         ///< in a group: what was gathered before thread 0 reports
-  load_store_arrive,              ///< B1
-  load_store_leave,               ///< B4
-  load_store_leave_barrier,       ///< in a group: every thread's part of the result before it
-};
-
-#if defined(RONDO_BREAK_ORDER)
-inline constexpr Site missing_site = Site::RONDO_BREAK_ORDER;
-#else
-inline constexpr Site missing_site = Site::none;
+#if !defined(RONDO_MEMORY_POLICY)
+using Policy = PlainPolicy;
 #endif
-[[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || site != missing_site; }
-
-/// The kind of an access, for tests that count accesses. Flags are words that other threads poll.
-enum class Access : uint8_t { load, flag_load, flag_acquire, store, flag_store, flag_release, read_modify_write };
-
-#if defined(RONDO_COUNT_ACCESSES)
-// Kernels on emulated blocks are built with this. Threads that have a counter count (tests/soft_cuda/counting.h).
-class Counter;
-extern constinit thread_local Counter *counter;
-void count_access(Access access, const void *at, size_t bytes);
-inline void note(Access access, const void *at, size_t bytes) {
-  if (counter != nullptr) count_access(access, at, bytes);
-}
-/// Notes that the group has received everything. Its later accesses belong to the report of the operation's end.
-void note_result();
-/// The depth of a group's chain, by generation of its barrier. A thread adds its depth when it arrives at the barrier,
-/// and takes the group's depth when it leaves.
-struct Joined {
-  uint32_t depth[2];
-  uint32_t store_depth[2];
-};
-void join_barrier(Joined &joined, uint32_t generation, bool first_thread);
-void leave_barrier(const Joined &joined, uint32_t generation);
-void reset_barrier(Joined &joined, uint32_t generation);
-/// One attempt at a slice. Its accesses count as waiting unless keep() is called, because the number of polls depends
-/// on time.
-class Attempt {
- public:
-  Attempt();
-  Attempt(const Attempt &) = delete;
-  Attempt &operator=(const Attempt &) = delete;
-  ~Attempt();
-  void keep() { kept_ = true; }
-
- private:
-  bool counts_;
-  bool kept_ = false;
-};
-/// One iteration of a loop over elements. A device's block has a thread for each, so iterations do not depend on each
-/// other.
-class Turn {
- public:
-  Turn();
-  Turn(const Turn &) = delete;
-  Turn &operator=(const Turn &) = delete;
-  ~Turn();
-
- private:
-  uint32_t known_ = 0;
-  uint32_t loaded_ = 0;
-};
-#else
-RONDO_HD inline void note(Access /*access*/, const void * /*at*/, size_t /*bytes*/) {}
-RONDO_HD inline void note_result() {}
-struct Joined {};
-RONDO_HD inline void join_barrier(Joined & /*joined*/, uint32_t /*generation*/, bool /*first_thread*/) {}
-RONDO_HD inline void leave_barrier(const Joined & /*joined*/, uint32_t /*generation*/) {}
-RONDO_HD inline void reset_barrier(Joined & /*joined*/, uint32_t /*generation*/) {}
-class Attempt {
- public:
-  RONDO_HD Attempt() {}
-  RONDO_HD void keep() const {}
-};
-struct Turn {
-  RONDO_HD Turn() {}
-};
-#endif
+[[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || Policy::is_kept(site); }
+/// Notes an access. Each function below notes its own accesses.
+RONDO_HD inline void note(Access access, const void *at, size_t bytes) { Policy::note(access, at, bytes); }
+/// Notes that a thread begins a batch: loads that are in flight together.
+RONDO_HD inline void note_batch() { Policy::note_batch(); }
 
 [[nodiscard]] RONDO_HD inline uint64_t load_acquire(const uint64_t &word) {
   note(Access::flag_acquire, &word, sizeof word);
@@ -160,12 +74,12 @@ struct Turn {
   return wake ? load_sync(word) : load_acquire(word);
 }
 RONDO_HD inline void store_relaxed(uint64_t &word, uint64_t value) {
-  note(Access::flag_store, &word, sizeof word);
+  note(Access::store, &word, sizeof word);
   Reference<uint64_t>(word).store(value, relaxed);
 }
 template <Site site = Site::none>
 RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
-  note(Access::flag_release, &word, sizeof word);
+  note(Access::store, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
 /// Several consecutive releases of one thread. All that they publish is written before the first. On a device, one
@@ -179,7 +93,7 @@ class Releases {
     if (!fenced_) asm volatile("fence.acq_rel.sys;" : : : "memory");
     Reference<uint64_t>(word).store(value, relaxed);
 #else
-    note(fenced_ ? Access::flag_store : Access::flag_release, &word, sizeof word);
+    note(Access::store, &word, sizeof word);
     Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 #endif
     fenced_ = true;
@@ -192,14 +106,14 @@ RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint
 
 /// Stores `value` if the word equals `expected`, and returns whether it did. It is sync, so it publishes all before it.
 [[nodiscard]] RONDO_HD inline bool exchange_if(uint64_t &word, uint64_t expected, uint64_t value) {
-  note(Access::read_modify_write, &word, sizeof word);
+  note(Access::store, &word, sizeof word);
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
 /// Adds, and returns the old value. It is acquire and release: the last thread to add sees the work of all before it.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
-  note(Access::read_modify_write, &word, sizeof word);
+  note(Access::store, &word, sizeof word);
   return Reference<uint64_t>(word).fetch_add(value, is_kept(site) ? acquire_release : relaxed);
 }
 
@@ -245,7 +159,7 @@ RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[mayb
 #if defined(__CUDA_ARCH__)
   if (ends_order) return store_relaxed(word, value);
 #endif
-  note(ends_order ? Access::flag_store : Access::flag_release, &word, sizeof word);
+  note(Access::store, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
 [[nodiscard]] RONDO_HD inline uint64_t load_acquire_unless(const uint64_t &word, [[maybe_unused]] bool ends_order) {
@@ -277,7 +191,7 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 #if defined(__CUDA_ARCH__)
   asm volatile("st.relaxed.sys.v2.b64 [%0], {%1, %2};" : : "l"(words), "l"(pair.first), "l"(pair.second) : "memory");
 #else
-  note(Access::flag_store, words, sizeof(Pair));
+  note(Access::store, words, sizeof(Pair));
   Reference<uint64_t>(words[0]).store(pair.first, relaxed);
   Reference<uint64_t>(words[1]).store(pair.second, relaxed);
 #endif
@@ -288,12 +202,12 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 /// between its own ranks the ends of kernels give the order (docs/protocols.md). In code for the host, the store is
 /// always a release, so that ThreadSanitizer sees the order.
 template <Site site>
-RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
+RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, [[maybe_unused]] bool orders) {
 #if defined(__CUDA_ARCH__)
   if (!orders) return store_pair_relaxed(words, pair);
   asm volatile("st.release.sys.v2.b64 [%0], {%1, %2};" : : "l"(words), "l"(pair.first), "l"(pair.second) : "memory");
 #else
-  note(orders ? Access::flag_release : Access::flag_store, words, sizeof(Pair));
+  note(Access::store, words, sizeof(Pair));
   Reference<uint64_t>(words[1]).store(pair.second, relaxed);
   Reference<uint64_t>(words[0]).store(pair.first, is_kept(site) ? release : relaxed);  // pairs with load_first_pair()
 #endif

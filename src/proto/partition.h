@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "src/base/ceil_div.h"
+#include "src/base/arithmetic.h"
 #include "src/base/host_device.h"
 
 namespace rondo {

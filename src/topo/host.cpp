@@ -11,7 +11,7 @@
 #include <limits>
 #include <sstream>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/kernel_file.h"
 #include "src/base/unique_handle.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 
 namespace rondo {
 namespace {

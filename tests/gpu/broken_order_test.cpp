@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run the kernels' bodies without one barrier or release (RONDO_BREAK_ORDER, src/proto/memory.h). A wrong
+// These tests run the kernels' bodies without one barrier or release (RONDO_BREAK_ORDER, broken_order.h). A wrong
 // result or a report of ThreadSanitizer must show the omission. The program starts itself, and the child runs the
 // hidden test case.
 //

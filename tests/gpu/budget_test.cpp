@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of budgets bounds the cost of collectives on a device, counted and not measured. The kernels run as
-// emulated blocks, which count their accesses (src/proto/access_counts.h), so this needs the driver in software. Ranks
-// are threads that share a device, with the default settings.
+// emulated blocks, which count their accesses (tests/soft_cuda/access_counts.h), so this needs the driver in software.
+// Ranks are threads that share a device, with the default settings.
 #include <array>
 #include <cstdio>
 #include <span>
@@ -14,7 +14,7 @@
 
 using namespace rondo_test;
 using namespace rondo::cuda;
-using rondo::AccessCounts;
+using soft_cuda::AccessCounts;
 
 namespace {
 
@@ -27,7 +27,6 @@ struct Counted {
   int rank_count = 0;
   size_t bytes = 0;  ///< size of the vector, of all blocks
   std::vector<AccessCounts> ranks;
-  bool graph = false;
   bool in_place = false;
   std::array<std::array<double, device_count_max>, device_count_max> between{};  ///< bytes by soft_cuda_moved_bytes()
 
@@ -40,8 +39,8 @@ struct Counted {
   [[nodiscard]] double moved() const {
     uint64_t all = 0;
     for (const AccessCounts &rank : ranks)
-      for (uint32_t kind = 0; kind < rondo::memory_kind_count; ++kind)
-        all += rank.work.read_bytes[kind] + rank.work.written_bytes[kind];
+      for (uint32_t kind = 0; kind < soft_cuda::memory_kind_count; ++kind)
+        all += rank.read_bytes[kind] + rank.written_bytes[kind];
     return static_cast<double>(all) / static_cast<double>(bytes);
   }
 };
@@ -50,10 +49,9 @@ std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &co
   return std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config);
 }
 
-/// Counts a call, or with `graph` a replay of a captured call. `in_place` is for a broadcast, which can be repeated.
-/// If ranks share launches, all accesses of their kernel count as accesses of rank 0.
-Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool graph = false,
-              bool in_place = false) {
+/// Counts a call. `in_place` is for a broadcast, which can be repeated. If ranks share launches, all accesses of their
+/// kernel count as accesses of rank 0.
+Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool in_place = false) {
   // Counting is slow under a sanitizer on a busy machine. Every rank calls, so no wait here is in vain.
   for (rondo_config_t &config : configs) config.timeout_ms = 200'000;
   const auto rank_count = static_cast<int>(configs.size());
@@ -79,13 +77,8 @@ Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs
     };
     return call(it, rank, comm, group.stream(rank), at(send), at(recv));
   };
-  std::vector<GraphExec> graphs;
-  for (int rank = 0; graph && rank < rank_count; ++rank)
-    graphs.push_back(captured(group.world_of(rank), group.stream(rank),
-                              [&] { REQUIRE(call_one(rank, group.ranks[rank]) == RONDO_OK); }));
   const auto call_all = [&] {
-    for (int rank = 0; graph && rank < rank_count; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
-    if (!graph) REQUIRE(all_ok(call_each(group.ranks, call_one)));
+    REQUIRE(all_ok(call_each(group.ranks, call_one)));
     group.complete();
   };
   call_all();
@@ -104,44 +97,18 @@ Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs
   return counted;
 }
 
-/// A line of the table. If the budget does not hold yet, `present` is the present value, which must not get worse.
+/// A line of the table.
 struct Budget {
   int rank_count;
   size_t bytes;
   const char *what;
   double (*value)(const Counted &);
   double most;
-  double present = 0;
   rondo_collective_t collective = RONDO_ALL_REDUCE;
-  bool graph = false;  ///< replayed
   bool in_place = false;
 };
 
 double moved(const Counted &of) { return of.moved(); }
-double host_loads(const Counted &of) {
-  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.host_loads); });
-}
-double early_host_stores(const Counted &of) {
-  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.early_host_stores); });
-}
-double read_modify_writes(const Counted &of) {
-  return of.most([](const AccessCounts &rank) {
-    return static_cast<double>(rank.work.read_modify_writes + rank.report.read_modify_writes);
-  });
-}
-double block_releases(const Counted &of) {
-  return of.most([](const AccessCounts &rank) {
-    return static_cast<double>(rank.work.releases) / static_cast<double>(rank.blocks);
-  });
-}
-double block_barriers(const Counted &of) {
-  return of.most([](const AccessCounts &rank) {
-    return static_cast<double>(rank.work.barriers) / static_cast<double>(rank.blocks);
-  });
-}
-double chain(const Counted &of) {
-  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.chain_to_result); });
-}
 /// Returns 1 / blocks of the rank with the fewest blocks, so that a maximum of this value is a minimum of blocks.
 double block_share(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
@@ -154,41 +121,19 @@ const Budget budgets[] = {
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
     {2, 8 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 8 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
-    {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 1), 0, RONDO_REDUCE},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), 0, RONDO_REDUCE},
-    {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 1), 0, RONDO_REDUCE_SCATTER},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), 0, RONDO_REDUCE_SCATTER},
-    {2, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 2), 0, RONDO_ALL_GATHER},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), 0, RONDO_ALL_GATHER},
-    {2, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 2), 0, RONDO_BROADCAST},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), 0, RONDO_BROADCAST},
-    {8, 1 * MiB, "bytes moved in place", moved, 1.05 * (1 + 7), 0, RONDO_BROADCAST, false, true},
-    {8, 8 * MiB, "share of a block", block_share, 1.0 / 4, 0, RONDO_REDUCE_SCATTER},
-    {8, 8 * MiB, "share of a block", block_share, 1.0 / 4, 0, RONDO_BROADCAST},
+    {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 1), RONDO_REDUCE},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), RONDO_REDUCE},
+    {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 1), RONDO_REDUCE_SCATTER},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), RONDO_REDUCE_SCATTER},
+    {2, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 2), RONDO_ALL_GATHER},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), RONDO_ALL_GATHER},
+    {2, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 2), RONDO_BROADCAST},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), RONDO_BROADCAST},
+    {8, 1 * MiB, "bytes moved in place", moved, 1.05 * (1 + 7), RONDO_BROADCAST, true},
+    {8, 8 * MiB, "share of a block", block_share, 1.0 / 4, RONDO_REDUCE_SCATTER},
+    {8, 8 * MiB, "share of a block", block_share, 1.0 / 4, RONDO_BROADCAST},
     {2, 8 * MiB, "share of a block", block_share, 1.0 / 16},
     {8, 8 * MiB, "share of a block", block_share, 1.0 / 4},
-    {2, 8, "loads from the host", host_loads, 0},
-    {8, 8, "loads from the host", host_loads, 0},
-    {8, 32 * KiB, "loads from the host", host_loads, 0},
-    {2, 8, "stores to the host before the last post", early_host_stores, 0},
-    {8, 8, "stores to the host before the last post", early_host_stores, 0},
-    {8, 32 * KiB, "stores to the host before the last post", early_host_stores, 0},
-    {2, 8, "stores to the host before the last post", early_host_stores, 0, 0, RONDO_ALL_REDUCE, true},
-    {8, 8, "stores to the host before the last post", early_host_stores, 0, 0, RONDO_ALL_REDUCE, true},
-    {8, 32 * KiB, "stores to the host before the last post", early_host_stores, 0, 0, RONDO_ALL_REDUCE, true},
-    {8, 8, "loads from the host", host_loads, 0, 0, RONDO_ALL_REDUCE, true},
-    {8, 8, "adds and exchanges", read_modify_writes, 0},
-    {8, 8, "adds and exchanges", read_modify_writes, 0, 0, RONDO_ALL_REDUCE, true},
-    {8, 8, "accesses one after the other", chain, 3, 0, RONDO_ALL_REDUCE, true},
-    {8, 8, "barriers of a block", block_barriers, 1, 0, RONDO_ALL_REDUCE, true},
-    {2, 8, "barriers of a block", block_barriers, 1},  // the vote on arrived words; then thread 0 reports
-    {8, 8, "barriers of a block", block_barriers, 1},
-    {8, 32 * KiB, "barriers of a block", block_barriers, 1},
-    {2, 8, "releases of a block", block_releases, 0},
-    {8, 8, "releases of a block", block_releases, 0},
-    {8, 32 * KiB, "releases of a block", block_releases, 0},
-    {8, 8, "accesses one after the other", chain, 3},
-    {8, 32 * KiB, "accesses one after the other", chain, 4},
     {8, 32 * KiB, "share of a block", block_share, 1.0 / 4},
 };
 
@@ -198,20 +143,11 @@ const Budget shared_budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
     {8, 8 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), 0, RONDO_REDUCE},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), 0, RONDO_REDUCE_SCATTER},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), 0, RONDO_ALL_GATHER},
-    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), 0, RONDO_BROADCAST},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), RONDO_REDUCE},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 1), RONDO_REDUCE_SCATTER},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), RONDO_ALL_GATHER},
+    {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), RONDO_BROADCAST},
     {8, 8 * MiB, "share of a block", block_share, 1.0 / 64},
-    {8, 8, "loads from the host", host_loads, 0},
-    {8, 32 * KiB, "loads from the host", host_loads, 0},
-    {8, 8, "stores to the host before the results", early_host_stores, 0},
-    {8, 8, "adds and exchanges", read_modify_writes, 0},
-    {8, 8, "releases of a block", block_releases, 0},
-    {8, 32 * KiB, "releases of a block", block_releases, 0},
-    {8, 8, "barriers of a block", block_barriers, 1},
-    {8, 8, "accesses one after the other", chain, 1},
-    {8, 32 * KiB, "accesses one after the other", chain, 1},
     {8, 32 * KiB, "share of a block", block_share, 1.0 / 16},
 };
 
@@ -221,22 +157,19 @@ void check_budgets(std::span<const Budget> lines) {
     const Counted *counted = nullptr;
     for (const Counted &it : known)
       if (it.collective == line.collective && it.rank_count == line.rank_count && it.bytes == line.bytes &&
-          it.graph == line.graph && it.in_place == line.in_place)
+          it.in_place == line.in_place)
         counted = &it;
     if (counted == nullptr) {
-      known.push_back(count(line.collective, same_device(line.rank_count), line.bytes, line.graph, line.in_place));
-      known.back().graph = line.graph;
+      known.push_back(count(line.collective, same_device(line.rank_count), line.bytes, line.in_place));
       known.back().in_place = line.in_place;
       counted = &known.back();
     }
     const double value = line.value(*counted);
     const char *const name = rondo_collective_string(line.collective);
-    CAPTURE(name, line.rank_count, line.bytes, line.graph, line.what, value, line.most, line.present);
-    std::printf("%s%s, %d ranks, %8zu bytes: %-40s %8.3f (budget %.3f)\n", name, line.graph ? " replayed" : "",
-                line.rank_count, line.bytes, line.what, value, line.most);
-    CHECK(value <= std::max(line.most, line.present));
-    // If a budget now holds, remove its `present` from the table.
-    if (line.present != 0) CHECK(value > line.most);
+    CAPTURE(name, line.rank_count, line.bytes, line.what, value, line.most);
+    std::printf("%s, %d ranks, %8zu bytes: %-40s %8.3f (budget %.3f)\n", name, line.rank_count, line.bytes, line.what,
+                value, line.most);
+    CHECK(value <= line.most);
   }
 }
 
@@ -292,60 +225,6 @@ TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
     }
 }
 
-// There is one channel, so a rank has one block. In a ring of n ranks, a rank has 2 n - 1 hops: the first sends, the
-// last receives, all others do both.
-TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, and once between devices", "[budget]") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
-    for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 1, 0, 1}})
-      for (const size_t bytes : {size_t{8}, 4 * KiB, 32 * KiB}) {
-        std::vector<rondo_config_t> configs = on_devices(devices);
-        for (rondo_config_t &config : configs) {
-          config.kernel = RONDO_KERNEL_INTERPRETER;
-          config.algorithm = RONDO_ALGORITHM_RING;
-          config.protocol = protocol;
-          config.channels = 1;
-        }
-        const Counted counted = count(RONDO_ALL_REDUCE, configs, bytes);
-        const size_t slot_bytes = protocol == RONDO_PROTOCOL_LL ? 4 * KiB : 128 * KiB;
-        const size_t ranks = devices.size(), chunk = bytes / ranks, slots = (chunk + slot_bytes - 1) / slot_bytes;
-        const double released = block_releases(counted) / static_cast<double>((2 * ranks - 1) * slots);
-        const bool one_device = devices[1] == devices[0];
-        const double most = protocol == RONDO_PROTOCOL_LL && one_device ? 0 : 1;
-        const char *const name = rondo_protocol_string(protocol);
-        CAPTURE(name, ranks, one_device, bytes, released);
-        std::printf("all_reduce by %s, %zu ranks on %s, %8zu bytes: releases of a block and hop %.3f (budget %.0f)\n",
-                    name, ranks, one_device ? "one device" : "2 devices", bytes, released, most);
-        CHECK(released <= most);
-        CHECK((released > 0) == (most > 0));  // the release orders the callers' accesses before and after
-        for (const AccessCounts &rank : counted.ranks) CHECK(rank.work.written_bytes[one_device ? 0 : 1] >= 2 * chunk);
-      }
-}
-
-// There is one channel and one slice. A lane begins and ends with a barrier. A step has one after its waits, and one
-// before it publishes. In a tree, a rank has two lanes of one step; in a ring, one lane of 2 n - 1 steps.
-TEST_CASE("budgets: a step has two barriers, however many links it waits for and sends on", "[budget]") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
-    for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE})
-      for (const int ranks : {2, 4, 8}) {
-        rondo_config_t config = on_device();
-        config.kernel = RONDO_KERNEL_INTERPRETER;
-        config.algorithm = algorithm;
-        config.protocol = protocol;
-        config.channels = 1;
-        const auto bytes = static_cast<size_t>(ranks) * rondo::cache_line_bytes;  // in a ring, each step has a line
-        const Counted counted = count(RONDO_ALL_REDUCE, same_device(ranks, config), bytes);
-        const bool ring = algorithm == RONDO_ALGORITHM_RING;
-        const int steps = ring ? 2 * ranks - 1 : 2, lanes = ring ? 1 : 2;
-        const double most = 2 * steps + 2 * lanes;
-        const double barriers =
-            counted.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.barriers); });
-        CAPTURE(rondo_protocol_string(protocol), rondo_algorithm_string(algorithm), ranks, barriers, most);
-        std::printf("all_reduce by %s and %s, %d ranks: barriers of a rank %.0f (budget %.0f)\n",
-                    rondo_algorithm_string(algorithm), rondo_protocol_string(protocol), ranks, barriers, most);
-        CHECK(barriers == most);
-      }
-}
-
 // Slots have been used before, so a sender has to poll for credit.
 TEST_CASE("budgets: links between devices load from their own device alone", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
@@ -359,8 +238,9 @@ TEST_CASE("budgets: links between devices load from their own device alone", "[b
       const Counted counted = count(RONDO_ALL_REDUCE, configs, 4 * MiB);
       for (const AccessCounts &rank : counted.ranks) {
         CAPTURE(rondo_protocol_string(protocol), rondo_algorithm_string(algorithm));
-        CHECK(rank.work.written_bytes[rondo::other_device_memory] > MiB);
-        CHECK(rank.work.read_bytes[rondo::other_device_memory] == 0);
+        CHECK(rank.written_bytes[soft_cuda::other_device_memory] > MiB);
+        CHECK(rank.read_bytes[soft_cuda::other_device_memory] == 0);
+        CHECK(rank.flag_loads[soft_cuda::other_device_memory] == 0);
       }
     }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the waits of ranks on several devices, as emulated blocks count them. It counts the loads over a link that
 // follow one another. For a rank that waits long, it counts the polls of all peers and of each peer.
+#include <numeric>
 #include <thread>
 
 #include "cuda/kernels/load_store_wait.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
-using rondo::AccessCounts;
+using soft_cuda::AccessCounts;
 
 namespace {
 
@@ -124,15 +125,14 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     count_accesses(false);
     uint64_t looks = 0;
     for (const AccessCounts &rank : ranks) {
-      looks = std::max(looks, rank.idle_loads);
-      const uint64_t acquires = rank.idle_acquires + rank.work.acquires;
-      std::printf("%s: %llu looks in vain, of which %llu at the host, %llu acquires in all, %llu blocks\n", way.what,
-                  static_cast<unsigned long long>(rank.idle_loads),
-                  static_cast<unsigned long long>(rank.idle_host_loads), static_cast<unsigned long long>(acquires),
-                  static_cast<unsigned long long>(rank.blocks));
-      if (!messages)  // polls of messages are not counted as idle loads
-        CHECK(rank.idle_host_loads * loads_per_host_load <= rank.idle_loads);
-      CHECK(acquires <= acquires_of_block * rank.blocks);
+      const uint64_t of_host = rank.flag_loads[soft_cuda::host_memory];
+      const uint64_t all = std::accumulate(std::begin(rank.flag_loads), std::end(rank.flag_loads), uint64_t{0});
+      looks = std::max(looks, all);
+      std::printf("%s: %llu looks, of which %llu at the host, %llu acquires, %llu blocks\n", way.what,
+                  static_cast<unsigned long long>(all), static_cast<unsigned long long>(of_host),
+                  static_cast<unsigned long long>(rank.flag_acquires), static_cast<unsigned long long>(rank.blocks));
+      CHECK(of_host * loads_per_host_load <= all);
+      CHECK(rank.flag_acquires <= acquires_of_block * rank.blocks);
     }
     CHECK(looks > acquires_of_block);  // otherwise the wait was not long
   }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rondo perf --device cuda` with ranks as threads and as processes, on one device and on two, plain and as graphs.
 Other tests cover the floor, another library beside it, and errors.
-usage: perf_device_test.py RONDO LIBRARY DEVICE_COSTS TEST_KERNELS"""
+usage: perf_device_test.py RONDO LIBRARY"""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from perf_support import COLLECTIVES, EXCHANGES, PerfCase, call  # noqa: E402
 
-RONDO, OTHER, DEVICE_COSTS, TEST_KERNELS = [os.path.abspath(path) for path in sys.argv[1:5]]
+RONDO, OTHER = [os.path.abspath(path) for path in sys.argv[1:3]]
 del sys.argv[1:5]
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2")
 
@@ -179,62 +179,6 @@ class DevicePerf(PerfCase):
         self.refuse(3, "2 blocks", "1 that can be resident", SOFT_CUDA_RESIDENT_BLOCKS="1")
         self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
                   SOFT_CUDA_RESIDENT_BLOCKS="4")
-
-    def simulated(self, *arguments):
-        done, out, err = call(RONDO, "sim", *arguments, "--json", "-")
-        self.assertEqual(done, 0, out + err)
-        return json.loads(out)
-
-    def test_the_simulator_takes_counts_times_costs(self):
-        report, _ = self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", "1M", "-f", 131072,
-                              *FEW_RUNS, "--count")
-        counts = self.folder / "report.json"
-        built_in = self.simulated("--counts", counts)
-        self.assertEqual((built_in["collective"], built_in["ranks"]), ("all_reduce", 2))
-        for row, told in zip(report["results"], built_in["results"], strict=True):
-            self.assertEqual((told["bytes"], told["algorithm"], told["by"]),
-                             (row["bytes"], row["algorithm"], "load_store"))
-            moved = sum(sum(rank[way].values()) for rank in row["counts"] for way in ("read_bytes", "written_bytes"))
-            blocks = sum(rank["blocks"] for rank in row["counts"])
-            self.assertIn(blocks, (2, 32))
-            ranks = [dict(rank, adds=rank["read_modify_writes"] / rank["blocks"]) for rank in row["counts"]]
-            expected = {"kernel_us": 2 * 0.4926 + 3.3,
-                        "chain_us": 0.1275 * max(rank["chain"] - rank["adds"] for rank in ranks),
-                        "orders_us": max(0.5582 * rank["releases"] / rank["blocks"] +
-                                         1.569 * (rank["adds"] + (rank["blocks"] > 1)) for rank in ranks),
-                        "moving_us": moved / {2: 187.2, 32: 2395}[blocks] / 1e3}
-            for part, value in expected.items():
-                self.assertAlmostEqual(told[part], value, delta=max(1e-3 * value, 1e-4), msg=part)
-            self.assertAlmostEqual(told["time_us"], sum(expected.values()), delta=1e-3 * told["time_us"])
-        costs = self.folder / "costs.json"
-        done, out, err = call(DEVICE_COSTS, "--quick", costs, SOFT_CUDA_KERNELS=TEST_KERNELS)
-        self.assertEqual(done, 0, out + err)
-        measured = self.simulated("--counts", counts, "--costs", costs)
-        table = {each["cost"]: each["value"] for each in json.loads(costs.read_text(encoding="utf-8"))["costs"]}
-        self.assertIn("software", measured["device"])
-        kernel_us = 2 * max(table["an empty kernel after another in a graph"], 0) + 3.3
-        self.assertAlmostEqual(measured["results"][0]["kernel_us"], kernel_us, delta=1e-3 * kernel_us)
-        self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS)
-        for arguments, text in ((("--counts", counts), "has no counts"), (("--counts", costs), "has no counts"),
-                                (("--counts", "nowhere"), "cannot read"), (("--costs", costs), "add --counts"),
-                                (("--counts", counts, "--ranks", 2), "its file says what ran")):
-            done, out, err = call(RONDO, "sim", *arguments)
-            self.assertEqual(done, 2, out + err)
-            self.assertIn(text, err)
-
-    def test_what_kernels_do_to_memory_is_counted(self):
-        report, out = self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", "1M", "-f", 131072,
-                                *FEW_RUNS, "--count")
-        self.assertEqual(out.count("#   counted: "), 2)
-        small, large = (row["counts"] for row in report["results"])
-        self.assertEqual([rank["host_loads"] for rank in small], [0, 0])
-        self.assertEqual([rank["chain_to_result"] for rank in small], [3, 3])
-        moved = sum(sum(rank[way].values()) for rank in large for way in ("read_bytes", "written_bytes"))
-        self.assertTrue(4 << 20 <= moved < 4.2 * (1 << 20), moved)
-        for options in (["--device", "host", "--ranks", 2], ["--device", "cuda"]):
-            done, out, err = call(RONDO, "perf", "all_reduce", *options, "--count")
-            self.assertEqual(done, 2, out + err)
-            self.assertIn("--count is for ranks that are threads on devices", err)
 
     def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
         # The application's streams need hardware queues, too, so from 2 ranks on, less than 32 is too few. One

@@ -86,14 +86,13 @@ MAY_INCLUDE = {
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows nothing of its callers except the interface's declarations.
-    "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/access_counts.h"},
+    "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/memory_policy.h"},
     "tests/soft_nvml": {"src/topo/nvml_api.h"},
     # This driver's kernels are the library's own bodies.
     "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_mean_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_transfers.cpp": {"cuda/kernels", "tests/soft_cuda"},
-    "tests/soft_cuda/counting.cpp": {"src/proto/memory.h", "tests/soft_cuda"},
     "include": set(),
 }
 # These files use one interface of a transport, not its owner.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/net/control_ends.h"
+#include "tests/quiet_boards.h"
 
 using namespace rondo;
 using namespace rondo::net_test;
@@ -160,15 +161,8 @@ TEST_CASE("control plane: an answer about messages serves no other question", "[
 namespace {
 
 /// The boards of a host whose ranks have messages with all ranks except rank 7.
-class FullBoards final : public MessageBoards {
+class FullBoards final : public rondo_test::QuietBoards {
  public:
-  void announce(uint32_t, bool, uint64_t) override {}
-  void enter_batch() override {}
-  uint64_t begin(const MessageInfo &) override { return 0; }
-  void complete(uint64_t, const MessageInfo &, bool) override {}
-  void fail(uint64_t) override {}
-  void complete_batch() override {}
-  void block(uint32_t, const BlockedSend &) override {}
   BatchCounts batches(uint32_t of) const override { return {entered + of, entered - 1}; }
   PairCounts pair(uint32_t of, uint32_t with, bool sends) const override {
     if (!sends) received_from = with;

@@ -3,76 +3,28 @@
 //     message_ranks programs [SEED]   random programs of messages, groups and collectives, compared with a model
 //     message_ranks death             a rank is killed; what it had sent is received, then all others get an error
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <new>
 #include <string>
 
 #include "tests/message_caller.h"
+#include "tests/proc/forked_ranks.h"
 
 using namespace rondo_test;
 
 namespace {
 
-/// This memory is shared by the processes.
-struct Board {
-  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is written
-  std::atomic<uint32_t> gone = 0;   ///< 1: the victim's process has ended
+struct Board : IdBoard {
   std::atomic<uint32_t> received = 0;  ///< 1: the victim's messages were received
-  rondo_unique_id_t id;
 };
-
-Board *make_board() {
-  void *const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return new (memory) Board;
-}
-
-/// Makes the communicators of a rank. Rank 0 makes their ids. Returns null after a failure.
-rondo_comm_t connect(Board &board, int rank, int size) {
-  if (rank == 0) {
-    if (rondo_get_unique_id(&board.id, nullptr) != RONDO_OK) return nullptr;
-    board.ready = 1;
-  }
-  while (board.ready == 0) ::usleep(1'000);
-  rondo_comm_t comm = nullptr;
-  return rondo_comm_init(&comm, &board.id, rank, size, nullptr) == RONDO_OK ? comm : nullptr;
-}
-
-/// Runs `body` in a process for each rank; returns their process ids.
-std::vector<pid_t> start(uint32_t rank_count, const std::function<int(int)> &body) {
-  std::vector<pid_t> children;
-  for (uint32_t rank = 0; rank < rank_count; ++rank) {
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    if (child == 0) std::_Exit(body(static_cast<int>(rank)));
-    children.push_back(child);
-  }
-  return children;
-}
-
-int wait_for(pid_t child) {
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child ? status : -1;
-}
-
-std::string error_of(rondo_comm_t comm) {
-  rondo_error_t error = RONDO_ERROR_INIT;
-  return rondo_comm_last_error(comm, &error) == RONDO_OK ? error.message : "?";
-}
 
 bool run_program(uint64_t seed) {
   ProgramMaker::Limits limits;
   limits.comms_max = 1;
   const MessageProgram program = ProgramMaker(seed, limits).make();
-  Board *const board = make_board();
-  const auto children = start(program.rank_count, [&](int rank) {
+  Board *const board = make_board<Board>();
+  const auto children = start(static_cast<int>(program.rank_count), [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, static_cast<int>(program.rank_count));
     if (comm == nullptr) return 2;
     rondo_status_t status = Caller(program, static_cast<uint32_t>(rank), {comm}, nullptr).run();
@@ -108,7 +60,7 @@ bool told(rondo_comm_t comm, rondo_status_t status, const char *part) {
 /// Lets rank 1 send three messages, of which the last does not fit, and kills it in the middle of the last one.
 int run_death() {
   constexpr size_t large = 32u << 20;
-  Board *const board = make_board();
+  Board *const board = make_board<Board>();
   const auto children = start(3, [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, 3);
     if (comm == nullptr) return 2;

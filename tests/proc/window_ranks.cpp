@@ -5,67 +5,17 @@
 //     window_ranks apart             if a rank cannot reach a peer's memory, no rank gets the window
 //     window_ranks gone              a put from memory, or into memory, that is gone while both ranks live
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <new>
 #include <string>
 
+#include "tests/proc/forked_ranks.h"
 #include "tests/window_program.h"
 
 using namespace rondo_test;
 
 namespace {
-
-/// This memory is shared by the processes.
-struct Board {
-  std::atomic<uint32_t> ready = 0;  ///< 1: `id` is written
-  std::atomic<uint32_t> gone = 0;   ///< 1: the victim's process has ended
-  rondo_unique_id_t id;
-};
-
-Board *make_board() {
-  void *const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return new (memory) Board;
-}
-
-rondo_comm_t connect(Board &board, int rank, int size) {
-  if (rank == 0) {
-    if (rondo_get_unique_id(&board.id, nullptr) != RONDO_OK) return nullptr;
-    board.ready = 1;
-  }
-  while (board.ready == 0) ::usleep(1'000);
-  rondo_comm_t comm = nullptr;
-  return rondo_comm_init(&comm, &board.id, rank, size, nullptr) == RONDO_OK ? comm : nullptr;
-}
-
-/// Runs `body` in a process for each rank; returns their process ids.
-std::vector<pid_t> start(int rank_count, const std::function<int(int)> &body) {
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < rank_count; ++rank) {
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    if (child == 0) std::_Exit(body(rank));
-    children.push_back(child);
-  }
-  return children;
-}
-
-int wait_for(pid_t child) {
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child ? status : -1;
-}
-
-std::string error_of(rondo_comm_t comm) {
-  rondo_error_t error = RONDO_ERROR_INIT;
-  return rondo_comm_last_error(comm, &error) == RONDO_OK ? error.message : "?";
-}
 
 /// Returns true if the call failed as it must, and its message contains `part`.
 bool told(rondo_comm_t comm, rondo_status_t status, rondo_status_t wanted, const char *part) {
@@ -102,7 +52,7 @@ rondo_status_t run_rank(uint64_t seed, uint32_t rank, uint32_t rank_count, rondo
 
 bool run_program(uint64_t seed) {
   const auto rank_count = static_cast<uint32_t>(2 + seed % 3);
-  Board *const board = make_board();
+  IdBoard *const board = make_board<IdBoard>();
   const auto children = start(static_cast<int>(rank_count), [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, static_cast<int>(rank_count));
     if (comm == nullptr) return 2;
@@ -115,7 +65,7 @@ bool run_program(uint64_t seed) {
   });
   bool right = true;
   for (const pid_t child : children) right &= wait_for(child) == 0;
-  ::munmap(board, sizeof(Board));
+  ::munmap(board, sizeof(IdBoard));
   return right;
 }
 
@@ -127,7 +77,7 @@ int run_programs(uint64_t first, uint64_t last) {
 }
 
 /// Runs rank 0 while rank 1 dies. Before that, rank 1 has put one value and sent one more signal.
-int survive(const Board &board, rondo_comm_t comm, const int64_t *own) {
+int survive(const IdBoard &board, rondo_comm_t comm, const int64_t *own) {
   while (board.gone == 0) ::usleep(1'000);
   for (int each = 0; each < 2; ++each)
     if (rondo_wait_signal(1, 0, 1, comm, nullptr) != RONDO_OK) {
@@ -140,7 +90,7 @@ int survive(const Board &board, rondo_comm_t comm, const int64_t *own) {
 }
 
 int run_death() {
-  Board *const board = make_board();
+  IdBoard *const board = make_board<IdBoard>();
   const auto children = start(2, [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, 2);
     if (comm == nullptr) return 2;
@@ -166,7 +116,7 @@ int run_death() {
 /// Lets a rank die while another registers a window. Then a rank puts into a dead rank's memory, by cross-memory
 /// attach.
 int run_death_while_used() {
-  Board *const board = make_board();
+  IdBoard *const board = make_board<IdBoard>();
   const auto children = start(3, [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, 3);
     if (comm == nullptr) return 2;
@@ -192,7 +142,7 @@ int run_death_while_used() {
 
 int run_apart() {
   ::setenv("RONDO_CROSS_MEMORY", "off", 1);
-  Board *const board = make_board();
+  IdBoard *const board = make_board<IdBoard>();
   const auto children = start(2, [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, 2);
     if (comm == nullptr) return 2;
@@ -212,7 +162,7 @@ int run_apart() {
 
 /// Lets rank 0 put by cross-memory attach. With `own`, its own buffer is unmapped, otherwise rank 1's window is.
 int run_gone(bool own) {
-  Board *const board = make_board();
+  IdBoard *const board = make_board<IdBoard>();
   const auto children = start(2, [&](int rank) {
     const rondo_comm_t comm = connect(*board, rank, 2);
     if (comm == nullptr) return 2;

@@ -353,8 +353,9 @@ __attribute__((visibility("default"))) void soft_cuda_count_accesses(uint32_t on
   if (auto *const call_it = kernels_function<void(uint32_t)>("rondo_count_accesses")) call_it(on);
 }
 
-__attribute__((visibility("default"))) uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room) {
-  auto *const call_it = kernels_function<uint32_t(rondo::AccessCounts *, uint32_t)>("rondo_access_counts");
+__attribute__((visibility("default"))) uint32_t soft_cuda_access_counts(soft_cuda::AccessCounts *counts,
+                                                                         uint32_t room) {
+  auto *const call_it = kernels_function<uint32_t(soft_cuda::AccessCounts *, uint32_t)>("rondo_access_counts");
   return call_it == nullptr ? 0 : call_it(counts, room);
 }
 

@@ -17,14 +17,15 @@
 namespace soft_cuda {
 
 /// Waits by calling a block's give_way.
-inline void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
-#if defined(RONDO_COUNT_ACCESSES)
-  rondo::memory::Counter *const mine = rondo::memory::counter;  // the host thread's: each of its fibers sets it
-  give_way(waiting);
-  rondo::memory::counter = mine;
-#else
-  give_way(waiting);
-#endif
+template <class Policy = rondo::memory::Policy>
+void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
+  if constexpr (requires { Policy::counter; }) {
+    auto *const mine = Policy::counter;  // the host thread's: each of its fibers sets it
+    give_way(waiting);
+    Policy::counter = mine;
+  } else {
+    give_way(waiting);
+  }
 }
 
 /// A barrier with a vote, in zeroed memory.
@@ -32,17 +33,15 @@ struct VotingBarrier {
   uint32_t arrived;
   uint32_t generation;
   uint32_t votes[2];  ///< for the even and the odd generations
-  rondo::memory::Joined joined;
 
   /// Waits at the barrier. If it is not `ordered`, the threads only meet, and the barrier orders no accesses.
   template <bool ordered = true>
-  bool wait(uint32_t thread_count, bool vote, bool first_thread, void (*give_way)(Waiting)) {
+  bool wait(uint32_t thread_count, bool vote, void (*give_way)(Waiting)) {
     constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
     constexpr auto release = ordered ? std::memory_order_release : std::memory_order_relaxed;
     constexpr auto arrive = ordered ? std::memory_order_acq_rel : std::memory_order_relaxed;
     std::atomic_ref<uint32_t> generation_ref(generation);
     const uint32_t mine = generation_ref.load(acquire);  // pairs with the release below
-    rondo::memory::join_barrier(joined, mine, first_thread);
     std::atomic_ref<uint32_t> votes_ref(votes[mine % 2]);
     if (vote) votes_ref.store(1, std::memory_order_relaxed);  // ordered by arrived
     std::atomic_ref<uint32_t> arrived_ref(arrived);
@@ -50,11 +49,9 @@ struct VotingBarrier {
       arrived_ref.store(0, std::memory_order_relaxed);           // ordered by generation
       // All threads have read the votes of the previous generation, because they have arrived since.
       std::atomic_ref<uint32_t>(votes[(mine + 1) % 2]).store(0, std::memory_order_relaxed);
-      rondo::memory::reset_barrier(joined, mine + 1);
       generation_ref.store(mine + 1, release);  // pairs with the acquires
     }
     while (generation_ref.load(acquire) == mine) wait_for(Waiting::at_barrier, give_way);
-    rondo::memory::leave_barrier(joined, mine);
     return votes_ref.load(std::memory_order_relaxed) != 0;
   }
 };
@@ -77,11 +74,7 @@ struct EmulatedGroup {
  private:
   template <bool ordered>
   [[nodiscard]] bool meet(bool vote) const {
-    if (thread_count > 1) return barrier->wait<ordered>(thread_count, vote, thread == 0, give_way);
-    rondo::memory::Joined alone{};  // one thread meets only itself, which still counts as a barrier
-    rondo::memory::join_barrier(alone, 0, true);
-    rondo::memory::leave_barrier(alone, 0);
-    return vote;
+    return thread_count > 1 ? barrier->wait<ordered>(thread_count, vote, give_way) : vote;
   }
 };
 static_assert(rondo::Group<EmulatedGroup>);

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "cuda/driver/driver_api.h"
-#include "src/proto/access_counts.h"
+#include "tests/soft_cuda/access_counts.h"
 
 /// The live objects of this process.
 struct SoftCudaLive {
@@ -66,7 +66,7 @@ extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
 /// Starts to count the kernels' memory accesses from zero; 0 stops the count. No kernel may be running.
 extern "C" void soft_cuda_count_accesses(uint32_t on);
 /// Stores the counts of each rank whose kernels have run since, in any order. Returns their number.
-extern "C" uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room);
+extern "C" uint32_t soft_cuda_access_counts(soft_cuda::AccessCounts *counts, uint32_t room);
 
 /// Returns how many bytes kernels have since moved between two devices, by loads from one or stores to the other. For a
 /// device and itself, it returns what all kernels have read and written in its memory. It counts the first 8 devices.

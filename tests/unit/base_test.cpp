@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/names.h"
 #include "src/plan/collective.h"
 #include "tests/catch.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests grow a communicator whose ranks are threads. Those of tests/proc and tests/net grow communicators of
 // processes and of hosts, in which ranks die.
-#include "src/core/grow.h"
+#include "src/core/derive.h"
 
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests shrink a communicator whose ranks are threads, and use rondo_comm_revoke() and rondo_comm_flush(). Those
 // of tests/proc and tests/net shrink communicators of processes and of hosts, in which ranks die.
-#include "src/core/shrink.h"
+#include "src/core/derive.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests split a communicator whose ranks are threads. tests/proc/split_test.py and tests/net/split_hosts_test.py
 // split communicators of processes and of hosts.
-#include "src/core/split.h"
+#include "src/core/derive.h"
 
 #include <algorithm>
 #include <atomic>

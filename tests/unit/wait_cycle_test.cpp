@@ -8,6 +8,7 @@
 
 #include "src/engine/device_waits.h"
 #include "tests/catch.h"
+#include "tests/quiet_boards.h"
 #include "transports/shm/message_board.h"
 #include "transports/shm/segment.h"
 
@@ -39,16 +40,9 @@ class SetRanks final : public Ranks {
 };
 
 /// The boards of a rank whose peer 1 enters another batch at each query.
-class MovingBoards final : public MessageBoards {
+class MovingBoards final : public rondo_test::QuietBoards {
  public:
   explicit MovingBoards(const MessageBoards &boards) : boards_(boards) {}
-  void announce(uint32_t, bool, uint64_t) override {}
-  void enter_batch() override {}
-  uint64_t begin(const MessageInfo &) override { return 0; }
-  void complete(uint64_t, const MessageInfo &, bool) override {}
-  void fail(uint64_t) override {}
-  void complete_batch() override {}
-  void block(uint32_t, const BlockedSend &) override {}
   BatchCounts batches(uint32_t of) const override {
     if (of != 1) return boards_.batches(of);
     ++entered_;

@@ -13,8 +13,8 @@
 
 #include "src/engine/device_waits.h"
 #include "src/engine/transfer_watch.h"
-#include "src/links/message_boards.h"
 #include "tests/catch.h"
+#include "tests/quiet_boards.h"
 #include "tests/unit/wait_program.h"
 #include "transports/shm/message_board.h"
 #include "transports/shm/segment.h"
@@ -55,15 +55,9 @@ class ModelRanks final : public Ranks {
 };
 
 /// The boards as the ranks of one host see them.
-class HostBoards final : public MessageBoards {
+class HostBoards final : public rondo_test::QuietBoards {
  public:
   HostBoards(Model &model, uint32_t rank) : model_(model), rank_(rank) {}
-  void announce(uint32_t, bool, uint64_t) override {}
-  void enter_batch() override {}
-  uint64_t begin(const MessageInfo &) override { return 0; }
-  void complete(uint64_t, const MessageInfo &, bool) override {}
-  void fail(uint64_t) override {}
-  void complete_batch() override {}
   void block(uint32_t peer, const BlockedSend &send) override;
   bool knows(uint32_t of) const override;
   BatchCounts batches(uint32_t of) const override;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "transports/net/net_transport.h"
 
 namespace rondo::net {

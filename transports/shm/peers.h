@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file shows an executor the other ranks of its host: payloads to read in place, bells, and which ranks are alive.
+// This file shows an executor the other ranks of its host: payloads to read in place, buffers
+// to write, bells, and which ranks are alive.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
+#include "src/links/remote_memory.h"
 #include "src/memory/region.h"
 #include "src/proto/peer_access.h"
-#include "transports/shm/remote_memory.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {
@@ -52,6 +53,19 @@ class MappingCache {
   uint64_t use_ = 0;
   int own_shortage_ = 0;
 };
+
+/// The process of the rank whose buffer is opened.
+struct MemoryOwner {
+  int process = 0;
+  bool same_process = false;
+  uint64_t device = 0;  ///< device number of all memfds
+  uint32_t kinds = 0;   ///< kinds of buffers that ranks of other processes can reach, as bits of PayloadKind
+};
+
+/// Opens a buffer of another rank for writing. RONDO_ERROR_UNSUPPORTED, with the reason: this process cannot write to
+/// it.
+[[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_remote_memory(const MemoryOwner &owner,
+                                                                             const MemoryPlace &place);
 
 class ShmPeers final : public PeerAccess {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/shm/remote_memory.h"
+#include "transports/shm/peers.h"
 
 #include <errno.h>
 #include <fcntl.h>

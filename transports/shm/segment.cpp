@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <new>
 
-#include "src/base/checked.h"
+#include "src/base/arithmetic.h"
 #include "src/base/shared_file.h"
 #include "src/base/ticks.h"
 #include "src/proto/memory.h"

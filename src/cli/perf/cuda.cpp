@@ -10,12 +10,10 @@
 #include "cuda/kernels/operation.h"
 #include "cuda/driver/handles.h"
 #include "src/base/config.h"
-#include "src/base/runtime_library.h"
 #include "src/cli/commands.h"
 #include "src/cli/perf/cuda_staging.h"
 #include "src/cli/perf/cuda_streams.h"
 #include "src/cli/visible_devices.h"
-#include "src/proto/access_counts.h"
 
 namespace rondo::cli {
 namespace {
@@ -67,8 +65,6 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome make_start(uint64_t *&word) override;
   [[nodiscard]] Outcome await_start(const uint64_t *word, uint64_t number) override;
   [[nodiscard]] Outcome measure_copy(double &GBps) override;
-  [[nodiscard]] Outcome begin_count() override;
-  [[nodiscard]] Outcome end_count(std::vector<perf::Accesses> &counts) override;
   [[nodiscard]] Outcome open_side(std::unique_ptr<perf::SideStream> &side) override {
     return perf_take(make_side_stream(streams()), side);
   }
@@ -298,47 +294,6 @@ Outcome CudaPerfDevice::measure_copy(double &GBps) {
   const auto measured = copy_bandwidth();
   if (!measured.ok()) return failed(measured.error());
   GBps = measured.value();
-  return std::nullopt;
-}
-
-/// Returns a function that only the driver in software has (docs/tests.md). Returns null with another driver.
-template <class Function>
-Function *software_function(const CudaDriver &driver, const char *name) {
-  RuntimeLibrary file;
-  Function *found = nullptr;
-  if (file.open_loaded(driver.library)) file.find(found, name);
-  return found;
-}
-
-Outcome CudaPerfDevice::begin_count() {
-  auto *const count = software_function<void(uint32_t)>(*driver_, "soft_cuda_count_accesses");
-  if (count == nullptr)
-    return Failure{Exit::usage, "--count: " + driver_->library +
-                                    " cannot tell what kernels do to memory; the CUDA driver in software can "
-                                    "(RONDO_CUDA_LIBRARY, share/doc/rondo/docs/tests.md)"};
-  count(1);
-  return std::nullopt;
-}
-
-Outcome CudaPerfDevice::end_count(std::vector<perf::Accesses> &counts) {
-  auto *const read = software_function<uint32_t(AccessCounts *, uint32_t)>(*driver_, "soft_cuda_access_counts");
-  auto *const count = software_function<void(uint32_t)>(*driver_, "soft_cuda_count_accesses");
-  if (read == nullptr || count == nullptr)
-    return Failure{Exit::usage, "--count: " + driver_->library + " cannot count"};
-  std::vector<AccessCounts> ranks(read(nullptr, 0));
-  ranks.resize(std::min<size_t>(ranks.size(), read(ranks.data(), static_cast<uint32_t>(ranks.size()))));
-  count(0);
-  for (const AccessCounts &rank : ranks) {
-    perf::Accesses &to = counts.emplace_back();
-    const PhaseCounts &work = rank.work;
-    std::copy(std::begin(work.read_bytes), std::end(work.read_bytes), std::begin(to.read_bytes));
-    std::copy(std::begin(work.written_bytes), std::end(work.written_bytes), std::begin(to.written_bytes));
-    to.blocks = rank.blocks;
-    to.host_loads = work.host_loads, to.host_stores = work.host_stores;
-    to.releases = work.releases, to.acquires = work.acquires;
-    to.read_modify_writes = work.read_modify_writes, to.barriers = work.barriers;
-    to.chain_to_result = rank.chain_to_result, to.chain = rank.chain;
-  }
   return std::nullopt;
 }
 

@@ -28,11 +28,9 @@ namespace {
 struct SimOptions {
   std::string algorithm = "auto", collective = "all_reduce", protocol = "auto", kernel = "interpreter", bytes = "1G",
               chunk;
-  std::string topology, table, counts, costs, json, plot;
+  std::string topology, table, json, plot;
   uint32_t ranks = 0, nodes = 0, gpus = 0, rack_nodes = 0, root = 0, channels = 0;
   bool in_place = false, every = false, alone = false;
-
-  bool operator==(const SimOptions &) const = default;
 };
 
 using Parsed = std::variant<SimOptions, std::string>;  // the string is the help
@@ -44,8 +42,7 @@ constexpr console::Manual manual{
     "rondo sim [OPTIONS]",
     "  rondo sim --ranks 16384 --algorithm ring --bytes 1G    how long a ring among 16,384 ranks takes\n"
     "  rondo sim --nodes 16 --gpus 8 --plot sim.svg           draw all algorithms by size and by ranks\n"
-    "  rondo sim --table here.json --ranks 4 --json           this machine, as rondo tune has measured it\n"
-    "  rondo sim --counts counts.json                         kernels on a device, by what they were counted to do\n"};
+    "  rondo sim --table here.json --ranks 4 --json           this machine, as rondo tune has measured it\n"};
 
 void add_place_options(console::CommandLine &app, SimOptions &options) {
   app.begin_group("The network");
@@ -92,11 +89,6 @@ Result<Parsed> parse_options(Arguments args) {
   console::CommandLine app(manual);
   add_place_options(app, options);
   add_case_options(app, options);
-  app.begin_group("On a device, by counts");
-  app.add_option("--counts", options.counts, "what rondo perf --count --json has counted, in place of all above")
-      ->type_name("FILE");
-  app.add_option("--costs", options.costs, "what gpu-check --only costs has measured [an H200]")
-      ->type_name("FILE");
   app.begin_group("Output");
   app.add_json(options.json, "write the result");
   app.add_option("--plot,--sweep", options.plot,
@@ -205,24 +197,6 @@ Result<void> write(const std::string &path, const std::string &text) {
   return {};
 }
 
-/// Prints the report for --counts. The file of counts describes the run, so all options that describe one are refused.
-Result<void> report_counted(const SimOptions &options) {
-  SimOptions alone;
-  alone.counts = options.counts;
-  alone.costs = options.costs;
-  alone.json = options.json;
-  if (options != alone)
-    return invalid_argument(
-        "--counts takes no options except --costs and --json, because its file says what ran; leave the others out");
-  RONDO_TRY_ASSIGN(const CountedCalls calls, read_counts(options.counts));
-  sim::DeviceCosts costs;
-  if (!options.costs.empty()) {
-    RONDO_TRY_ASSIGN(costs, read_costs(options.costs));
-  }
-  if (options.json != "-") RONDO_TRY(write("-", counted_text(calls, costs)));
-  return options.json.empty() ? Result<void>() : write(options.json, counted_json(calls, costs));
-}
-
 Result<void> report(const SimOptions &options, const Question &question) {
   const sim::SimCase &what = question.what;
   sim::SimCase compared = what;
@@ -250,9 +224,6 @@ Result<void> report(const SimOptions &options, const Question &question) {
 }
 
 Result<void> answer(const SimOptions &options) {
-  if (!options.counts.empty()) return report_counted(options);
-  if (!options.costs.empty())
-    return invalid_argument("--costs needs the counts of what kernels did; add --counts FILE");
   RONDO_TRY_ASSIGN(const Question question, make_question(options));
   return report(options, question);
 }

@@ -9,7 +9,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "src/sim/device.h"
 #include "src/sim/simulate.h"
 
 namespace rondo::cli {
@@ -90,24 +89,6 @@ class Effort {
 [[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort);
 /// Finds crossings. Between two simulated sizes, a crossing is where the straight lines through the points meet.
 [[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
-
-/// The work of the kernels of one call, as `rondo perf --count --json` reports it.
-struct CountedCall {
-  uint64_t bytes = 0;
-  std::string algorithm, protocol, kernel;
-  std::vector<sim::DeviceWork> ranks;
-
-  [[nodiscard]] const std::string &way() const { return kernel == "load_store" ? kernel : protocol; }
-};
-struct CountedCalls {
-  std::string collective;
-  std::vector<CountedCall> calls;  ///< at least one
-};
-[[nodiscard]] Result<CountedCalls> read_counts(const std::string &path);
-/// Reads the costs that `device_costs` measured. The cost of a link keeps its default.
-[[nodiscard]] Result<sim::DeviceCosts> read_costs(const std::string &path);
-[[nodiscard]] std::string counted_text(const CountedCalls &calls, const sim::DeviceCosts &costs);
-[[nodiscard]] std::string counted_json(const CountedCalls &calls, const sim::DeviceCosts &costs);
 
 [[nodiscard]] std::string sim_text(const sim::SimCase &what, const sim::SimResult &result,
                                    const SimComparison &comparison);

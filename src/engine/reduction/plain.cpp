@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "src/engine/reduction/reduction.h"
-#include "src/engine/reduction/copy.h"
 #include "src/proto/reducer.h"
 
 namespace rondo {

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 
 #include "rondo/rondo.h"
 #include "src/base/result.h"
+#include "src/proto/connection.h"
 #include "src/proto/mean.h"
 
 namespace rondo {
@@ -63,5 +65,27 @@ struct ReductionTarget {
 
 /// Returns the implementation called `wanted`. For an empty name, returns the fastest one that runs here.
 [[nodiscard]] Result<const ReductionTarget *> choose_reduce_target(std::string_view wanted);
+
+// A reduction of one operand without a division is a copy, and all types and processors share its code.
+
+[[nodiscard]] inline bool is_copy(const ReductionArgs &args) {
+  return args.input_count == 1 && args.divisor == 0 && args.more.empty();
+}
+
+inline void copy_to_outputs(const ReductionArgs &args, size_t element_bytes) {
+  if (args.count == 0) return;  // pointers may be null then
+  for (uint32_t output = 0; output < args.output_count; ++output)
+    if (args.outputs[output] != args.inputs[0])
+      std::memcpy(args.outputs[output], args.inputs[0], args.count * element_bytes);
+}
+
+/// Returns the bytes from `to` to the begin of the next cache line, or 0 if `to` is the begin of one.
+inline size_t bytes_to_line(const std::byte *to) {
+  return (cache_line_bytes - reinterpret_cast<uintptr_t>(to) % cache_line_bytes) % cache_line_bytes;
+}
+
+/// Copies like memcpy(), but past the caches, for results that exceed them. A line that is written whole need not be
+/// read first. A thread that sees a later release store of this thread sees all of the copy.
+void stream_copy(std::byte *to, const std::byte *from, size_t bytes);
 
 }  // namespace rondo

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "src/engine/reduction/copy.h"
 #include "src/engine/reduction/reduction.h"
 
 namespace rondo {

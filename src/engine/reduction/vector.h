@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include <hwy/cache_control.h>
-#include "src/engine/reduction/copy.h"
 #include "src/engine/reduction/reduction.h"
 #include "src/engine/reduction/vector_types.h"
 #include "src/proto/reducer.h"
