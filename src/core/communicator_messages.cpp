@@ -108,8 +108,9 @@ Result<uint64_t> Communicator::probe(uint32_t from) {
     if (report && report->pair.entered > received) return report->pair.entered - received;
     if (failure()) return operations_.report_failure();
     if (state == RankState::left || state == RankState::finalized)
-      return Error{RONDO_ERROR_REMOTE, ranks_.describe_rank(from) + " has left the communicator, and no message of it " +
-                                           "is known here; do not wait for another one"};
+      return Error{RONDO_ERROR_REMOTE, ranks_.describe_rank(from) +
+                                           " has left the communicator, and no message of it is known here; do not "
+                                           "wait for another one"};
     if (report) return uint64_t{0};
     if (now_ns() - begun_ns >= operations_.timeout_ns())
       return Error{RONDO_ERROR_TIMEOUT, "the host of " + ranks_.describe_rank(from) +

@@ -95,7 +95,7 @@ def any_source(rank, size):
     else:
         for number in range(count):
             dist.send(torch.tensor([rank, number]), last)
-    # Receives get the messages of a rank in the order in which they were posted, also where a channel is in use already.
+    # Receives get the messages of a rank in the order in which they were posted, also on a channel that was used.
     for _ in range(2):
         x = torch.zeros(3, dtype=torch.int64)
         if rank == 0:
