@@ -129,7 +129,7 @@ class Channels:
         self._channels: dict[Tuple[int, int, int], Channel] = {}
         self._lock = threading.Lock()
         self._any = AnySource(rank, ranks)
-        self._separate = Separate()
+        self._separate = Separate()  # of receives from any rank, whose channels are not known yet
         self._closed = False
 
     def get(self, source: int, target: int, tag: int) -> Channel:
