@@ -111,6 +111,18 @@ RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collecti
                                                rondo_type_t type, rondo_plan_info_t *info) RONDO_NOEXCEPT;
 /** @} */
 
+/** @addtogroup rondo_messages
+ * @{ */
+/** Writes how many messages of rank `peer` this rank can receive without waiting for the peer's call. These are the
+ * sends that the peer has begun, minus the receives that this rank has enqueued. The call receives nothing. It waits
+ * only for an answer of another host. Any thread.
+ * @param peer   rank that sends.
+ * @param count  receives the number of messages.
+ * @return RONDO_ERROR_REMOTE: The peer has ended, and it has sent no further message, or was on another host.
+ *         RONDO_ERROR_UNSUPPORTED: The communicator is on a device, or carries no messages. */
+RONDO_API rondo_status_t rondo_probe(int peer, rondo_comm_t comm, uint64_t *count) RONDO_NOEXCEPT;
+/** @} */
+
 #ifdef __cplusplus
 }
 #endif

@@ -317,6 +317,11 @@ public:
   template <class T> void recv(T *data, std::size_t count, int peer, rondo_stream_t stream = nullptr) const {
     check(rondo_recv(data, count, type_of<T>(), peer, comm_, stream), comm_);
   }
+  std::uint64_t probe(int peer) const {
+    std::uint64_t count = 0;
+    check(rondo_probe(peer, comm_, &count), comm_);
+    return count;
+  }
   void barrier(rondo_stream_t stream = nullptr) const { check(rondo_barrier(comm_, stream), comm_); }
 
 private:

@@ -60,6 +60,16 @@ rondo_status_t rondo_recv(void *recv, size_t count, rondo_type_t type, int peer,
   return call_message("recv", false, recv, count, type, peer, comm, stream);
 }
 
+rondo_status_t rondo_probe(int peer, rondo_comm_t handle, uint64_t *count) noexcept {
+  return at_boundary(handle, [&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY(check_peer(peer, comm->rank_count()));
+    if (count == nullptr) return invalid_argument("count is NULL; it receives the number of messages");
+    RONDO_TRY_ASSIGN(*count, comm->probe(static_cast<uint32_t>(peer)));
+    return {};
+  });
+}
+
 rondo_status_t rondo_group_begin(void) noexcept {
   return at_boundary([]() -> Result<void> {
     group::begin();

@@ -95,6 +95,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
   }
+  /// Returns how many messages rank `from` has begun to send beyond the receives of this rank, as rondo_probe() does.
+  [[nodiscard]] Result<uint64_t> probe(uint32_t from);
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
   /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;

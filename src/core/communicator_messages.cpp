@@ -9,6 +9,9 @@
 
 namespace rondo {
 
+/// The time after which a call checks again whether another host has answered.
+constexpr uint64_t ask_interval_ns = 1'000'000;
+
 Result<void> Communicator::try_to_open_messages() {
   if (capabilities_.sends_messages) {
     RONDO_TRY(executor_->open_messages());
@@ -87,6 +90,35 @@ void Communicator::give_numbers(std::span<const Message> messages, MessageBatch 
   }
 }
 
+Result<uint64_t> Communicator::probe(uint32_t from) {
+  if (settings_.device != RONDO_DEVICE_HOST)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "rondo_probe works on host memory, and this communicator is on a device; call rondo_recv"};
+  RONDO_TRY(open_messages());
+  const uint64_t begun_ns = now_ns();
+  for (;;) {
+    uint64_t received = 0;
+    {
+      const std::lock_guard lock(submit_lock_);
+      RONDO_TRY(check_usable_locked());
+      if (!messages_.empty()) received = messages_[2 * size_t{from}].number;
+    }
+    const RankState state = ranks_.state(from);  // read before the report, because a rank sends first and leaves later
+    const auto report = ranks_.messages()->report(from, rank_, true, 0, begun_ns);
+    if (report && report->pair.entered > received) return report->pair.entered - received;
+    if (failure()) return operations_.report_failure();
+    if (state == RankState::left || state == RankState::finalized)
+      return Error{RONDO_ERROR_REMOTE, ranks_.describe_rank(from) +
+                                           " has left the communicator, and no message of it is known here; do not "
+                                           "wait for another one"};
+    if (report) return uint64_t{0};
+    if (now_ns() - begun_ns >= operations_.timeout_ns())
+      return Error{RONDO_ERROR_TIMEOUT, "the host of " + ranks_.describe_rank(from) +
+                                            " has not said in rondo_probe which messages that rank has sent"};
+    sleep_for_ns(ask_interval_ns);
+  }
+}
+
 Error Communicator::unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64_t received) const {
   Error error{RONDO_ERROR_MISMATCH, ranks_.describe_rank(from) + " sent " + std::to_string(sent) +
                                         " messages to rank " + std::to_string(to) + ", which received " +
@@ -117,7 +149,6 @@ std::optional<Error> Communicator::find_unreceived() {
 
 /// Asks ranks of other hosts which of this rank's messages they have received. It runs after a barrier of finalize.
 std::optional<Error> Communicator::find_unreceived_abroad() {
-  constexpr uint64_t ask_interval_ns = 1'000'000;
   MessageBoards &boards = *ranks_.messages();
   const uint64_t begun_ns = now_ns();
   for (uint32_t to = 0; to < rank_count_; ++to) {
@@ -153,7 +184,6 @@ uint64_t Communicator::unreceived_share() {
 /// the boards have the counts. Otherwise each rank asks the ranks of other hosts how many messages they have sent to
 /// this rank. The rank that finds a difference raises the error for all.
 Error Communicator::name_unreceived(uint64_t unreceived_count) {
-  constexpr uint64_t ask_interval_ns = 1'000'000;
   if (auto here = find_unreceived()) return *std::move(here);
   MessageBoards &boards = *ranks_.messages();
   std::vector<uint64_t> received(rank_count_);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for torch_program.py: sparse tensors, and barriers that name missing ranks."""
+"""Cases for torch_program.py: sparse tensors, receives from any rank, and barriers that name missing ranks."""
 
 import datetime
 import time
@@ -75,6 +75,57 @@ def sparse(rank, size):
     failed._lane = lambda device: FailedLane()
     error = expect(rondo.RemoteError, lambda: failed.allreduce(whole.to_sparse()))
     assert error.peer == 3, error
+
+
+def any_source(rank, size):
+    last, count = size - 1, 4
+    if rank == last:
+        got = {source: [] for source in range(last)}
+        for number in range(count * last):
+            x = torch.zeros(2, dtype=torch.int64)
+            if number % 2:
+                source = dist.recv(x)
+            else:
+                work = dist.irecv(x)
+                equal(work.get_future().wait(), [x])
+                source = work._source_rank()
+            got[source].append(x.tolist())
+        assert got == {source: [[source, number] for number in range(count)] for source in range(last)}, got
+    else:
+        for number in range(count):
+            dist.send(torch.tensor([rank, number]), last)
+    # Receives get the messages of a rank in the order in which they were posted, also on a channel that was used.
+    for _ in range(2):
+        x = torch.zeros(3, dtype=torch.int64)
+        if rank == 0:
+            works = [dist.irecv(each, source, tag=3) for each, source in zip(x.split(1), (None, 1, None))]
+            dist.barrier()
+            for work in works:
+                work.wait()
+            equal(x, torch.tensor([1, 2, 3]))
+        else:
+            dist.barrier()
+            for number in (1, 2, 3) if rank == 1 else ():
+                dist.send(torch.tensor([number]), 0, tag=3)
+    pair = dist.new_group([1, 2])
+    if rank == 1:
+        assert dist.recv(torch.empty(1 << 18), group=pair) == 2
+        error = expect(rondo.InvalidArgument, lambda: pair.recv_anysource([torch.empty(1)] * 2))
+        assert "one tensor, not 2" in str(error), error
+    elif rank == 2:
+        dist.send(torch.ones(1 << 18), 1, group=pair)
+    short = rondo.torch.ProcessGroup(dist.PrefixStore("short any", dist.group.WORLD.get_group_store()), rank, size,
+                                     datetime.timedelta(seconds=1))
+    if rank == 0:
+        error = expect(rondo.TimeoutError, lambda: short.recv_anysource([torch.empty(1)], 7).wait())
+        assert "tag 7" in str(error) and "none of the ranks 1, 2, 3 has sent one within 1 s" in str(error), error
+        lone = apart("lone any", rank, size)
+        works = [lone.recv_anysource([torch.empty(1)]), lone.recv([torch.empty(1)], 1)]
+        lone.shutdown()
+        for work in works:
+            expect(rondo.AbortedError, work.wait)
+        expect(rondo.AbortedError, lambda: lone.send([torch.empty(1)], 1))
+    dist.barrier()
 
 
 def monitored(rank, size):

@@ -80,6 +80,32 @@ TEST_CASE("messages: outside a group they keep the order of their calls, and typ
   })));
 }
 
+TEST_CASE("messages: a probe counts what a rank has sent and this rank has not received") {
+  constexpr int message_count = 3;
+  Ranks ranks(2);
+  std::vector<uint64_t> counts;
+  CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+    const uint8_t byte = 1;
+    for (int at = 0; rank == 0 && at < message_count; ++at)
+      if (const auto sent = rondo_send(&byte, 1, RONDO_UINT8, 1, comm, nullptr); sent != RONDO_OK) return sent;
+    if (const auto met = rondo_barrier(comm, nullptr); met != RONDO_OK || rank == 0) return met;
+    for (int at = 0; at <= message_count; ++at) {
+      uint8_t in = 0;
+      if (const auto told = rondo_probe(0, comm, &counts.emplace_back()); told != RONDO_OK) return told;
+      if (at == message_count) break;
+      if (const auto got = rondo_recv(&in, 1, RONDO_UINT8, 0, comm, nullptr); got != RONDO_OK) return got;
+    }
+    return RONDO_OK;
+  })));
+  CHECK(counts == std::vector<uint64_t>{3, 2, 1, 0});
+  CHECK(rondo_probe(2, ranks[1], counts.data()) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(rondo_probe(0, ranks[1], nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(rondo_comm_destroy(ranks[0]) == RONDO_OK);
+  ranks.forget(0);
+  CHECK(rondo_probe(0, ranks[1], counts.data()) == RONDO_ERROR_REMOTE);
+  CHECK_THAT(error_message(ranks[1]), Contains("has left the communicator"));
+}
+
 TEST_CASE("messages: a rank sends to itself within a group only, and both ends must fit") {
   Ranks ranks(1);
   const rondo_comm_t comm = ranks[0];

@@ -7,7 +7,7 @@ Each method describes its buffers, checks properties that C cannot see, and ends
 from __future__ import annotations
 
 import sys
-from ctypes import byref, c_int, c_size_t
+from ctypes import byref, c_int, c_size_t, c_uint64
 from operator import index
 from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple
 
@@ -340,6 +340,12 @@ class Calls:
         if not recv[3]:
             unfit(recv, recv[1], recv[2])
         return self._call(C.rondo_recv, (recv[0], recv[1], recv[2], number_of(peer, "peer")), stream, out, recv)
+
+    def probe(self, peer: int) -> int:
+        """Returns how many messages of rank `peer` can be received without waiting for its call."""
+        count = c_uint64()
+        check(C.rondo_probe(number_of(peer, "peer"), self._handle, byref(count)), self._handle)
+        return count.value
 
     def _reduce(self, function: Callable[..., int], before: Tuple[Any, ...], op: Any, after: Tuple[Any, ...],
                 stream: Any, result: Any, held: Any) -> Any:

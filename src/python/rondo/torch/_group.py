@@ -360,28 +360,33 @@ class ProcessGroup(dist.ProcessGroup):
     # Messages:
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
-        return self._message(listed(tensors), self._rank, dst, tag)
+        target = self._other(dst)
+        return self._message(tensors, lambda tensor: self._messages.send(target, tag, moved(tensor)))
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
-        return self._message(listed(tensors), src, self._rank, tag)
+        source = self._other(src)
+        return self._message(tensors, lambda tensor: self._messages.receive(source, tag, moved(tensor), [tensor]))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
-        raise UnsupportedError("a receive from any rank is not available in Rondo: name the source, as in "
-                               "dist.recv(tensor, src=0)")
+        if self._size == 1 or len(listed(tensors)) != 1:
+            raise InvalidArgument(f"a receive from any rank needs one tensor, not {len(listed(tensors))}, and another "
+                                  f"rank in the group, which has {self._size}")
+        return self._message(tensors, lambda tensor: self._messages.receive_any(tag, moved(tensor), [tensor]))
 
     recvAnysource = recv_anysource
 
-    def _message(self, tensors: Tensors, source: int, target: int, tag: int) -> Work:
-        peer = target if source == self._rank else source
+    def _other(self, peer: int) -> int:
+        """Refuses a number that is not another rank."""
         if peer == self._rank or not 0 <= peer < self._size:
             raise InvalidArgument(f"rank {peer} is not another rank of this group of {self._size}")
+        return peer
+
+    def _message(self, tensors: Any, post: Callable[[Tensor], Work]) -> Work:
+        tensors = listed(tensors)
         if tensors[0].device.type != "cpu":
             raise UnsupportedError("messages need tensors on the CPU in this version: use a collective, or "
                                    "libnccl.so.2")
-        channel, names = self._messages.get(source, target, tag)
-        outputs = tensors if source != self._rank else []
-        works = [channel.post(moved(tensor), Work(names, outputs, channel.completer, source=source))
-                 for tensor in tensors]
+        works = [post(tensor) for tensor in tensors]
         if self._window is not None:
             self._window.extend(works)
         return self._each(works)

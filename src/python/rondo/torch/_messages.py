@@ -8,22 +8,31 @@ in the background when the first message is posted, because the other rank may p
 from __future__ import annotations
 
 import threading
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+import torch
+
+from .._any_source import AnySource
 from .._buffers import Buffer
 from .._communicator import Communicator
 from .._errors import AbortedError, Error
 from .._streams import Stream
 from ._failures import Names
 from ._store import rendezvous
-from ._work import Completer, Work
+from ._work import Completer, Separate, Work
+
+
+def key_of(source: int, target: int, tag: int) -> str:
+    """Returns the key under which the sender publishes the id of a channel, when it posts its first message."""
+    return f"message/{source}/{target}/{tag}"
 
 
 class Channel:
     """The messages of one direction between this rank and another, with one tag."""
 
-    def __init__(self, store: Any, source: int, target: int, tag: int, sends: bool, seconds: float,
+    def __init__(self, store: Any, source: int, target: int, tag: int, sends: bool, names: Names, seconds: float,
                  options: Mapping[str, Any]) -> None:
+        self.source, self.names = source, names
         self._sends = sends
         self.completer = Completer()  # messages of other channels may end in another order
         self._lock = threading.Lock()
@@ -31,19 +40,36 @@ class Channel:
         self._comm: Optional[Communicator] = None
         self._stream: Optional[Stream] = None
         self._error: Optional[BaseException] = None
-        arguments = (store, f"message/{source}/{target}/{tag}", 0 if sends else 1, 2, seconds, None, options)
+        arguments = (store, key_of(source, target, tag), 0 if sends else 1, 2, seconds, None, options)
         threading.Thread(target=self._connect, args=arguments, name="rondo messages", daemon=True).start()
 
     def post(self, buffer: Buffer, work: Work) -> Work:
         """Enqueues a message, or keeps it until the other rank has joined."""
         with self._lock:
-            if self._error is not None:
-                work._fail(work._names.explained(self._error))
-            elif self._comm is None:
-                self._pending.append((buffer, work))
-            else:
-                self._enqueue(buffer, work)
+            self._post(buffer, work)
         return work
+
+    def take(self, buffer: Buffer, work: Work, begun: bool) -> bool:
+        """Receives a message that was already sent, or returns False. With `begun`, the first message was sent."""
+        with self._lock:
+            if self._error is not None:
+                raise self.names.explained(self._error)
+            try:
+                sent = begun and not self._pending if self._comm is None else self._comm.probe(0) > 0
+            except Error as error:
+                raise self.names.explained(error) from error
+            if sent:
+                work._match(self.source, self.names)
+                self._post(buffer, work)
+        return sent
+
+    def _post(self, buffer: Buffer, work: Work) -> None:
+        if self._error is not None:
+            work._fail(work._names.explained(self._error))
+        elif self._comm is None:
+            self._pending.append((buffer, work))
+        else:
+            self._enqueue(buffer, work)
 
     def _enqueue(self, buffer: Buffer, work: Work) -> None:
         assert self._comm is not None
@@ -100,24 +126,56 @@ class Channels:
     def __init__(self, store: Any, rank: int, ranks: List[int], seconds: float, options: Mapping[str, Any]) -> None:
         self._store, self._rank, self._ranks = store, rank, ranks
         self.seconds, self._options = seconds, options  # `seconds` is the timeout of channels made from now on
-        self._channels: dict[Tuple[int, int, int], Tuple[Channel, Names]] = {}
+        self._channels: dict[Tuple[int, int, int], Channel] = {}
         self._lock = threading.Lock()
+        self._any = AnySource(rank, ranks)
+        self._separate = Separate()  # of receives from any rank, whose channels are not known yet
+        self._closed = False
 
-    def get(self, source: int, target: int, tag: int) -> Tuple[Channel, Names]:
+    def get(self, source: int, target: int, tag: int) -> Channel:
         """Returns the channel, which is made at its first use."""
         key = source, target, tag
         with self._lock:
+            if self._closed:
+                raise AbortedError("the process group was shut down")
             found = self._channels.get(key)
             if found is None:
                 ends = [self._ranks[source], self._ranks[target]]
                 names = Names(ends, f"a message from rank {ends[0]} to rank {ends[1]}")
-                channel = Channel(self._store, source, target, tag, source == self._rank, self.seconds, self._options)
-                found = self._channels[key] = channel, names
+                found = self._channels[key] = Channel(self._store, source, target, tag, source == self._rank, names,
+                                                      self.seconds, self._options)
         return found
+
+    def send(self, target: int, tag: int, buffer: Buffer) -> Work:
+        """Posts a send."""
+        channel = self.get(self._rank, target, tag)
+        return channel.post(buffer, Work(channel.names, [], channel.completer, source=self._rank))
+
+    def receive(self, source: int, tag: int, buffer: Buffer, result: Sequence[torch.Tensor]) -> Work:
+        """Posts a receive, which waits behind earlier ones from any rank with its tag."""
+        channel = self.get(source, self._rank, tag)
+        work = Work(channel.names, result, channel.completer, source=source)
+        self._any.post(tag, source, lambda *_: bool(channel.post(buffer, work)), work._fail, self.seconds)
+        return work
+
+    def receive_any(self, tag: int, buffer: Buffer, result: Sequence[torch.Tensor]) -> Work:
+        """Posts a receive from any rank."""
+        work = Work(Names(self._ranks), result, self._separate)
+
+        def take(source: int, asks: bool) -> bool:
+            key = source, self._rank, tag
+            begun = key not in self._channels  # so its first message is not received
+            if begun and not (asks and self._store.check([key_of(*key)])):
+                return False
+            return self.get(*key).take(buffer, work, begun)
+        self._any.post(tag, None, take, work._fail, self.seconds)
+        return work
 
     def close(self, abort: bool) -> None:
         """Ends all channels."""
+        self._any.close()
         with self._lock:
+            self._closed = True
             channels, self._channels = list(self._channels.values()), {}
-        for channel, _ in channels:
+        for channel in channels:
             channel.close(abort)

@@ -36,6 +36,13 @@ class Completer:
             self._works.get()._complete_future()
 
 
+class Separate(Completer):
+    """Completes each future in a thread of its own. So it needs no order."""
+
+    def add(self, work: "Work") -> None:
+        threading.Thread(target=work._complete_future, name="rondo future", daemon=True).start()
+
+
 class Work(C10dWork):
     """An operation of a process group.
 
@@ -61,6 +68,10 @@ class Work(C10dWork):
             self._end(None)
         self._enqueued.set()
         return self
+
+    def _match(self, source: int, names: Names) -> None:
+        """Sets the source of a receive from any rank, before the operation is enqueued."""
+        self._source, self._names = source, names
 
     def _fail(self, error: BaseException) -> "Work":
         """Ends an operation that was never enqueued."""
