@@ -279,6 +279,24 @@ TEST_CASE("store: nobody listening is a timeout that says so, and a server that 
   const auto late = connect_store(endpoint, secret, now_ns() + second_ns / 20);
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK_THAT(late.error().message, Contains("Connection refused") && Contains("do firewalls allow the port?"));
+}
+
+TEST_CASE("store: a rank that finds no listener hears of hosts that have one address, but not on loopback") {
+  Endpoint endpoint{"127.0.0.1", 0};
+  {
+    const auto server = start_store_server(endpoint, random_secret());
+    REQUIRE(server.ok());
+    endpoint = server.value()->endpoint();
+  }
+  for (const bool loopback : {true, false}) {
+    if (!loopback) endpoint.host = "0.0.0.0";  // leads to this host, as another host's address would that both have
+    const auto absent = connect_store(endpoint, random_secret(), soon(), std::nullopt, {.runs_already = true});
+    REQUIRE_FALSE(absent.ok());
+    CHECK(absent.error().status == RONDO_ERROR_REMOTE);
+    CHECK_THAT(absent.error().message, Contains("no process listens"));
+    CHECK(loopback != (absent.error().message.find("set RONDO_INTERFACE on both") != std::string::npos));
+  }
 }
 
 TEST_CASE("store: a server that ends tells clients that wait which ranks they waited for") {
