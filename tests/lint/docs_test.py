@@ -182,6 +182,7 @@ class Documentation(unittest.TestCase):
         self.assertGreater(len(parts), 40)
         self.assertEqual({part for part in parts - OF_THE_SYSTEM if part not in text}, set())
         self.assertEqual(OF_THE_SYSTEM - parts, set())
+        self.assertIn("share/doc/rondo/docs/troubleshooting.md", "".join(string_literals(tree.read("src/cli/main.cpp"))))
 
     def test_errors_md_has_every_status_and_its_text(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
