@@ -311,7 +311,7 @@ class Connector {
             "no process listens at " + name_ + ", where the store was: " + host_text() + " has ended, or given up" +
                 (was_there_ || is_loopback(address_)
                      ? ""
-                     : "; if this host has the same address, as of docker0, set RONDO_INTERFACE on both"),
+                     : "; if this host has the same address, such as docker0's, set RONDO_INTERFACE on both"),
             -1, host_.rank};
   }
 
