@@ -178,11 +178,13 @@ class Documentation(unittest.TestCase):
                          for literal in string_literals(tree.read(path)))
         rows = re.findall(r"^\| ([^|]+) \|", tree.read("docs/troubleshooting.md"), re.M)
         parts = {part.strip() for row in rows for symptom in re.findall(r"`([^`]+)`", row)
-                 if not re.match(r"RONDO_\w+=", symptom) for part in re.split(r"\(?\.\.\.\)?|\d+|: |:$", symptom)} - {""}
+                 if not re.match(r"RONDO_\w+=", symptom)
+                 for part in re.split(r"\(?\.\.\.\)?|\d+|: |:$", symptom)} - {""}
         self.assertGreater(len(parts), 40)
         self.assertEqual({part for part in parts - OF_THE_SYSTEM if part not in text}, set())
         self.assertEqual(OF_THE_SYSTEM - parts, set())
-        self.assertIn("share/doc/rondo/docs/troubleshooting.md", "".join(string_literals(tree.read("src/cli/main.cpp"))))
+        literals = string_literals(tree.read("src/cli/main.cpp"))
+        self.assertIn("share/doc/rondo/docs/troubleshooting.md", "".join(literals))
 
     def test_errors_md_has_every_status_and_its_text(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
