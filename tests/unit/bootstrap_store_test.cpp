@@ -279,7 +279,7 @@ TEST_CASE("store: nobody listening is a timeout that says so, and a server that 
   const auto late = connect_store(endpoint, secret, now_ns() + second_ns / 20);
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
-  CHECK_THAT(late.error().message, Contains("Connection refused") && Contains("do firewalls allow the port?"));
+  CHECK_THAT(late.error().message, Contains("do firewalls allow the port?"));
   for (const bool loopback : {true, false}) {  // 0.0.0.0 leads to this host, as an address would that two hosts have
     const Endpoint nobody{loopback ? "127.0.0.1" : "0.0.0.0", endpoint.port};
     const auto absent = connect_store(nobody, secret, soon(), std::nullopt, {.runs_already = true});
