@@ -55,7 +55,8 @@ void print_usage(std::FILE *to) {
     name.resize(10, ' ');
     text += "  " + name + " " + command.summary + "\n";
   }
-  text += "\nThe manual page rondo(1) describes them all.\n";
+  text += "\nThe manual page rondo(1) describes them all.\n"
+          "share/doc/rondo/docs/troubleshooting.md lists symptoms and remedies.\n";
   std::fputs(console::fitted(text, to).c_str(), to);
 }
 

@@ -17,6 +17,11 @@ ELSEWHERE = {"all_reduce.c": "docs/get-started.md", "data_parallel.c": "docs/ove
 # Examples of which a page shows only the lines that matter there. All others are shown whole.
 IN_PART = ("all_reduce.py", "data_parallel.c", "device.c", "messages.c", "overlap.c", "recovery.c", "registered.c",
            "survivors.c", "threads.c", "unique_id.c")
+# Words of symptoms that the linker, pkg-config, the compiler or the kernel prints, and not Rondo.
+OF_THE_SYSTEM = {"error while loading shared libraries", "librondo.so.", "Package rondo was not found",
+                 "rondo/rondo.h", "No such file", "RONDO_PRIVATE_", "not found (required by rondo)", "undefined symbol",
+                 "rondo_", "Connection refused", "Connection timed out", "Network is unreachable",
+                 "transport retry counter exceeded"}
 # A whole application, and the Python form of a program that a page shows.
 WHOLE = ("word_count.c", "data_parallel.py")
 
@@ -165,11 +170,29 @@ class Documentation(unittest.TestCase):
         self.assertGreater(len(set(defaults)), 3)
         self.assertEqual({name for name in defaults if f"`{name}()`" not in text}, set())
 
-    def test_errors_md_has_every_status(self):
+    def test_a_message_leads_to_its_row_of_troubleshooting(self):
+        """Checks that each symptom in code spans has the words of a message, so that a search for them finds the row.
+        The parts of a symptom are parted by what varies: an ellipsis, a number, or what follows a colon."""
+        text = "\n".join(literal for path in tree.all_files()
+                         if path.suffix in (".cpp", ".h") and path.parts[0] in ("src", "transports", "cuda")
+                         for literal in string_literals(tree.read(path)))
+        rows = re.findall(r"^\| ([^|]+) \|", tree.read("docs/troubleshooting.md"), re.M)
+        parts = {part.strip() for row in rows for symptom in re.findall(r"`([^`]+)`", row)
+                 if not re.match(r"RONDO_\w+=", symptom)
+                 for part in re.split(r"\(?\.\.\.\)?|\d+|: |:$", symptom)} - {""}
+        self.assertGreater(len(parts), 40)
+        self.assertEqual({part for part in parts - OF_THE_SYSTEM if part not in text}, set())
+        self.assertEqual(OF_THE_SYSTEM - parts, set())
+        literals = string_literals(tree.read("src/cli/main.cpp"))
+        self.assertIn("share/doc/rondo/docs/troubleshooting.md", "".join(literals))
+
+    def test_errors_md_has_every_status_and_its_text(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
         self.assertEqual(len(known), 16)
-        rows = set(re.findall(r"^\| `(RONDO_\w+)` \|", tree.read("docs/errors.md"), re.M))
-        self.assertEqual(rows, known)
+        rows = dict(re.findall(r"^\| `(RONDO_\w+)` \| ([\w ]+) \|", tree.read("docs/errors.md"), re.M))
+        self.assertEqual(set(rows), known)
+        texts = re.search(r"rondo_status_string.*?\{(.*?)\}", tree.read("src/api/names.cpp"), re.S)[1]
+        self.assertEqual(list(rows.values()), string_literals(re.sub(r",\s*", ",", texts)))
 
 
 if __name__ == "__main__":

@@ -279,6 +279,15 @@ TEST_CASE("store: nobody listening is a timeout that says so, and a server that 
   const auto late = connect_store(endpoint, secret, now_ns() + second_ns / 20);
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK_THAT(late.error().message, Contains("do firewalls allow the port?"));
+  for (const bool loopback : {true, false}) {  // 0.0.0.0 leads to this host, as an address would that two hosts have
+    const Endpoint nobody{loopback ? "127.0.0.1" : "0.0.0.0", endpoint.port};
+    const auto absent = connect_store(nobody, secret, soon(), std::nullopt, {.runs_already = true});
+    REQUIRE_FALSE(absent.ok());
+    CHECK(absent.error().status == RONDO_ERROR_REMOTE);
+    CHECK_THAT(absent.error().message, Contains("no process listens"));
+    CHECK(loopback != (absent.error().message.find("set RONDO_INTERFACE on both") != std::string::npos));
+  }
 }
 
 TEST_CASE("store: a server that ends tells clients that wait which ranks they waited for") {

@@ -308,15 +308,18 @@ class Connector {
 
   [[nodiscard]] Error store_gone() const {
     return {RONDO_ERROR_REMOTE,
-            "no process listens at " + name_ + ", where the store was: " + host_text() + " has ended, or given up", -1,
-            host_.rank};
+            "no process listens at " + name_ + ", where the store was: " + host_text() + " has ended, or given up" +
+                (was_there_ || is_loopback(address_)
+                     ? ""
+                     : "; if this host has the same address, such as docker0's, set RONDO_INTERFACE on both"),
+            -1, host_.rank};
   }
 
   [[nodiscard]] Error timed_out() const {
     const std::string why = last_.empty() ? "" : " (" + last_ + ")";
     return {RONDO_ERROR_TIMEOUT,
             "no store at " + name_ + " within the deadline" + why + "; does " + host_text() +
-                " run, and is the address reachable from here?" +
+                " run, is the address reachable from here, and do firewalls allow the port?" +
                 (host_.runs_already ? " RONDO_INTERFACE chooses the address, on the host of the store" : ""),
             -1, host_.rank};
   }
