@@ -183,12 +183,15 @@ Result<PointerInfo> pointer_info(const CudaDriver &driver, const void *pointer) 
   PointerInfo info;
   unsigned type = 0;
   int device = -1;
-  unsigned legacy_ipc_capable = 0;
+  unsigned legacy_ipc_capable = 0, is_managed = 0;
   std::array attributes{PointerAttribute::memory_type, PointerAttribute::device_ordinal,
                         PointerAttribute::range_start, PointerAttribute::range_size,
-                        PointerAttribute::buffer_id,   PointerAttribute::is_legacy_ipc_capable};
-  std::array<void *, attributes.size()> values{
-      &type, &device, &info.range_start, &info.range_bytes, &info.buffer_id, &legacy_ipc_capable};
+                        PointerAttribute::buffer_id,   PointerAttribute::is_legacy_ipc_capable,
+                        PointerAttribute::is_managed,  PointerAttribute::device_pointer};
+  std::array<void *, attributes.size()> values{&type,           &device,
+                                               &info.range_start, &info.range_bytes,
+                                               &info.buffer_id, &legacy_ipc_capable,
+                                               &is_managed,     &info.on_device};
   RONDO_TRY(cuda_check(driver,
                        driver.pointer_get_attributes(static_cast<unsigned>(attributes.size()), attributes.data(),
                                                      values.data(), reinterpret_cast<DevicePointer>(pointer)),
@@ -197,6 +200,7 @@ Result<PointerInfo> pointer_info(const CudaDriver &driver, const void *pointer) 
   if (type == static_cast<unsigned>(MemoryType::host)) info.type = MemoryType::host;
   info.device = info.type == MemoryType::unknown ? -1 : device;
   info.legacy_ipc_capable = legacy_ipc_capable != 0;
+  info.is_managed = is_managed != 0;
   return info;
 }
 

@@ -75,6 +75,8 @@ struct PointerInfo {
   size_t range_bytes = 0;
   uint64_t buffer_id = 0;           ///< of the allocation; unique in this process
   bool legacy_ipc_capable = false;  ///< cuIpcGetMemHandle accepts it
+  bool is_managed = false;          ///< every device reaches it, whatever `device` is
+  DevicePointer on_device = 0;      ///< the address under which devices reach it, or 0
 };
 
 /// Returns what the driver knows about `pointer`. A context must be current on this thread.

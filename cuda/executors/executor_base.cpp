@@ -138,10 +138,13 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
     found = pointer_info(*driver_, pointer);
   }
   RONDO_TRY_ASSIGN(const PointerInfo info, found);
-  if (info.type == MemoryType::unknown || info.type == MemoryType::host)
-    return invalid_argument(std::string(name) + " is host memory, but the communicator is on " + describe() +
+  // Every device reaches pinned host memory, mostly under the host's address, and managed memory.
+  const bool pinned = info.type == MemoryType::host && info.on_device == reinterpret_cast<DevicePointer>(pointer);
+  if (info.type != MemoryType::device && !pinned)
+    return invalid_argument(std::string(name) + " is host memory that is not pinned, but the communicator is on " +
+                            describe() +
                             "; give memory of that device, or make a communicator on RONDO_DEVICE_HOST");
-  if (info.device != device_.ordinal)
+  if (info.type == MemoryType::device && !info.is_managed && info.device != device_.ordinal)
     return invalid_argument(std::string(name) + " is memory of CUDA device " + std::to_string(info.device) +
                             ", but the communicator is on " + describe());
   const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - info.range_start;
@@ -218,7 +221,7 @@ void ExecutorBase::join_stream_users(const PlacedRequest &request) {
 }
 
 Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
-  if (!launched_any_ || stream == last_stream_) return {};
+  if (!launched_any_ || (stream == last_stream_ && owner_of(stream) == last_owner_)) return {};
   if (!recorded_)
     return Error{
         RONDO_ERROR_OUT_OF_RESOURCES,
@@ -265,6 +268,7 @@ void ExecutorBase::note_last_stream(CuStream stream) {
   // The call is enqueued already, so an error here is not returned. Only a call on another stream needs the event.
   recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
   last_stream_ = stream;
+  last_owner_ = owner_of(stream);
   launched_any_ = true;
 }
 

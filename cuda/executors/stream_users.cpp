@@ -38,11 +38,15 @@ bool is_default_stream(CuStream stream) {
   return stream == nullptr || stream == legacy_stream || stream == thread_stream;
 }
 
+std::thread::id owner_of(CuStream stream) {
+  return stream == thread_stream ? std::this_thread::get_id() : std::thread::id();
+}
+
 UsedStream used_stream(CuStream stream, uint64_t capture, unsigned flags) {
   UsedStream used;
   if (stream == nullptr || stream == legacy_stream) return used;  // the default stream cannot be captured
   used.stream = stream;
-  if (stream == thread_stream) used.thread = std::this_thread::get_id();
+  used.thread = owner_of(stream);
   used.capture = capture;
   used.blocking = capture == 0 && (flags & stream_non_blocking) == 0;
   return used;

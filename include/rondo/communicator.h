@@ -108,8 +108,8 @@ typedef struct rondo_unique_id {
 } rondo_unique_id_t;
 
 /** Makes an id, and starts to listen for the group in this process. The process must live until the communicator is
- * made. One id makes one communicator. To discard an unused id, call rondo_unique_id_free() in this process. Any
- * thread.
+ * made. One id makes one communicator. To discard an unused id, call rondo_unique_id_free() in this process. Children
+ * of fork() may use the id if this process has called nothing else of Rondo before the fork. Any thread.
  * @param id      receives the id.
  * @param config  NULL for the defaults. This call reads only its network_interface. */
 RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) RONDO_NOEXCEPT;

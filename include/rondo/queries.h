@@ -31,11 +31,12 @@ typedef struct rondo_comm_properties {
   uint64_t shared_bytes;      /**< shared memory of the communicator on this host, summed over its ranks */
   rondo_device_executor_t device_executor; /**< executor on the device (AUTO: the buffers are host memory) */
   uint32_t reserved;          /**< always 0 */
+  uint64_t group_hash;        /**< number of this communicator: equal on its ranks, different for other communicators */
 } rondo_comm_properties_t;
 
 /** The initialiser of a rondo_comm_properties_t. */
 #define RONDO_COMM_PROPERTIES_INIT \
-  { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
+  { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0 }
 
 /** Writes the values of RONDO_COMM_PROPERTIES_INIT. The rules of rondo_config_default() apply. */
 RONDO_API rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size)

@@ -6,8 +6,9 @@
  *
  * @mainpage Rondo: the C interface
  * A communicator is a group of `size` ranks. A rank is a process, or a thread of a process. Every rank calls the same
- * collectives on a communicator in the same order. Buffers lie in host memory, or in the memory of the communicator's
- * device. Counts are in elements and sizes are in bytes; the name of an argument says which.
+ * collectives on a communicator in the same order. Buffers lie in host memory, or in memory that the communicator's
+ * device reaches: its own, managed memory, or host memory that CUDA has pinned. Counts are in elements and sizes are in
+ * bytes; the name of an argument says which.
  *
  * Errors: Every call that can fail returns a rondo_status_t, which says what the caller may still do. The function
  * rondo_comm_last_error() writes the rank, the peer, the operation's number, and advice.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every C entry point runs its body in at_boundary(). This function refuses a call in a child of fork(), and turns a
-// Result into a status and the thread's last error. It lets no exception out, since the standard library may throw for
-// lack of memory or threads.
+// Every C entry point runs its body in at_boundary() or at_light_boundary(). These refuse a call in a child of fork(),
+// and turn a Result into a status and the thread's last error. They let no exception out, since the standard library
+// may throw for lack of memory or threads.
 #pragma once
 
 #include <exception>
@@ -15,9 +15,10 @@
 
 namespace rondo {
 
-/// Runs `body`, which returns a Result<void>, as the body of a C function.
+/// Runs `body`, which returns a Result<void>, as the body of a C function that children of this process can call after
+/// a fork(), too. It may use servers of unique ids, but no other thread or memory of process().
 template <class Body>
-[[nodiscard]] rondo_status_t at_boundary(Body &&body) noexcept {
+[[nodiscard]] rondo_status_t at_light_boundary(Body &&body) noexcept {
   try {
     if (is_forked()) return to_status(check_not_forked());
     return to_status(std::forward<Body>(body)());
@@ -29,6 +30,13 @@ template <class Body>
   } catch (const std::exception &) {
     return fail({RONDO_ERROR_INTERNAL, "exception"});
   }
+}
+
+/// Runs `body` as the body of any other C function. A child of fork() can then not use Rondo.
+template <class Body>
+[[nodiscard]] rondo_status_t at_boundary(Body &&body) noexcept {
+  static_cast<void>(begin_use());
+  return at_light_boundary(std::forward<Body>(body));
 }
 
 /// Runs `body` as the body of a call on a communicator.

@@ -8,6 +8,7 @@
 #include "src/api/validate.h"
 #include "src/base/names.h"
 #include "src/core/init.h"
+#include "src/core/part.h"
 #include "src/plan/algorithm.h"
 
 using namespace rondo;
@@ -78,7 +79,7 @@ void rondo_version(int *major, int *minor, int *patch) noexcept {
 }
 
 rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_light_boundary([&]() -> Result<void> {
     if (id == nullptr) return invalid_argument("id is NULL");
     RONDO_TRY_ASSIGN(*id, make_unique_id(config));
     return {};
@@ -86,7 +87,7 @@ rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *
 }
 
 rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_light_boundary([&]() -> Result<void> {
     if (id == nullptr) return invalid_argument("id is NULL");
     return free_unique_id(*id);
   });
@@ -170,7 +171,8 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
     ours.cross_memory = (every & kind_bit(PayloadKind::process)) != 0 ? 1 : 0;
     ours.shared_bytes = links.shared_bytes();
     ours.device_executor = comm->capabilities().kind;
-    return write_sized(properties, ours, sizeof(rondo_comm_properties_t), "properties");
+    ours.group_hash = group_hash(*comm);
+    return write_sized(properties, ours, offsetof(rondo_comm_properties_t, group_hash), "properties");
   });
 }
 

@@ -34,35 +34,37 @@ extern "C" {
 
 rondo_status_t rondo_config_default(rondo_config_t *config, size_t size) noexcept {
   constexpr size_t earlier = offsetof(rondo_config_t, nonblocking);
-  return at_boundary([&] {
+  return at_light_boundary([&] {
     return write_default<rondo_config_t>(config, size, RONDO_CONFIG_INIT,
                                          size == earlier ? earlier : sizeof(rondo_config_t), "rondo_config_t");
   });
 }
 
 rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size) noexcept {
-  return at_boundary([&] {
+  constexpr size_t earlier = offsetof(rondo_comm_properties_t, group_hash);
+  return at_light_boundary([&] {
     return write_default<rondo_comm_properties_t>(properties, size, RONDO_COMM_PROPERTIES_INIT,
-                                                  sizeof(rondo_comm_properties_t), "rondo_comm_properties_t");
+                                                  size == earlier ? earlier : sizeof(rondo_comm_properties_t),
+                                                  "rondo_comm_properties_t");
   });
 }
 
 rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) noexcept {
-  return at_boundary([&] {
+  return at_light_boundary([&] {
     return write_default<rondo_plan_info_t>(info, size, RONDO_PLAN_INFO_INIT, sizeof(rondo_plan_info_t),
                                             "rondo_plan_info_t");
   });
 }
 
 rondo_status_t rondo_statistics_default(rondo_statistics_t *statistics, size_t size) noexcept {
-  return at_boundary([&] {
+  return at_light_boundary([&] {
     return write_default<rondo_statistics_t>(statistics, size, RONDO_STATISTICS_INIT, sizeof(rondo_statistics_t),
                                              "rondo_statistics_t");
   });
 }
 
 rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) noexcept {
-  return at_boundary([&] {
+  return at_light_boundary([&] {
     return write_default<rondo_error_t>(error, size, RONDO_ERROR_INIT, sizeof(rondo_error_t), "rondo_error_t");
   });
 }

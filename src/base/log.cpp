@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include <utility>
 
 #include "src/base/parse.h"
+#include "src/base/process_object.h"
 #include "src/base/spelling.h"
 #include "src/base/signals_absorbed.h"
 #include "src/base/unique_handle.h"
@@ -151,10 +153,12 @@ struct Log {
   }
 };
 
-/// Returns the log. It is never destroyed, because threads of Rondo may still run while the process exits.
+/// Returns the log. A child of fork() makes its own, because its parent's file is closed in the child.
 Log &instance() {
-  static Log *const made = new Log;
-  return *made;
+  static constinit ProcessObject<Log> log;
+  static const int handler = ::pthread_atfork(nullptr, nullptr, [] { log.forget(); });
+  static_cast<void>(handler);
+  return log.get();
 }
 
 }  // namespace

@@ -93,8 +93,9 @@ ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm) {
   if (status == RONDO_OK) return ncclSuccess;
   rondo_error_t error = RONDO_ERROR_INIT;
   // A communicator that failed earlier has the reason. Otherwise it is this thread's last error.
-  static_cast<void>(rondo_comm_last_error(status == RONDO_ERROR_COMM_FAILED ? comm : nullptr, &error));
-  const std::string message = error.message;
+  const rondo_status_t known = rondo_comm_last_error(status == RONDO_ERROR_COMM_FAILED ? comm : nullptr, &error);
+  // In a child of fork(), Rondo refuses to write the error, but has its message.
+  const std::string message = known == RONDO_OK ? error.message : rondo_last_error_message(nullptr);
   const rondo_status_t reason = error.status == RONDO_OK ? status : error.status;
   const bool driver = is_of_driver(message) && result_of(reason) == ncclSystemError;
   return fail(driver ? ncclUnhandledCudaError : result_of(reason), message);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file returns the properties of a communicator. All properties for device code are false or 0, because Rondo
-// gives device code no access to other ranks. The property commHash is always 0, too, because the public interface has
-// no number of a communicator that is equal on all ranks.
+// gives device code no access to other ranks.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -45,6 +44,7 @@ NCCL_EXPORT ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProper
   own.nvmlDev = -1;                 // Rondo does not ask NVML
   own.nLsaTeams = comm->rank_count;  // each has one rank: teams.cpp
   own.hostRmaSupport = ours.local_rank_count == ours.rank_count;  // a window needs ranks of one host
+  own.commHash = ours.group_hash;
   std::memcpy(properties, &own, std::min(own.size, sizeof own));
   return ncclSuccess;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rondo does not support these functions of NCCL's interface yet. A program that was linked with NCCL needs their names
-// to start. If it calls one, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. The functions read no
-// argument, so none is declared. C's calling conventions allow the callee to ignore arguments.
+// to start. If it calls one, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. Most of them read no
+// argument, and declare none. C's calling conventions allow the callee to ignore arguments.
 #include <string>
 
 #include "src/compat/exports.h"
@@ -28,7 +28,6 @@ constexpr char device_code[] = "Rondo does not have the interface for communicat
 NCCL_UNSUPPORTED(SetEncryption, encryption)
 
 NCCL_UNSUPPORTED(DevCommCreate, device_code)
-NCCL_UNSUPPORTED(DevCommDestroy, device_code)
 NCCL_UNSUPPORTED(GetLsaDevicePointer, device_code)
 NCCL_UNSUPPORTED(GetLsaMultimemDevicePointer, device_code)
 NCCL_UNSUPPORTED(GetMultimemDevicePointer, device_code)
@@ -41,6 +40,12 @@ NCCL_UNSUPPORTED(GinInboxA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(GinOutboxCreateRequirement, device_code)
 NCCL_UNSUPPORTED(LLA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(LsaBarrierCreateRequirement, device_code)
+
+/// Ends the device side of a communicator. Only null can be ended, because there is none.
+NCCL_EXPORT ncclResult_t ncclDevCommDestroy(ncclComm_t, const void *device_side) {
+  return device_side == nullptr ? ncclSuccess : refuse("ncclDevCommDestroy", device_code);
+}
+NCCL_ALIAS(DevCommDestroy)
 
 /// Returns 0 slots, because nothing would use them.
 NCCL_EXPORT int ncclLLA2ACalcSlots() { return 0; }

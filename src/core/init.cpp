@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/core/init.h"
 
+#include <sodium.h>
+
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -24,6 +26,15 @@ constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
 constexpr uint64_t ranks_lag_reports = 5;  // between hosts
 constexpr const char *job_server_name = "job";  // no unique id has this name
+
+/// Returns the secret of one communicator. Communicators of a job share the job's secret, but not the prefix of keys.
+Secret own_secret(const Rendezvous &group) {
+  Secret own;
+  crypto_generichash(reinterpret_cast<unsigned char *>(own.bytes.data()), own.bytes.size(),
+                     reinterpret_cast<const unsigned char *>(group.key_prefix.data()), group.key_prefix.size(),
+                     reinterpret_cast<const unsigned char *>(group.secret.bytes.data()), group.secret.bytes.size());
+  return own;
+}
 
 Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
                                                   uint64_t deadline_ns) {
@@ -49,7 +60,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
                                                             std::move(transport), std::move(executor),
                                                             &process().regions, &process().tuning().value(),
-                                                            group.secret});
+                                                            own_secret(group)});
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +40,16 @@ void derive_id(const Communicator &parent, std::string_view function, uint32_t s
                      raw(parent.secret().bytes.data()), parent.secret().bytes.size());
   std::copy_n(derived.begin(), id.secret.bytes.size(), id.secret.bytes.begin());
   std::copy_n(derived.begin() + id.secret.bytes.size(), id.group.size(), id.group.begin());
+}
+
+uint64_t group_hash(const Communicator &comm) {
+  constexpr std::string_view purpose = "group_hash";
+  std::array<std::byte, crypto_generichash_BYTES_MIN> digest;
+  crypto_generichash(raw(digest.data()), digest.size(), raw(bytes_of(purpose).data()), purpose.size(),
+                     raw(comm.secret().bytes.data()), comm.secret().bytes.size());
+  uint64_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof hash);
+  return hash;
 }
 
 Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config) {

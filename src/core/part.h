@@ -31,6 +31,10 @@ struct PartOffer {
 /// Writes the secret and the name of a part, which `server` serves. `function` makes the part.
 void derive_id(const Communicator &parent, std::string_view function, uint32_t server, uint64_t nonce, UniqueId &id);
 
+/// Returns a number that is equal on all ranks of a communicator, and different for others. It is derived from the
+/// secret, but does not reveal it.
+[[nodiscard]] uint64_t group_hash(const Communicator &comm);
+
 /// Returns the settings of a part. Without a configuration they are the parent's.
 [[nodiscard]] Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config);
 

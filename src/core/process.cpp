@@ -3,43 +3,64 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdlib>
 
+#include "src/base/process_object.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo {
 namespace {
 
-/// Returns a flag that a fork() handler sets in the child process, before the child can start a thread.
-std::atomic<bool> &forked() {
-  static std::atomic<bool> flag = false;
-  return flag;
+/// The use that this process has made of Rondo.
+enum class Use {
+  ids,     ///< none, or unique ids, whose servers a child of fork() does not need
+  all,     ///< more than that: a child cannot use Rondo
+  parent,  ///< this process is such a child
+};
+
+/// Returns the use. All accesses are relaxed: a fork() handler changes it before the child can start a thread, and no
+/// other data depends on it.
+std::atomic<Use> &use() {
+  static constinit std::atomic<Use> instance = Use::ids;
+  return instance;
+}
+
+ProcessObject<Process> &own_object() {
+  static constinit ProcessObject<Process> instance;
+  return instance;
+}
+
+/// Begins the life of a child of fork(). If the parent had only ids, the child starts anew.
+void begin_child() {
+  if (use().load(std::memory_order_relaxed) == Use::all) use().store(Use::parent, std::memory_order_relaxed);
+  close_inherited_descriptors();
+  own_object().forget();
 }
 
 /// Finishes initialisations and servers at exit(), because their threads would end before all ranks have their replies.
 /// Those ranks would then learn that the store is gone, but not why. No communicator may be made during the shutdown. A
 /// child of fork() does not have these threads.
 void end_threads() {
-  if (!check_not_forked().ok()) return;
-  process().pending_inits.finish_all();
-  process().id_servers.remove_all();
+  Process *const own = own_object().find();
+  if (own == nullptr) return;
+  own->pending_inits.finish_all();
+  own->id_servers.remove_all();
 }
 
-Process *make_process() {
-  static_cast<void>(forked());  // makes the flag before a child can need it
-  ::pthread_atfork(nullptr, nullptr, [] {
-    forked().store(true, std::memory_order_relaxed);
-    close_inherited_descriptors();
-  });
+/// Registers what happens at a fork() and at the exit. Children inherit both.
+bool add_handlers() {
+  ::pthread_atfork(nullptr, nullptr, begin_child);
   std::atexit(end_threads);
-  return new Process;
+  return true;
 }
 
 }  // namespace
 
 Process &process() {
-  static Process *const instance = make_process();
-  return *instance;
+  static const bool has_handlers = add_handlers();
+  static_cast<void>(has_handlers);
+  return own_object().get();
 }
 
 const Result<Topology> &Process::topology() {
@@ -56,13 +77,19 @@ const Result<TuningTable> &Process::tuning() {
   return *tuning_;
 }
 
-bool is_forked() noexcept { return forked().load(std::memory_order_relaxed); }  // relaxed: set before any other thread
+bool is_forked() noexcept { return use().load(std::memory_order_relaxed) == Use::parent; }
+
+bool begin_use() noexcept {
+  const Use before = use().load(std::memory_order_relaxed);
+  if (before == Use::ids) use().store(Use::all, std::memory_order_relaxed);
+  return before != Use::parent;
+}
 
 Result<void> check_not_forked() {
   if (!is_forked()) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                "this process was forked from one that had used Rondo, and does not have its threads and memory; start "
-               "processes by exec, or fork before the first call of Rondo"};
+               "processes by exec, or fork before the first call of Rondo other than rondo_get_unique_id"};
 }
 
 }  // namespace rondo

@@ -125,6 +125,20 @@ class Programs(unittest.TestCase):
     def test_details_on_which_programs_depend(self):
         self.check("details")
 
+    def test_memory_of_the_host_that_devices_reach_is_a_buffer(self):
+        for executor in ("kernel", "copy"):
+            for devices in ("1", "2"):
+                self.check("buffers", RONDO_DEVICE_EXECUTOR=executor, CLIENT_DEVICES=devices)
+
+    def test_children_of_fork_use_ids_of_their_parent(self):
+        if "TSAN_OPTIONS" in os.environ:
+            self.skipTest("ThreadSanitizer allows no threads after a fork; done without it")
+        self.check("fork")
+
+    def test_timeouts_are_half_an_hour_unless_rondos_variables_are_set(self):
+        self.check("timeouts", CLIENT_TIMEOUTS="1800000")
+        self.check("timeouts", CLIENT_TIMEOUTS="0", RONDO_TIMEOUT="7", RONDO_INIT_TIMEOUT="60")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 

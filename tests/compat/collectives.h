@@ -95,7 +95,8 @@ inline std::vector<unsigned char> after(const Case &it, int rank) {
   return bytes;
 }
 
-inline ncclResult_t call(const Case &it, int rank, const DevicePart &part, ncclComm_t comm) {
+template <class Part>
+ncclResult_t call(const Case &it, int rank, const Part &part, ncclComm_t comm) {
   const Places places = places_of(it, rank);
   const void *const send = part.at(places.send);
   void *const recv = part.at(places.recv);
@@ -116,7 +117,8 @@ inline std::string described(const Case &it) {
 }
 
 /// Ends the program unless the rank's memory has the expected contents.
-inline void check_after(const Case &it, int rank, const DevicePart &part) {
+template <class Part>
+void check_after(const Case &it, int rank, const Part &part) {
   const auto found = part.read(), wanted = after(it, rank);
   if (found == wanted) return;  // many times as fast as std::mismatch()
   const auto [at, other] = std::mismatch(found.begin(), found.end(), wanted.begin());

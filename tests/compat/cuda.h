@@ -37,12 +37,19 @@ class Cuda {
   int (*pop)(Context *) = find<int(Context *)>("cuCtxPopCurrent_v2");
   int (*alloc)(Address *, size_t) = find<int(Address *, size_t)>("cuMemAlloc_v2");
   int (*free)(Address) = find<int(Address)>("cuMemFree_v2");
+  int (*managed_alloc)(Address *, size_t, unsigned) = find<int(Address *, size_t, unsigned)>("cuMemAllocManaged");
+  int (*host_alloc)(void **, size_t, unsigned) = find<int(void **, size_t, unsigned)>("cuMemHostAlloc");
+  int (*host_free)(void *) = find<int(void *)>("cuMemFreeHost");
+  int (*host_register)(void *, size_t, unsigned) = find<int(void *, size_t, unsigned)>("cuMemHostRegister_v2");
+  int (*host_unregister)(void *) = find<int(void *)>("cuMemHostUnregister");
   int (*to_device)(Address, const void *, size_t, Stream) =
       find<int(Address, const void *, size_t, Stream)>("cuMemcpyHtoDAsync_v2");
   int (*to_host)(void *, Address, size_t, Stream) = find<int(void *, Address, size_t, Stream)>("cuMemcpyDtoHAsync_v2");
   int (*stream_create)(Stream *, unsigned, int) = find<int(Stream *, unsigned, int)>("cuStreamCreateWithPriority");
   int (*stream_destroy)(Stream) = find<int(Stream)>("cuStreamDestroy_v2");
   int (*synchronize)(Stream) = find<int(Stream)>("cuStreamSynchronize");
+  int (*launch_host)(Stream, void (*)(void *), void *) =
+      find<int(Stream, void (*)(void *), void *)>("cuLaunchHostFunc");
   int (*begin_capture)(Stream, int) = find<int(Stream, int)>("cuStreamBeginCapture_v2");
   int (*end_capture)(Stream, Graph *) = find<int(Stream, Graph *)>("cuStreamEndCapture");
   int (*instantiate)(GraphExec *, Graph, unsigned long long) =

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test program depends on details of groups, streams and configurations, as frameworks do.
 #include <nccl.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
@@ -100,11 +103,13 @@ void check_reopened_groups() {
   NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that the numbers 0 and 1 are streams, too: both are the default stream.
+const auto of_thread = reinterpret_cast<Stream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
+
+/// Checks that the numbers 0 to 2 are streams, too: 0 and 1 are the default stream, and 2 is the thread's own.
 void check_streams_without_a_handle() {
   Ranks ranks(1);
   const OnDevice current(0);
-  for (const uintptr_t number : {0, 1}) {
+  for (const uintptr_t number : {0, 1, 2}) {
     const Case it = ranks.sum(100);
     ranks.write(it);
     const auto stream = reinterpret_cast<Stream>(number);
@@ -115,6 +120,41 @@ void check_streams_without_a_handle() {
   }
 }
 
+void wait_until_set(void *flag) {
+  const auto *const set = static_cast<const std::atomic<bool> *>(flag);
+  while (!set->load(std::memory_order_acquire)) ::usleep(1000);  // pairs with the stores of the test
+}
+
+/// Checks that a call on a thread's own stream follows the latest call on the other thread's, which has the same
+/// number.
+void check_a_stream_of_each_thread() {
+  Ranks ranks(1);
+  const DevicePart other(0, 2 * half_bytes);
+  const OnDevice current(0);
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  other.write(std::vector<unsigned char>(2 * half_bytes, untouched));
+  const auto copy = [&](const unsigned char *from, unsigned char *to) {
+    NCCL(ncclAllReduce(from, to, it.count, it.type, it.op, ranks.comm(0), of_thread));
+  };
+  std::atomic<bool> called = false, open = false;
+  std::thread first([&] {
+    const OnDevice here(0);
+    CU(launch_host(of_thread, wait_until_set, &open));
+    copy(ranks.part(0).at(0), ranks.part(0).at(half_bytes));
+    called.store(true, std::memory_order_release);  // pairs with wait_until_set()
+    CU(synchronize(of_thread));
+  });
+  wait_until_set(&called);
+  copy(ranks.part(0).at(half_bytes), other.at(0));
+  ::usleep(20'000);  // time for a call that does not wait
+  open.store(true, std::memory_order_release);  // pairs with wait_until_set()
+  CU(synchronize(of_thread));
+  first.join();
+  const auto found = other.read(), wanted = after(it, 0);
+  CHECK(std::equal(found.begin(), found.begin() + 400, wanted.begin() + half_bytes));
+}
+
 }  // namespace
 
 void compat_test::check_details() {
@@ -123,4 +163,5 @@ void compat_test::check_details() {
   check_inherited_configuration();
   check_reopened_groups();
   check_streams_without_a_handle();
+  check_a_stream_of_each_thread();
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <set>
 
 #include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
@@ -88,7 +89,44 @@ void check_release(ncclComm_t comm, size_t size, unsigned version) {
   unsigned char bytes[sizeof properties];
   std::memcpy(bytes, &properties, sizeof bytes);
   const size_t later = offsetof(ncclCommProperties_t, commHash), last = offsetof(ncclCommProperties_t, cftSupport);
-  CHECK(bytes[later] == (size > later ? 0 : 0x5A) && bytes[last] == (size > last ? 0 : 0x5A));
+  constexpr uint64_t unwritten = 0x5A5A5A5A5A5A5A5A;
+  CHECK((properties.commHash == unwritten) == (size <= later) && bytes[last] == (size > last ? 0 : 0x5A));
+}
+
+uint64_t hash_of(ncclComm_t comm) {
+  ncclCommProperties_t properties;
+  std::memset(&properties, 0, sizeof properties);
+  properties.size = sizeof properties;
+  properties.magic = 0xcafebeef;
+  properties.version = 23203;
+  NCCL(ncclCommQueryProperties(comm, &properties));
+  return properties.commHash;
+}
+
+/// Checks that ranks of a communicator have one hash, and that other communicators and parts have other ones.
+void check_hashes(Ranks &ranks) {
+  Ranks others(2);
+  std::set<uint64_t> hashes;
+  for (Ranks *const each : {&ranks, &others}) {
+    CHECK(hash_of(each->comm(0)) == hash_of(each->comm(1)));
+    CHECK(hashes.insert(hash_of(each->comm(0))).second);
+  }
+  for (int round = 0; round < 2; ++round) {
+    ncclComm_t parts[2] = {};
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank) NCCL(ncclCommSplit(ranks.comm(rank), 0, 0, &parts[rank], nullptr));
+    NCCL(ncclGroupEnd());
+    CHECK(hash_of(parts[0]) == hash_of(parts[1]) && hashes.insert(hash_of(parts[0])).second);
+    for (const ncclComm_t part : parts) NCCL(ncclCommDestroy(part));
+  }
+  const OnDevice current(0);
+  for (int lone = 0; lone < 2; ++lone) {  // two communicators of one rank, and of the same id
+    ncclUniqueId id{};
+    ncclComm_t comm = nullptr;
+    NCCL(ncclCommInitRank(&comm, 1, id, 0));
+    CHECK(hashes.insert(hash_of(comm)).second);
+    NCCL(ncclCommDestroy(comm));
+  }
 }
 
 }  // namespace
@@ -128,6 +166,7 @@ void compat_test::check_properties() {
   check_release(comm, 56, 22907);
   check_release(comm, 144, 23102);
   check_release(comm, 152, 23203);
+  check_hashes(ranks);
   ncclCommProperties_t properties{};
   CHECK_REFUSED(ncclCommQueryProperties(comm, nullptr), ncclInvalidArgument, "NULL");
   CHECK_REFUSED(ncclCommQueryProperties(nullptr, &properties), ncclInvalidArgument, "the communicator is NULL");

@@ -13,7 +13,7 @@ namespace {
 constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
 /// Every function without a body of its own, except those that return no result.
 constexpr const char *unsupported[] = {
-    "ncclDevCommCreate", "ncclDevCommDestroy", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
+    "ncclDevCommCreate", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
     "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
     "ncclGetPeerDeviceLeInfo", "ncclGetPeerDevicePointer", "ncclGinBarrierCreateRequirement",
     "ncclGinInboxA2ACreateRequirement", "ncclGinOutboxCreateRequirement", "ncclLLA2ACreateRequirement",
@@ -115,6 +115,10 @@ void compat_test::check_unsupported() {
     const std::string words = std::string(name) + ": Rondo ";
     CHECK_REFUSED(function(), ncclInvalidUsage, words.c_str());
   }
+  auto *const end_device_side =
+      reinterpret_cast<ncclResult_t (*)(ncclComm_t, const void *)>(::dlsym(RTLD_DEFAULT, "ncclDevCommDestroy"));
+  NCCL(end_device_side(ranks.comm(0), nullptr));
+  CHECK_REFUSED(end_device_side(ranks.comm(0), &ranks), ncclInvalidUsage, "ncclDevCommDestroy: Rondo ");
   auto *const simulate = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGroupSimulateEnd"));
   NCCL(ncclGroupStart());
   CHECK_REFUSED(simulate(), ncclInvalidUsage, "cannot estimate");

@@ -135,7 +135,7 @@ class Collectives(unittest.TestCase):
             about = comm.properties()
             plan = comm.query_plan("all_reduce", 1 << 20)
             assert about.device is None and about.device_executor is rondo.DeviceExecutor.AUTO
-            assert plan.channels >= 1 and isinstance(plan.kernel, rondo.Kernel)
+            assert plan.channels >= 1 and isinstance(plan.kernel, rondo.Kernel) and about.group_hash != 0
             return about.rank, about.rank_count, about.local_rank_count, comm.rank, comm.size, comm.async_error()
         self.each(body, lambda rank: (rank, SIZE, SIZE, rank, SIZE, None))
 

@@ -102,6 +102,7 @@ void destroy_context(State &driver, Lock &lock, const std::shared_ptr<Context> &
   driver.contexts.take(context->handle);
   synchronise(lock, context);
   for (const auto &stream : context->streams) close_stream(stream);
+  context->of_threads.clear();  // else the streams and the context would hold each other for ever
   const auto of_context = [&](const auto &object) { return object.context == context; };
   driver.streams.erase_if(of_context);
   driver.events.erase_if(of_context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has device memory, pinned host memory, and the attributes of pointers.
+// This file has device memory, pinned and managed host memory, and the attributes of pointers.
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -24,6 +24,20 @@ CuStatus call_to_allocate(Entry entry, const Body &body) {
   });
 }
 
+/// Maps memory of the host that devices reach. Returns its address, or 0.
+uint64_t map_host_memory(State &driver, const std::shared_ptr<Context> &context, RangeKind kind, size_t bytes) {
+  Range range;
+  range.map_bytes = whole_pages(bytes);
+  void *const address = ::mmap(nullptr, range.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) return 0;
+  range.kind = kind;
+  range.base = reinterpret_cast<uint64_t>(address);
+  range.bytes = bytes;
+  range.device = context->device->ordinal;
+  range.context = context->handle;
+  return driver.memory.add(std::move(range)).base;
+}
+
 void put(void *to, const void *value, size_t bytes) { std::memcpy(to, value, bytes); }
 template <class Value>
 void put(void *to, Value value) {
@@ -31,15 +45,17 @@ void put(void *to, Value value) {
 }
 
 /// Writes an attribute. For an address without an allocation, cuPointerGetAttributes succeeds, and writes defaults.
+/// Managed memory counts as memory of a device.
 bool put_attribute(const Settings &settings, const Range *range, DevicePointer pointer, PointerAttribute attribute,
                    void *to) {
+  const bool managed = range != nullptr && range->kind == RangeKind::managed;
   const bool on_device = range != nullptr && is_on_device(range->kind);
   switch (attribute) {
     case PointerAttribute::context:
       put(to, range != nullptr ? range->context : nullptr);
       return true;
     case PointerAttribute::memory_type:
-      put(to, range == nullptr ? MemoryType::unknown : on_device ? MemoryType::device : MemoryType::host);
+      put(to, range == nullptr ? MemoryType::unknown : on_device || managed ? MemoryType::device : MemoryType::host);
       return true;
     case PointerAttribute::device_pointer:
       put(to, range != nullptr ? pointer : 0);
@@ -51,7 +67,7 @@ bool put_attribute(const Settings &settings, const Range *range, DevicePointer p
       put(to, range != nullptr ? range->id : uint64_t{0});
       return true;
     case PointerAttribute::is_managed:
-      put(to, 0u);
+      put(to, managed ? 1u : 0u);
       return true;
     case PointerAttribute::device_ordinal:
       put(to, range != nullptr ? range->device : -2);
@@ -127,7 +143,9 @@ CuStatus cuMemFree_v2(DevicePointer pointer) {
     synchronise(lock, context);
     if (owner != nullptr && owner != context) synchronise(lock, owner);
     range = driver.memory.find(pointer);
-    if (range == nullptr || range->base != pointer || range->kind != RangeKind::device) return CuStatus::invalid_value;
+    if (range == nullptr || range->base != pointer ||
+        (range->kind != RangeKind::device && range->kind != RangeKind::managed))
+      return CuStatus::invalid_value;
     unmap(range->base, range->map_bytes);
     driver.memory.ranges.erase(range->base);
     return CuStatus::success;
@@ -146,7 +164,8 @@ CuStatus cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 CuStatus cuMemGetAddressRange_v2(DevicePointer *base, size_t *bytes, DevicePointer pointer) {
   return call_in_context(Entry::mem_get_address_range, [&](State &driver, Lock &, const auto &) {
     const Range *const range = driver.memory.find(pointer);
-    if (range == nullptr || !is_on_device(range->kind)) return CuStatus::not_found;
+    if (range == nullptr || (!is_on_device(range->kind) && range->kind != RangeKind::managed))
+      return CuStatus::not_found;
     if (base != nullptr) *base = range->base;
     if (bytes != nullptr) *bytes = range->bytes;
     return CuStatus::success;
@@ -156,19 +175,18 @@ CuStatus cuMemGetAddressRange_v2(DevicePointer *base, size_t *bytes, DevicePoint
 CuStatus cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
   return call_to_allocate(Entry::mem_host_alloc, [&](State &driver, const auto &context) {
     if (pointer == nullptr || bytes == 0 || flags > 7) return CuStatus::invalid_value;
-    const size_t map_bytes = whole_pages(bytes);
-    void *const address = ::mmap(nullptr, map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (address == MAP_FAILED) return CuStatus::out_of_memory;
-    Range range;
-    range.kind = RangeKind::host;
-    range.base = reinterpret_cast<uint64_t>(address);
-    range.bytes = bytes;
-    range.map_bytes = map_bytes;
-    range.device = context->device->ordinal;
-    range.context = context->handle;
-    driver.memory.add(std::move(range));
-    *pointer = address;
-    return CuStatus::success;
+    *pointer = reinterpret_cast<void *>(map_host_memory(driver, context, RangeKind::host, bytes));
+    return *pointer != nullptr ? CuStatus::success : CuStatus::out_of_memory;
+  });
+}
+
+CuStatus cuMemAllocManaged(DevicePointer *pointer, size_t bytes, unsigned flags) {
+  return call_to_allocate(Entry::mem_alloc, [&](State &driver, const auto &context) {
+    constexpr unsigned attach_global = 1, attach_host = 2;
+    if (pointer == nullptr || bytes == 0 || (flags != attach_global && flags != attach_host))
+      return CuStatus::invalid_value;
+    *pointer = map_host_memory(driver, context, RangeKind::managed, bytes);
+    return *pointer != 0 ? CuStatus::success : CuStatus::out_of_memory;
   });
 }
 

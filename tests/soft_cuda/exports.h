@@ -10,6 +10,8 @@ using namespace rondo::cuda;
   __attribute__((visibility("default"))) CuStatus symbol parameters;
 RONDO_CUDA_ENTRIES(SOFT_CUDA_DECLARE)
 #undef SOFT_CUDA_DECLARE
+/// Allocates managed memory. Programs call it, but Rondo does not, so it is no entry.
+__attribute__((visibility("default"))) CuStatus cuMemAllocManaged(DevicePointer *pointer, size_t bytes, unsigned flags);
 __attribute__((visibility("default"))) CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version,
                                                                     unsigned long long flags,
                                                                     ProcAddressResult *result);

@@ -17,7 +17,7 @@ namespace soft_cuda {
 
 using namespace rondo::cuda;
 
-enum class RangeKind { device, imported, mapped, host, registered };
+enum class RangeKind { device, imported, mapped, host, registered, managed };
 
 /// A memfd. Several ranges and handles may share it.
 struct Physical {
@@ -65,7 +65,7 @@ struct Memory {
   [[nodiscard]] size_t count(RangeKind kind) const;
 };
 
-/// Says whether work on a device may touch such memory.
+/// Says whether such memory is on a device. Work on a device may touch the other kinds, too.
 [[nodiscard]] inline bool is_on_device(RangeKind kind) {
   return kind == RangeKind::device || kind == RangeKind::imported || kind == RangeKind::mapped;
 }

@@ -74,6 +74,7 @@ struct Context {
   std::vector<HardwareQueue> queues;
   uint32_t stream_count = 0;  ///< streams made so far, which determines the queue
   std::shared_ptr<Stream> legacy;  ///< null once the context is destroyed
+  std::unordered_map<uint64_t, std::shared_ptr<Stream>> of_threads;  ///< default streams of threads, by their numbers
   std::set<std::shared_ptr<Stream>> streams;  ///< all that still have work, including destroyed ones and the legacy one
   std::set<int> peers;                        ///< ordinals of devices to which access was enabled
 };

@@ -123,14 +123,18 @@ int ordinal_of(const State &driver, int number) {
 }
 
 std::shared_ptr<Stream> stream_of(State &driver, CuStream handle, CuStatus &why) {
+  constexpr uint64_t of_thread = 2;  // CU_STREAM_PER_THREAD
   const auto number = reinterpret_cast<uint64_t>(handle);
-  if (number > 1) {
+  if (number > of_thread) {
     why = CuStatus::invalid_handle;
     return driver.streams.find(handle);
   }
-  // 0, and 1 (CU_STREAM_LEGACY), are the legacy default stream.
   const auto context = current_context(driver, why);
-  return context == nullptr ? nullptr : context->legacy;
+  if (context == nullptr) return nullptr;
+  if (number != of_thread) return context->legacy;  // 0, and 1 (CU_STREAM_LEGACY)
+  auto &own = context->of_threads[this_thread().number];
+  if (own == nullptr) own = start_stream(driver, context, stream_default, 0);
+  return own;
 }
 
 void synchronise(Lock &lock, const std::shared_ptr<Context> &context) {

@@ -74,7 +74,8 @@ Device *device_of(State &state, CuDevice ordinal);
 /// Returns the ordinal of a device of the machine, or -1 if this process does not see it.
 int ordinal_of(const State &state, int number);
 
-/// Returns the stream of a handle. For null it is the current context's legacy default one; null with `why` if none.
+/// Returns the stream of a handle, which may name a default stream of the current context. If there is none, returns
+/// null and sets `why`. A thread's default stream is made at its first use, and lives as long as its context.
 std::shared_ptr<Stream> stream_of(State &state, CuStream handle, CuStatus &why);
 
 /// Waits until all submitted work of the context has ended.

@@ -230,7 +230,7 @@ class Communicator(Calls, Windows):
         return Properties(found.rank, found.rank_count, None if found.device == DEVICE_HOST else found.device,
                           found.local_rank_count, found.core_count, bool(found.oversubscribed),
                           bool(found.mapped_buffers), bool(found.cross_memory), found.shared_bytes,
-                          DeviceExecutor(found.device_executor))
+                          DeviceExecutor(found.device_executor), found.group_hash)
 
     def memory(self) -> Memory:
         """Returns the memory of the communicator on this host."""

@@ -53,6 +53,7 @@ class Properties(NamedTuple):
     cross_memory: bool
     shared_bytes: int
     device_executor: DeviceExecutor
+    group_hash: int
 
 
 class Plan(NamedTuple):

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// This class holds an object that a process has once.
+#pragma once
+
+#include <atomic>
+
+namespace rondo {
+
+/// An object that its first use makes. It is never destroyed, because threads may use it until the process has ended. A
+/// child of fork() can forget its parent's object, and then makes one of its own. Any thread may call get().
+template <class Object>
+class ProcessObject {
+ public:
+  [[nodiscard]] Object &get() {
+    Object *const made = made_.load(std::memory_order_acquire);  // pairs with the exchange in make()
+    return made != nullptr ? *made : make();
+  }
+  /// Returns the object, or null if nothing has used it.
+  [[nodiscard]] Object *find() { return made_.load(std::memory_order_acquire); }  // pairs with the exchange in make()
+  /// Forgets the object. The only thread of a new process calls it.
+  void forget() { before_ = made_.exchange(nullptr, std::memory_order_relaxed); }
+
+ private:
+  /// Makes the object without a lock, because another thread of the parent could have held the lock at a fork().
+  Object &make() {
+    auto *const own = new Object;
+    Object *made = nullptr;
+    if (made_.compare_exchange_strong(made, own, std::memory_order_acq_rel)) return *own;  // pairs with get()
+    delete own;
+    return *made;
+  }
+
+  std::atomic<Object *> made_ = nullptr;
+  Object *before_ = nullptr;  ///< the forgotten object, which detectors of leaks must find
+};
+
+}  // namespace rondo

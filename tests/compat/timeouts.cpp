@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test program checks the timeouts that the library requests. NCCL has none, so a framework's own timeout must pass
+// first. This file replaces a function of Rondo that the library calls, and passes its calls on.
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "rondo/rondo.h"
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+rondo_config_t latest{};  ///< the configuration of the latest call
+
+}  // namespace
+
+extern "C" rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
+                                          const rondo_config_t *config) noexcept {
+  static auto *const real = reinterpret_cast<decltype(&rondo_comm_init)>(::dlsym(RTLD_NEXT, "rondo_comm_init"));
+  static const bool counts = std::getenv("CLIENT_TIMEOUTS") != nullptr;
+  if (counts) latest = *config;  // one thread makes communicators then
+  return real(comm, id, rank, size, config);
+}
+
+/// Checks both timeouts against CLIENT_TIMEOUTS: milliseconds, or 0 if the variables of Rondo decide.
+void compat_test::check_timeouts() {
+  const OnDevice current(0);
+  ncclUniqueId id{};
+  ncclComm_t comm = nullptr;
+  NCCL(ncclCommInitRank(&comm, 1, id, 0));
+  const auto wanted = static_cast<uint32_t>(std::atol(std::getenv("CLIENT_TIMEOUTS")));
+  CHECK(latest.timeout_ms == wanted && latest.init_timeout_ms == wanted);
+  NCCL(ncclCommDestroy(comm));
+}
