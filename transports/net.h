@@ -34,7 +34,8 @@ struct NearLink {
   uint32_t channel = 0;  ///< numbered from 0 without a gap, among the links with the peer
   ConnectionView outgoing;
   ConnectionView incoming;
-  bool messages = false;  ///< it carries messages, and no channel of a collective
+  bool messages = false;  ///< it carries messages or puts, and no channel of a collective
+  bool puts = false;      ///< it carries puts and signals (src/links/put_frame.h), which FarWindows takes
   // Slots in memory of the device whose kernels post and read; null if there are none.
   std::byte *device_outgoing = nullptr;  ///< the payloads of outgoing slots lie here, and not in `outgoing`
   std::byte *device_incoming = nullptr;  ///< the network may write arriving payloads here: Event::in_device

@@ -26,11 +26,14 @@ extern "C" {
  *
  * On the host, the operations of a rank run in the order of its calls, together with its collectives and messages. On a
  * device, the stream orders them, and a put or a signal follows earlier ones to that peer on any stream. They cannot be
- * captured. No put or signal waits for the peer, unless 512 operations have not ended. In a group, puts and signals run
- * first, then collectives and messages, then waits. The rules of rondo_send() hold for streams, buffers and threads.
+ * captured. No put or signal waits for a call of the peer, unless 512 operations have not ended. In a group, puts and
+ * signals run first, then collectives and messages, then waits. The rules of rondo_send() hold for streams, buffers and
+ * threads.
  *
- * All ranks must be on one host. Buffers are memory of the communicator's device, or of the host. A window ends with
- * rondo_window_deregister(), or with the communicator. On a device, let nothing be in flight during the first call.
+ * Buffers are memory of the communicator's device, or of the host. Ranks on several hosts need host memory, and at most
+ * 64 ranks. Between hosts, a thread of the peer's process writes the data, and a put is complete once it has done so.
+ * A window ends with rondo_window_deregister(), or with the communicator. On a device, let nothing be in flight during
+ * the first call.
  *
  * An operation on a window returns one of these statuses:
  * - RONDO_OK: The operation is complete, enqueued on the stream, or kept in the group.
@@ -40,10 +43,12 @@ extern "C" {
  * - RONDO_ERROR_INVALID_USAGE: The communicator is suspended.
  * - RONDO_ERROR_UNSUPPORTED: The communicator has no windows, or the stream is captured. The error says which.
  * - RONDO_ERROR_TIMEOUT: The awaited signals did not arrive within the timeout. The error names the peer, and how many
- *   signals are wanted and have arrived. The communicator has failed.
+ *   signals are wanted and have arrived. Or the peer is on another host, and its process has not taken a put in time.
+ *   The communicator has failed.
  * - RONDO_ERROR_REMOTE: The peer ended, and owes signals or is to receive a put. Signals that it had sent count.
  * - RONDO_ERROR_SYSTEM: The system refused a put, because the memory of the peer's window or of `send` is gone while
- *   both ranks live. The error says which. The communicator has failed.
+ *   both ranks live. Or the peer, on another host, has ended the window before. The error says which. The communicator
+ *   has failed.
  * - RONDO_ERROR_ABORTED, RONDO_ERROR_COMM_FAILED: The meaning is the same as for collectives.
  * @{ */
 /** The handle of a window on one rank. It is opaque. */
@@ -74,7 +79,7 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * On the host, memory of rondo_mem_alloc(), and buffers registered with RONDO_REGISTER_MOVE_PAGES, are mapped by all
  * ranks. Any other memory works where the system allows cross-memory attach; then rondo_window_pointer() gives no
  * address. Between threads of one process, any memory works and has an address. Between processes, memory of a device
- * must come from rondo_device_mem_alloc().
+ * must come from rondo_device_mem_alloc(). Between hosts, any host memory works.
  *
  * Do not free the buffer while a peer may write to it.
  * @param pointer  start of this rank's buffer. May be NULL if `bytes` is 0.
@@ -87,7 +92,8 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * - RONDO_ERROR_INVALID_ARGUMENT: An argument was refused here or on another rank.
  * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ. The error names two ranks. Or a rank has given up this
  *   registration, and has called several times since.
- * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, or a rank cannot reach the buffer of another rank.
+ * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, and use devices or are more than 64. Or a rank cannot reach
+ *   the buffer of another rank of its host.
  * - RONDO_ERROR_TIMEOUT: A rank has not called within timeout_ms. The error names it.
  * - RONDO_ERROR_REMOTE: A rank ended.
  * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, another thread registers a window, too, or the
@@ -106,7 +112,8 @@ RONDO_API rondo_status_t rondo_window_deregister(rondo_comm_t comm, rondo_window
  * Accesses through it need the program's own synchronisation, such as signals. Any thread.
  * @param window   a window.
  * @param peer     a rank, which may be this rank.
- * @param pointer  receives the address, or NULL if only rondo_put_signal() reaches the buffer, or it has 0 bytes. */
+ * @param pointer  receives the address, or NULL if only rondo_put_signal() reaches the buffer, as on another host, or it
+ *                 has 0 bytes. */
 RONDO_API rondo_status_t rondo_window_pointer(rondo_window_t window, int peer, void **pointer) RONDO_NOEXCEPT;
 
 /** Writes into the buffer of a peer, then adds 1 to one of its signals. The peer need not call anything.

@@ -100,6 +100,7 @@ Result<void> set_target(const Communicator &comm, rondo_window_t handle, const v
   operation.bytes = bytes;
   operation.offset = offset;
   operation.to = buffer.memory;
+  operation.window = window->number();
   return {};
 }
 
@@ -111,7 +112,7 @@ rondo_status_t rondo_window_register(rondo_comm_t handle, void *pointer, size_t 
                                      rondo_window_t *window) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY(comm->check_one_host());
+    RONDO_TRY(comm->check_windows());
     const WindowRequest request{pointer, bytes, (flags & RONDO_WINDOW_SYMMETRIC) != 0};
     ReservedHandle reserved;
     const auto prepare = [&]() -> Result<void> {
@@ -129,6 +130,7 @@ rondo_status_t rondo_window_deregister(rondo_comm_t handle, rondo_window_t windo
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const auto found, window_of(window, *comm));
     comm->wait_for_writers();
+    comm->withdraw_window(found->number());
     comm->windows().remove(found.get());
     static_cast<void>(process().windows.remove(window));
     return {};

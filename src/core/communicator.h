@@ -100,8 +100,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
   /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
-  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if the ranks are on several hosts, so that there are no windows.
-  [[nodiscard]] Result<void> check_one_host() const;
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator has no windows, because the ranks are on
+  /// several hosts.
+  [[nodiscard]] Result<void> check_windows() const;
   /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
   /// Prepares for an operation on the stream. If that is captured, refuses to do so, as this would end the capture.
@@ -115,6 +116,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) {
     return executor_->open_memory(peer, place);
   }
+  /// Lets ranks of other hosts write to a buffer of this rank, as Links::expose_window().
+  void expose_window(uint64_t number, std::span<std::byte> buffer) { links_.expose_window(number, buffer); }
+  void withdraw_window(uint64_t number) { links_.withdraw_window(number); }
   /// Submits one-sided operations as one operation of this rank, and counts their signals.
   Result<void> submit(std::span<const OneSided> operations, StreamRef stream);
   /// Waits, after a failure, until no thread of this process writes to a window of this rank. On a device, lets ended

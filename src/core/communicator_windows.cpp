@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/core/communicator.h"
+#include "src/links/message_boards.h"
 
 namespace rondo {
 namespace {
@@ -13,12 +14,16 @@ constexpr uint64_t signal_total_end = uint64_t{1} << 62;
 
 }  // namespace
 
-Result<void> Communicator::check_one_host() const {
-  if (group_.one_node()) return {};
-  return Error{RONDO_ERROR_UNSUPPORTED,
-               "windows and signals are for ranks of one host in this version, and this communicator has " +
-                   std::to_string(group_.node_count()) +
-                   " hosts; use rondo_send and rondo_recv between hosts, or make a communicator of each host"};
+Result<void> Communicator::check_windows() const {
+  if (group_.one_node() || capabilities_.puts_between_hosts) return {};
+  const std::string hosts = ", and this communicator has " + std::to_string(group_.node_count()) + " hosts";
+  if (settings_.device != RONDO_DEVICE_HOST)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "windows and signals on devices are for ranks of one host in this version" + hosts +
+                     "; use rondo_send and rondo_recv between hosts, or make a communicator of each host"};
+  return Error{RONDO_ERROR_UNSUPPORTED, "windows and signals between hosts take at most " +
+                                            std::to_string(message_ranks_max) + " ranks" + hosts + " and " +
+                                            std::to_string(rank_count_) + " ranks; make a communicator of fewer ranks"};
 }
 
 Result<void> Communicator::open_one_sided() {
@@ -26,7 +31,7 @@ Result<void> Communicator::open_one_sided() {
     const std::lock_guard lock(submit_lock_);
     RONDO_TRY(check_usable_locked());
   }
-  RONDO_TRY(check_one_host());
+  RONDO_TRY(check_windows());
   return executor_->open_one_sided();
 }
 
@@ -36,7 +41,7 @@ Result<void> Communicator::open_one_sided(StreamRef stream) {
     RONDO_TRY(check_usable_locked());
     if (signals_.empty()) RONDO_TRY(check_not_captured_locked(stream));  // later, submit() checks it
   }
-  RONDO_TRY(check_one_host());
+  RONDO_TRY(check_windows());
   return executor_->open_one_sided();
 }
 

@@ -58,6 +58,7 @@ void WindowRegistration::post(WindowPhase phase) {
 
 void WindowRegistration::give_up(const Error &why) {
   if (own_.phase == WindowPhase::opened) comm_.windows().set_opened(own_.number - 1);
+  comm_.withdraw_window(own_.number);
   own_.status = why.status;
   own_.peer = why.peer;
   post(WindowPhase::failed);
@@ -167,6 +168,8 @@ Made WindowRegistration::open_all() const {
   for (uint32_t rank = 0; rank < notes_.size(); ++rank) {
     const MemoryPlace &place = notes_[rank]->place;
     buffers[rank].bytes = place.bytes;
+    if (rank == comm_.rank())  // before any rank knows that all have opened
+      comm_.expose_window(own_.number, {reinterpret_cast<std::byte *>(place.address), place.bytes});
     if (place.bytes == 0) continue;
     auto opened = comm_.open_memory(rank, place);
     if (!opened.ok())
@@ -176,7 +179,7 @@ Made WindowRegistration::open_all() const {
                    rank);
     buffers[rank].memory = std::move(opened).value();
   }
-  return std::make_shared<PeerWindow>(comm_, std::move(buffers));
+  return std::make_shared<PeerWindow>(comm_, own_.number, std::move(buffers));
 }
 
 Made WindowRegistration::run(const MemoryPlace &place) {

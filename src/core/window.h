@@ -24,18 +24,21 @@ class PeerWindow {
  public:
   struct Buffer {
     uint64_t bytes = 0;
-    std::shared_ptr<const RemoteMemory> memory;  ///< null if the buffer has 0 bytes
+    std::shared_ptr<const RemoteMemory> memory;  ///< null if the buffer has 0 bytes, or is on another host
   };
-  /// `comm` is only compared. `buffers` has the buffer of each rank.
-  PeerWindow(const Communicator &comm, std::vector<Buffer> buffers) : comm_(&comm), buffers_(std::move(buffers)) {}
+  /// `comm` is only compared. `number` is that of the registration. `buffers` has the buffer of each rank.
+  PeerWindow(const Communicator &comm, uint64_t number, std::vector<Buffer> buffers)
+      : comm_(&comm), number_(number), buffers_(std::move(buffers)) {}
 
   [[nodiscard]] bool belongs_to(const Communicator &comm) const { return comm_ == &comm; }
+  [[nodiscard]] uint64_t number() const { return number_; }
   [[nodiscard]] const std::vector<Buffer> &buffers() const { return buffers_; }
 
   void *handle = nullptr;  ///< handle that the user holds
 
  private:
   const Communicator *const comm_;
+  const uint64_t number_;
   const std::vector<Buffer> buffers_;
 };
 
@@ -98,7 +101,7 @@ struct WindowRequest {
   bool symmetric = false;  ///< true: all ranks must give the same size
 };
 
-/// Registers a window together with all other ranks of the communicator, on one host. Waits for them until the timeout
+/// Registers a window together with all other ranks of the communicator. Waits for them until the timeout
 /// of the communicator. If it fails, the communicator remains usable, unless a rank has ended. `prepare` runs first. If
 /// this rank refuses the request there, this function informs the other ranks, and returns the error. Every call has a
 /// number, refused or not, so the registrations of all ranks stay in step.

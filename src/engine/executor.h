@@ -56,6 +56,7 @@ struct ExecutorCapabilities {
   bool exchanges_blocks = false;    ///< true if prepare() takes plans that exchange blocks
   bool exchanges_by_ll = false;     ///< true if small blocks in such plans go by ll
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
+  bool puts_between_hosts = false;  ///< true if windows and signals work on several hosts
   bool one_sided_by_stream = false;  ///< true if one-sided operations have no turns, and streams order them
   bool checks_buffers = true;       ///< false if check_buffer() accepts everything
   // Two bytes for barriers. On a device they are a cache line apart.

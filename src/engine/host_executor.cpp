@@ -50,7 +50,7 @@ HostExecutor::HostExecutor(Parts parts)
       scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)),
       blocks_({std::span(ends_).first(parts_.rank_count), &links_.peers(), &scratch_, parts_.rank,
                parts_.wait.sleeps}),
-      one_sided_(links_, parts_.wait) {
+      one_sided_(links_, parts_.wait, parts_.rank_count) {
   std::vector<uint32_t> kinds;
   for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)
     kinds.push_back(peer == parts_.rank ? 0 : links_.readable_kinds(peer));
@@ -79,6 +79,7 @@ ExecutorCapabilities HostExecutor::capabilities() const {
   own.runs_in_call = true;
   own.exchanges_blocks = own.exchanges_by_ll = true;
   own.sends_messages = links_.carries_messages();
+  own.puts_between_hosts = links_.has_signals();
   own.checks_buffers = parts_.is_device_memory != nullptr;
   own.barrier_send = const_cast<std::byte *>(&barrier_buffer_[0]);
   own.barrier_recv = const_cast<std::byte *>(&barrier_buffer_[1]);
@@ -182,7 +183,7 @@ Result<void> HostExecutor::enqueue_messages(MessageBatch &batch, StreamRef strea
 }
 
 Result<void> HostExecutor::open_one_sided() {
-  if (links_.has_signals()) return links_.open_messages();
+  if (links_.has_signals()) return links_.open_one_sided();
   return Error{RONDO_ERROR_UNSUPPORTED, "the ranks of this communicator share no memory, so they have no windows"};
 }
 

@@ -1,31 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class runs the one-sided operations of a rank on host memory, one batch at a time.
+// This class runs the one-sided operations of a rank on host memory, one batch at a time. On the same host it writes to
+// the peer's buffer itself. To another host it posts slots (src/links/put_frame.h), which that rank's links take. The
+// batch is complete once they have taken all of them, so data of a complete put is in the window, as on one host.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "src/engine/one_sided.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
 #include "src/links/links.h"
+#include "src/proto/simple.h"
 
 namespace rondo {
 
 class HostOneSided {
  public:
   /// Takes links that have signals and are open for messages. They must outlive this object.
-  HostOneSided(Links &links, const WaitPolicy &wait) : links_(links), wait_(wait) {}
+  HostOneSided(Links &links, const WaitPolicy &wait, uint32_t rank_count)
+      : links_(links), serves_(links.needs_progress()), wait_(wait) {
+    for (uint32_t peer = 0; peer < rank_count; ++peer)
+      far_.push_back({links.outgoing_puts(peer), SimpleSender(links.outgoing_puts(peer))});
+  }
 
   /// Runs operations whose turn has come. Returns false if the communicator has failed.
   [[nodiscard]] bool run(std::span<const OneSided> operations, Operations &owner);
 
  private:
+  /// The link for puts to a rank of another host.
+  struct Far {
+    ConnectionView link;
+    SimpleSender sender;
+    uint64_t posted = 0;  ///< slots so far
+  };
+
+  [[nodiscard]] bool run_all(std::span<const OneSided> operations, Operations &owner);
   [[nodiscard]] bool send(const OneSided &operation, Operations &owner);
   [[nodiscard]] bool wait(const OneSided &operation, Operations &owner);
+  /// Posts the data and the signal to a rank of another host, as far as that rank's links take them.
+  [[nodiscard]] bool post(const OneSided &operation, Operations &owner);
+  /// Waits until the peer's links have taken what post() has posted.
+  [[nodiscard]] bool await_taken(const OneSided &operation, Operations &owner);
+  /// Waits until `ready` returns true. Returns false if the wait ends the communicator.
+  template <class Ready>
+  [[nodiscard]] bool wait_until(const Ready &ready, const OneSided &operation, Operations &owner);
 
   Links &links_;
+  const bool serves_;  ///< while a batch runs, this thread also takes what arrives from other hosts
   const WaitPolicy wait_;
+  std::vector<Far> far_;  ///< by rank, only used for ranks of other hosts
 };
 
 }  // namespace rondo

@@ -22,7 +22,8 @@ struct OneSided {
   const std::byte *from = nullptr;  ///< source of a put
   uint64_t bytes = 0;
   uint64_t offset = 0;            ///< in the buffer of the peer
-  std::shared_ptr<const RemoteMemory> to = nullptr;
+  std::shared_ptr<const RemoteMemory> to = nullptr;  ///< null if the peer is on another host
+  uint64_t window = 0;            ///< number of the window's registration
 };
 
 /// One-sided operations that are one operation of their rank. They run in their order.

@@ -46,6 +46,13 @@ std::string SignalWatch::counts(uint64_t seen) const {
          " of " + std::to_string(operation_.total) + " since the communicator was made)";
 }
 
+/// Says what a put or a signal does.
+std::string SignalWatch::doing() const {
+  const std::string own = "rank " + std::to_string(owner_.rank()), peer = "rank " + std::to_string(operation_.peer);
+  if (operation_.kind == OneSided::Kind::signal) return own + " signals " + peer;
+  return own + " puts " + std::to_string(operation_.bytes) + " bytes into the window of " + peer;
+}
+
 bool SignalWatch::look(uint64_t now_ns) {
   if (start_ns_ == 0) start_ns_ = now_ns;
   if (ranks_.failed()) return true;
@@ -54,6 +61,12 @@ bool SignalWatch::look(uint64_t now_ns) {
     if (raise_end()) return true;
   }
   if (now_ns - start_ns_ < owner_.timeout_ns()) return false;
+  if (operation_.kind != OneSided::Kind::wait) {
+    raise(RONDO_ERROR_TIMEOUT, operation_.peer,
+          doing() + ", and the process of that rank on another host has not taken all of it in time; check whether it "
+                    "is stopped, or raise timeout_ms (RONDO_TIMEOUT)");
+    return true;
+  }
   const uint64_t seen = seen_count();
   if (seen >= operation_.total) return false;
   raise(RONDO_ERROR_TIMEOUT, operation_.peer,
@@ -87,9 +100,7 @@ bool SignalWatch::raise_end() {
   }
   raise(RONDO_ERROR_REMOTE, ended,
         ranks_.describe_rank(ended) + how + "; " +
-            (waits ? counts(seen)
-                   : "rank " + std::to_string(owner_.rank()) + " puts " + std::to_string(operation_.bytes) +
-                         " bytes into the window of rank " + std::to_string(operation_.peer)));
+            (waits ? counts(seen) : doing()));
   return true;
 }
 

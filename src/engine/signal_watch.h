@@ -32,6 +32,7 @@ class SignalWatch final : public Watch {
   [[nodiscard]] uint64_t seen_count() const;
   [[nodiscard]] bool raise_end();
   void raise(rondo_status_t status, uint32_t peer, const std::string &message);
+  [[nodiscard]] std::string doing() const;
   [[nodiscard]] std::string counts(uint64_t seen) const;
 
   Operations &owner_;

@@ -51,7 +51,16 @@ class Links {
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
   /// Returns whether this rank can write to buffers of all other ranks, and whether signals exist.
   [[nodiscard]] virtual bool has_signals() const { return false; }
-  /// Returns the counters of the signal_count signals between two ranks, after open_messages(). `from` writes them.
+  /// Makes signals() and outgoing_puts() usable. The caller does it before the first one-sided operation. Any thread.
+  virtual Result<void> open_one_sided() { return open_messages(); }
+  /// Returns the link that takes puts to a rank of another host (put_frame.h), or a view without memory.
+  [[nodiscard]] virtual ConnectionView outgoing_puts(uint32_t) const { return {}; }
+  /// Lets ranks of other hosts write to a buffer until withdraw_window(). `number` is that of the registration. Any
+  /// thread may call both. After withdraw_window() nothing writes to the buffer.
+  virtual void expose_window(uint64_t /*number*/, std::span<std::byte>) {}
+  virtual void withdraw_window(uint64_t /*number*/) {}
+  /// Returns the counters of the signal_count signals between two ranks, after open_one_sided(). `from` writes them. If
+  /// it is on another host, this rank's links write them.
   [[nodiscard]] virtual uint64_t *signals(uint32_t /*from*/, uint32_t /*to*/) const { return nullptr; }
   /// Returns where the signals are, for devices that map them.
   [[nodiscard]] virtual SignalFile signal_file() const { return {}; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes about windows are a kind of their own (src/links/ranks.h). Only a communicator of one host has them.
+// Notes about windows are a kind of their own (src/links/ranks.h).
 #pragma once
 
 #include <cstddef>

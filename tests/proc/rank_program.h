@@ -69,6 +69,10 @@ int run_programs(const Rank &self, const Arguments &args);
 int run_last_words(const Rank &self, const Arguments &args);
 int run_other_size(const Rank &self, const Arguments &args);
 
+// rank_windows.cpp
+int run_windows(const Rank &self, const Arguments &args);
+int run_last_put(const Rank &self, const Arguments &args);
+
 // rank_soak.cpp
 int run_busy(const Rank &self, const Arguments &args);
 int run_quiet(const Rank &self, const Arguments &args);

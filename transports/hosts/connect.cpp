@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "src/bootstrap/address.h"
@@ -35,8 +36,8 @@ constexpr size_t message_slot_bytes_min = 4096;
 // rail adds a listener.
 constexpr size_t descriptor_slack = 16;
 
-/// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Of large slots there are only
-/// two, and each queue pair needs a slot of its own in flight.
+/// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Only two large slots exist,
+/// and each queue pair needs a slot of its own in flight.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }
@@ -69,9 +70,12 @@ std::vector<bool> far_ranks(const GroupRequest &request) {
 Result<net::NearMemory> make_links(const GroupRequest &request, const Links &local) {
   const ConnectionGeometry geometry = near_geometry(local.geometry());
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local.channel_count(), geometry));
-  if (request.messages)
-    RONDO_TRY(memory.add_messages(far_ranks(request),
-                                  choose_message_slots(geometry, request.network->choice, request.rank_count)));
+  if (!request.messages) return memory;
+  const NetworkChoice network = request.network->choice;
+  const ConnectionGeometry messages = choose_message_slots(geometry, network, request.rank_count);
+  std::optional<ConnectionGeometry> puts;  // none on a device, whose streams do not post to other hosts
+  if (!request.on_device()) puts = choose_put_slots(messages, network);
+  RONDO_TRY(memory.add_messages(far_ranks(request), messages, puts));
   return memory;
 }
 
@@ -206,7 +210,8 @@ uint64_t hosts_memory_bytes(const Spread &spread, uint32_t channel_count, const 
   if (messages) {
     const ConnectionGeometry of_messages = choose_message_slots(slots, spread.network, spread.rank_count);
     shape.message_slot_bytes = of_messages.slot_bytes;
-    far_bytes += net::NearMemory::bytes_for(far, 1, of_messages);
+    far_bytes += net::NearMemory::bytes_for(far, 1, of_messages) +
+                 net::NearMemory::bytes_for(far, 1, choose_put_slots(of_messages, spread.network));
   }
   return shape.bytes() + shape.message_bytes() + here * far_bytes;
 }
@@ -224,6 +229,13 @@ ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, Netw
   const size_t share = budget / (size_t{2} * (rank_count - 1) * geometry.slot_count);
   const auto fitting = static_cast<uint32_t>(std::bit_floor(std::max(share, message_slot_bytes_min)));
   return {geometry.slot_count, std::min(geometry.slot_bytes, fitting), 0};
+}
+
+ConnectionGeometry choose_put_slots(const ConnectionGeometry &messages, NetworkChoice network) {
+  constexpr uint32_t least = 256;  // the frame of a put takes some of it
+  constexpr auto registered = static_cast<uint32_t>(message_slot_bytes_min);
+  const uint32_t most = network == NetworkChoice::verbs ? registered : messages.slot_bytes;
+  return {messages.slot_count, std::max(std::min(messages.slot_bytes, most), least), 0};
 }
 
 Result<void> check_host_count(uint32_t host_count) {

@@ -69,6 +69,9 @@ inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 [[nodiscard]] ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,
                                                       uint32_t rank_count);
 
+/// Returns the slots of links for puts, if the links for messages have `messages`.
+[[nodiscard]] ConnectionGeometry choose_put_slots(const ConnectionGeometry &messages, NetworkChoice network);
+
 /// Refuses a group on more than net::hosts_max hosts.
 [[nodiscard]] Result<void> check_host_count(uint32_t host_count);
 

@@ -115,6 +115,11 @@ void Control::tell_status() {
   ring();
 }
 
+void Control::want_puts() {
+  memory::store_release(header().puts, 1);  // pairs with wants_puts()
+  tell_status();
+}
+
 void Control::tell_leaving() {
   const std::lock_guard own(mutex_);
   someone_died_ |= look_for_dead(true);  // so that the lock of an ended rank can be taken over
@@ -281,6 +286,7 @@ Cell Control::own_status(size_t which) const {
     cell.put(local_ranks_[index]).put(ended ? ended_state : static_cast<uint32_t>(state));
     cell.put(parts_.local->latest_operation(index)).put(parts_.local->completed_operation(index));
   }
+  cell.put(static_cast<uint32_t>(memory::load_acquire(header().puts)));
   return cell;
 }
 
@@ -351,6 +357,7 @@ void Control::take_status(uint32_t host, ByteReader body) {
     memory::store_release(known.entered, std::max(known.entered, entered));
     take_state(known, state);
   }
+  if (body.number<uint32_t>() != 0 && !body.failed()) memory::store_release(header().puts, 1);  // see wants_puts()
 }
 
 /// Stores a state that is further than the known one. States only advance.

@@ -28,6 +28,7 @@
 #include "src/base/config.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/bytes.h"
+#include "src/proto/memory.h"
 #include "transports/net/control_cell.h"
 #include "transports/net/control_lines.h"
 #include "transports/net/control_memory.h"
@@ -99,6 +100,9 @@ class Control {
   /// Sends the states of this host's ranks to all other hosts. If another rank serves now, or with many hosts, the
   /// serving rank sends them soon.
   void tell_status();
+  /// Lets all ranks, of all hosts, serve their links of puts soon.
+  void want_puts();
+  [[nodiscard]] bool wants_puts() const { return memory::load_acquire(header().puts) != 0; }  // see want_puts()
   /// Reports to the other hosts that this rank has left. They have the report on return, with two exceptions:
   /// - It skips a host if a full connection or the host's silence keeps the report from it for 0.5 s.
   /// - If a stopped rank holds the lock for 0.5 s, that rank sends the report when it continues.

@@ -3,8 +3,9 @@
 // report, question or answer. Numbers are little-endian, and the rest of a cell is zero.
 //
 // Cell     magic u32 | kind u32 | body
-//   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64
-//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes.
+//   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64 | puts u32
+//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes. If `puts`
+//            is 1, some rank uses windows or signals, so all ranks serve their links of puts.
 //   ask      rank u32 | operation u64
 //            Asks what `rank` called as `operation`.
 //   record   rank u32 | operation u64 | signature | plan choice | history
@@ -63,7 +64,7 @@ enum class CellKind : uint32_t {
 /// A rank's state on the wire: RankState, or that its process has ended.
 inline constexpr uint32_t ended_state = 4;
 inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(uint64_t);
-inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / status_entry_bytes;
+inline constexpr uint32_t statuses_max = (cell_bytes - 4 * sizeof(uint32_t)) / status_entry_bytes;
 inline constexpr size_t failure_text_max = 900;
 
 /// The first fields of a question and of its answer: what has `rank` called as `operation`?

@@ -27,6 +27,7 @@
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"
 #include "src/links/recording.h"
+#include "src/links/window_notes.h"
 #include "src/proto/connection.h"
 #include "transports/net/tcp_state.h"
 
@@ -60,6 +61,7 @@ struct ControlHeader {
   uint64_t asked_count = 0;
   uint64_t beat_count = 0;    ///< heartbeats so far
   uint64_t told_ns = 0;       ///< when the ranks' states were last sent to all hosts at once
+  uint64_t puts = 0;          ///< 1: a rank of some host uses windows or signals; readable without the lock
   uint64_t rests = 0;         ///< 1 if a cell may have been sent to a host in part; readable without the lock
 };
 
@@ -114,6 +116,7 @@ struct RemoteRank {
   uint64_t notes_asked_ns = 0;
   uint64_t notes_asked_count = 0;  ///< questions since its latest new note
   std::array<Note, kept_note_count> notes{};  ///< note n at n % kept_note_count
+  std::array<Note, kept_window_note_count> window_notes{};  ///< likewise
   std::array<RemotePair, pair_count> pairs{};  ///< index: the asking rank's number on its host, modulo pair_count
   RemoteWaits waits;
 };

@@ -2,6 +2,7 @@
 // This file sends the notes of ranks and the communicator's failure over the control plane. A rank that posts a note
 // sends it to all other hosts. A rank that waits for a note asks again, because the cell may have been skipped.
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "src/base/clock.h"
@@ -31,8 +32,9 @@ std::vector<Note> Control::notes(uint32_t rank) {
   if (!lock.held()) return {};
   RemoteRank &peer = remote(rank);
   std::vector<Note> found;
-  for (const Note &note : peer.notes)
-    if (note.number != 0) found.push_back(note);
+  for (const std::span<const Note> kept : {std::span<const Note>(peer.notes), std::span<const Note>(peer.window_notes)})
+    for (const Note &note : kept)
+      if (note.number != 0) found.push_back(note);
   const uint64_t now = now_ns();
   // The question is sent even if the rank has ended, because any rank of its host can answer.
   // Among many hosts, the number of questions at a time is limited. A rank without new notes is asked less and less
@@ -71,10 +73,12 @@ void Control::take_note(uint32_t host, ByteReader body) {
   note.revision = body.number<uint64_t>();
   for (uint64_t &word : note.words) word = body.number<uint64_t>();
   if (body.failed()) return;
-  Note &kept = remote(about.rank).notes[note.number % kept_note_count];
+  RemoteRank &peer = remote(about.rank);
+  Note &kept = (note.number & window_note_bit) != 0 ? peer.window_notes[note.number % kept_window_note_count]
+                                                    : peer.notes[note.number % kept_note_count];
   if (note.revision <= kept.revision) return;
   kept = note;
-  remote(about.rank).notes_asked_count = 0;
+  peer.notes_asked_count = 0;
 }
 
 void Control::pass_on_failure() {

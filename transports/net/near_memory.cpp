@@ -50,18 +50,24 @@ Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t ch
   return memory;
 }
 
-Result<void> NearMemory::add_messages(const std::vector<bool> &linked, const ConnectionGeometry &geometry) {
-  const size_t stride = stride_of(geometry);
+Result<void> NearMemory::add_messages(const std::vector<bool> &linked, const ConnectionGeometry &messages,
+                                      const std::optional<ConnectionGeometry> &puts) {
   const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
-  RONDO_TRY_ASSIGN(message_mapping_, map_links(bytes_for(linked_count, 1, geometry)));
+  const size_t bytes = bytes_for(linked_count, 1, messages) + (puts ? bytes_for(linked_count, 1, *puts) : 0);
+  RONDO_TRY_ASSIGN(message_mapping_, map_links(bytes));
   std::byte *next = message_mapping_->get().address;
-  for (uint32_t peer = 0; peer < linked.size(); ++peer) {
-    if (!linked[peer]) continue;
-    const auto channel =
-        static_cast<uint32_t>(std::ranges::count(links_, peer, [](const NearLink &link) { return link.peer; }));
-    links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}, true});
-    next += 2 * stride;
-  }
+  const auto add = [&](const ConnectionGeometry &geometry, bool of_puts) {
+    const size_t stride = stride_of(geometry);
+    for (uint32_t peer = 0; peer < linked.size(); ++peer) {
+      if (!linked[peer]) continue;
+      const auto channel =
+          static_cast<uint32_t>(std::ranges::count(links_, peer, [](const NearLink &link) { return link.peer; }));
+      links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}, true, of_puts});
+      next += 2 * stride;
+    }
+  };
+  add(messages, false);
+  if (puts) add(*puts, true);
   return {};
 }
 
@@ -72,9 +78,9 @@ const NearLink *NearMemory::find(uint32_t channel, uint32_t peer) const {
   return found != links_.end() ? &*found : nullptr;
 }
 
-const NearLink *NearMemory::find_messages(uint32_t peer) const {
-  const auto found =
-      std::ranges::find_if(links_, [&](const NearLink &link) { return link.peer == peer && link.messages; });
+const NearLink *NearMemory::find_apart(uint32_t peer, bool puts) const {
+  const auto found = std::ranges::find_if(
+      links_, [&](const NearLink &link) { return link.peer == peer && link.messages && link.puts == puts; });
   return found != links_.end() ? &*found : nullptr;
 }
 

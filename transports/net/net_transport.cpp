@@ -2,11 +2,13 @@
 #include "transports/net/net_transport.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
 #include "src/base/clock.h"
 #include "src/plan/split_call.h"
+#include "transports/net/far_windows.h"
 #include "transports/net/group_messages.h"
 #include "transports/net/sentinel.h"
 
@@ -24,7 +26,13 @@ struct Group {
         memory(std::move(near)),
         own(parts.local_index[parts.rank]),
         local_links(parts.local->links()),
-        local_ranks(parts.local->ranks()) {}
+        local_ranks(parts.local->ranks()),
+        windows(parts.names.size(), [this](uint32_t peer, rondo_status_t status, const std::string &message) {
+          Error error{status, parts.names[peer] + " " + message};
+          error.rank = static_cast<int32_t>(parts.rank);
+          error.peer = static_cast<int32_t>(peer);
+          local_ranks.raise(error);
+        }) {}
 
   [[nodiscard]] bool is_local(uint32_t peer) const { return parts.local_index[peer] != no_local; }
   [[nodiscard]] uint32_t index_of(uint32_t peer) const { return parts.local_index[peer]; }
@@ -38,6 +46,7 @@ struct Group {
   const uint32_t own;  ///< this rank's number in parts.local
   Links &local_links;
   Ranks &local_ranks;
+  FarWindows windows;
   std::unique_ptr<Progress> progress;
   std::unique_ptr<Control> control;
   std::unique_ptr<Sentinel> sentinel;  ///< last: its thread uses the others
@@ -111,6 +120,31 @@ class GroupLinks final : public Links {
     const NearLink *const link = group_.memory.find_messages(peer);
     return link != nullptr ? link->incoming : ConnectionView{};
   }
+  bool has_signals() const override {
+    return carries_messages() && std::ranges::any_of(group_.memory.links(), &NearLink::puts);
+  }
+  Result<void> open_one_sided() override {
+    if (one_sided_.load(std::memory_order_acquire)) return {};  // pairs with the store below
+    RONDO_TRY(open_messages());
+    group_.sentinel->open_puts();
+    group_.control->want_puts();  // a rank that has not called yet takes puts and signals, too
+    one_sided_.store(true, std::memory_order_release);
+    return {};
+  }
+  ConnectionView outgoing_puts(uint32_t peer) const override {
+    const NearLink *const link = group_.memory.find_puts(peer);
+    return link != nullptr ? link->outgoing : ConnectionView{};
+  }
+  uint64_t *signals(uint32_t from, uint32_t to) const override {
+    if (!group_.is_local(from)) return group_.windows.signals(from);
+    return group_.is_local(to) ? local_.signals(group_.index_of(from), group_.index_of(to)) : nullptr;
+  }
+  Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) const override {
+    if (!group_.is_local(peer)) return std::shared_ptr<const RemoteMemory>();  // outgoing_puts() reaches it
+    return local_.open_memory(group_.index_of(peer), place);
+  }
+  void expose_window(uint64_t number, std::span<std::byte> buffer) override { group_.windows.expose(number, buffer); }
+  void withdraw_window(uint64_t number) override { group_.windows.withdraw(number); }
   std::byte *device_slots(uint32_t channel, uint32_t peer) const override {
     const NearLink *const link = group_.memory.find(channel, peer);
     return link != nullptr ? link->device_outgoing : nullptr;
@@ -130,6 +164,8 @@ class GroupLinks final : public Links {
   void set_running(bool running) override {
     local_.set_running(running);
     group_.sentinel->set_away(!running);
+    // Otherwise a put to this rank might wait for the sentinel's next look.
+    if (!running && one_sided_.load(std::memory_order_relaxed)) group_.sentinel->kick();
   }
   void wait_for_readers() const override { local_.wait_for_readers(); }
   uint64_t shared_bytes() const override { return local_.shared_bytes(); }
@@ -139,6 +175,7 @@ class GroupLinks final : public Links {
   Group &group_;
   Links &local_;
   GroupPeers peers_;
+  std::atomic<bool> one_sided_ = false;  ///< stored by open_one_sided()
 };
 
 class GroupRanks final : public Ranks {
@@ -174,6 +211,7 @@ class GroupRanks final : public Ranks {
   void fail(uint64_t operation) override { local_.fail(operation); }
   void set_state(RankState state) override {
     if (state == RankState::left && std::exchange(left_, true)) return;  // close() did this before the destructor
+    if (state == RankState::left) group_.windows.close();  // the program may free its buffers
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->deliver(farewell_patience_ns);
     // If another rank of this host raised a failure, the other hosts must learn of it before this rank leaves.
@@ -251,7 +289,8 @@ class GroupTransport final : public Transport {
 
   Result<void> start(std::unique_ptr<Network> network) {
     group_.progress =
-        std::make_unique<Progress>(group_.memory.links(), std::move(network), group_.memory.memory().device);
+        std::make_unique<Progress>(group_.memory.links(), std::move(network), group_.memory.memory().device,
+                                   &group_.windows);
     Ranks &local = group_.local_ranks;
     const uint32_t own = group_.own;
     FlightRecorder &recorder = group_.parts.local->recorder();

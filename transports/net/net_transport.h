@@ -9,6 +9,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,18 +40,21 @@ class NearMemory {
   /// Makes the FIFOs. `linked` says, by rank, whether a link exists, as in JoinRequest.
   [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
-  /// Adds a link for messages with each rank of `linked`. These links have separate memory, whose pages are used only
-  /// once they are touched.
-  [[nodiscard]] Result<void> add_messages(const std::vector<bool> &linked, const ConnectionGeometry &geometry);
+  /// Adds a link for messages with each rank of `linked`, and one for puts if `puts` is set. These links have separate
+  /// memory, whose pages are used only once they are touched.
+  [[nodiscard]] Result<void> add_messages(const std::vector<bool> &linked, const ConnectionGeometry &messages,
+                                          const std::optional<ConnectionGeometry> &puts = std::nullopt);
   /// Returns how many bytes the FIFOs to and from `linked_count` ranks need.
   [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
                                         const ConnectionGeometry &geometry);
-  /// Returns all links. The links for messages are last.
+  /// Returns all links. The links for messages are behind those of collectives, and the links for puts are last.
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
   /// Returns the link of a channel of the collectives, or null.
   [[nodiscard]] const NearLink *find(uint32_t channel, uint32_t peer) const;
   /// Returns the link for messages, or null.
-  [[nodiscard]] const NearLink *find_messages(uint32_t peer) const;
+  [[nodiscard]] const NearLink *find_messages(uint32_t peer) const { return find_apart(peer, false); }
+  /// Returns the link for puts, or null.
+  [[nodiscard]] const NearLink *find_puts(uint32_t peer) const { return find_apart(peer, true); }
   [[nodiscard]] NetworkMemory memory() const {
     NetworkMemory memory{mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
     if (message_mapping_ == nullptr) return memory;
@@ -65,6 +69,8 @@ class NearMemory {
   void set_device_memory(std::shared_ptr<const RdmaMemory> device);
 
  private:
+  [[nodiscard]] const NearLink *find_apart(uint32_t peer, bool puts) const;
+
   std::shared_ptr<const Mapping> mapping_;
   std::shared_ptr<const Mapping> message_mapping_;
   std::shared_ptr<const RdmaMemory> device_;

@@ -8,19 +8,15 @@
 #include "src/proto/memory.h"
 
 namespace rondo::net {
-namespace {
-
-constexpr uint64_t consumed_untold_max = 1;  // most slots at rest whose credit is not yet sent
-
-}  // namespace
 
 Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
-                   std::shared_ptr<const RdmaMemory> device)
-    : device_(std::move(device)), network_(std::move(network)) {
+                   std::shared_ptr<const RdmaMemory> device, FarWindows *windows)
+    : windows_(windows), device_(std::move(device)), network_(std::move(network)) {
   for (const NearLink &ends : links) {
     const uint64_t out = first_counter(ends.outgoing), in = first_counter(ends.incoming);
     links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in)});
     if (!ends.messages) served_count_ = links_.size();
+    if (!ends.puts) message_end_ = links_.size();
   }
   lost_.reserve(links_.size());
 }
@@ -35,8 +31,10 @@ Progress::~Progress() {
   in_context([&] { network_.reset(); });
 }
 
-void Progress::open_messages() {
-  if (std::exchange(served_count_, links_.size()) != links_.size()) in_context([&] { network_->open_messages(); });
+void Progress::open(size_t served_count) {
+  if (served_count <= served_count_) return;
+  served_count_ = served_count;
+  in_context([&] { network_->open_messages(); });
 }
 
 bool Progress::step() {
@@ -53,7 +51,7 @@ bool Progress::step_links() {
   bool moved = false;
   for (uint32_t index = 0; index < served_count_; ++index) {
     moved |= send_posted(index);
-    moved |= tell_consumed(index, consumed_untold_max);
+    moved |= tell_consumed(index, links_[index].untold_max());
   }
   const uint32_t count = network_->poll(events_);
   const std::span<const Event> events = std::span(events_).first(count);
@@ -112,6 +110,7 @@ void Progress::take(const Event &event) {
   Link &link = links_[event.link];
   switch (event.kind) {
     case Event::Kind::arrived: {
+      if (link.ends.puts) return take_put(link, event);
       if (link.broken) return;
       SlotHeader fields;
       fields.signature = event.signature;
@@ -135,11 +134,18 @@ void Progress::take(const Event &event) {
   }
 }
 
+/// Lets the window take the slot, and frees the slot. The near FIFO's header stays unused, because no lane reads it.
+void Progress::take_put(Link &link, const Event &event) {
+  if (!windows_->take(link.ends.peer, {link.ends.incoming.payload(event.counter), event.bytes})) return;
+  ++link.arrived;
+  memory::store_sync(link.ends.incoming.simple_head(), event.counter + 1);  // the network's own check reads it, and T4
+}
+
 bool Progress::flushed() const {
   const bool all_sent = std::ranges::all_of(served(), [](const Link &link) {
     if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // T1
     const uint64_t untold = memory::load_sync(link.ends.incoming.simple_head()) - link.told;              // T4
-    return untold <= (link.sender_waits() ? 0 : consumed_untold_max);
+    return untold <= (link.sender_waits() ? 0 : link.untold_max());
   });
   if (!all_sent) return false;
   bool flushed = false;

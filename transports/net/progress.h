@@ -13,7 +13,8 @@
 // A receiver sends credit once two or more slots are consumed, so that a small message does not cost a message of
 // credit. A message in the other direction carries the credit along. If a sender has no free slot and nothing else
 // moves, the receiver sends credit for a single slot, too. Otherwise schedules could deadlock: a chunk may take
-// slot_count - 1 slots, so only one slot may be missing for the next step.
+// slot_count - 1 slots, so only one slot may be missing for the next step. A put ends once it is credited, so the
+// receiver of puts sends credit for each slot.
 #pragma once
 
 #include <algorithm>
@@ -26,21 +27,24 @@
 
 #include "src/proto/simple.h"
 #include "transports/net.h"
+#include "transports/net/far_windows.h"
 
 namespace rondo::net {
 
 class Progress {
  public:
   /// `links` are in the order in which `network` numbers them, links of messages last. If `device` is set, links have
-  /// slots in its memory.
+  /// slots in its memory. `windows` takes what arrives on links of puts, if there are any.
   Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
-           std::shared_ptr<const RdmaMemory> device = nullptr);
+           std::shared_ptr<const RdmaMemory> device = nullptr, FarWindows *windows = nullptr);
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
   ~Progress();
 
   /// Serves the links of messages from now on. Before this call they cost nothing in a round.
-  void open_messages();
+  void open_messages() { open(message_end_); }
+  /// Serves the links of messages and those of puts from now on.
+  void open_puts() { open(links_.size()); }
   /// Makes one round over the links. Returns true if something moved. Only one thread at a time calls it.
   bool step();
   /// Says whether everything posted and consumed so far leaves without further calls.
@@ -76,22 +80,28 @@ class Progress {
     SimpleSender publisher;  ///< posts to the incoming FIFO
     bool broken = false;     ///< a payload cannot be read, so nothing that arrives later is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
+    /// Returns how many slots at rest may have credit that is not yet sent.
+    [[nodiscard]] uint64_t untold_max() const { return ends.puts ? 0 : 1; }
   };
 
   /// Calls the network. If the links use a device, the device is made current first.
   template <class Work>
   void in_context(const Work &work) const;
+  void open(size_t served_count);
   bool step_links();
   void make_readable(std::span<const Event> events);
   bool send_posted(uint32_t index);
   bool tell_consumed(uint32_t index, uint64_t untold_max);
   void take(const Event &event);
+  void take_put(Link &link, const Event &event);
 
   /// Returns the links that are served now.
   [[nodiscard]] std::span<const Link> served() const { return std::span(links_).first(served_count_); }
 
   std::vector<Link> links_;
-  size_t served_count_ = 0;  ///< the first links; links of messages are last
+  size_t served_count_ = 0;  ///< the first links; links of messages and then of puts are last
+  size_t message_end_ = 0;   ///< index behind the links of messages
+  FarWindows *const windows_;
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
   std::array<Event, events_per_step> events_;  ///< events of one step; a member, because a new array clears a kilobyte

@@ -16,6 +16,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t charge_look_ns = 10'000'000;
+constexpr uint32_t rounds_max = 256;  // over the links, until the control plane is served: a peer may put without end
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // time for the control plane to report the reason
 constexpr uint64_t reset_patience_ns = 100'000'000;  // for this long, the links of an ended process may still end
 // These times are for the links of a device, for which no thread rings the bell.
@@ -50,6 +51,11 @@ void Sentinel::kick() {
 void Sentinel::open_messages() {
   const std::lock_guard lock(links_mutex_);
   progress_.open_messages();
+}
+
+void Sentinel::open_puts() {
+  const std::lock_guard lock(links_mutex_);
+  progress_.open_puts();
 }
 
 bool Sentinel::has_lost(uint32_t peer) const {
@@ -90,35 +96,44 @@ void Sentinel::expect_posts() {
 
 void Sentinel::run() {
   if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // of this thread, for its short pauses
+  bool serves_puts = false;
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()
-    if (in_charge) serve_links();
+    const bool has_more = in_charge && serve_links();
     const uint64_t now = now_ns();
     if (!hooks_.in_flight || now >= next_control_ns_) {
       control_.step(now);
       next_control_ns_ = now + control_look_ns;
     }
+    if (!serves_puts && control_.wants_puts()) {
+      open_puts();
+      serves_puts = true;
+    }
     look_for_failures(now);
     report_failure();
-    wait(in_charge);
+    if (!has_more) wait(in_charge);
   }
 }
 
-void Sentinel::serve_links() {
+bool Sentinel::serve_links() {
   if (!hooks_.in_flight) {
     const std::lock_guard lock(links_mutex_);
-    while (progress_.step()) hooks_.ring();  // bounded by the slots of the links
-    return;
+    for (uint32_t round = 0; round < rounds_max; ++round) {
+      if (!progress_.step()) return false;
+      hooks_.ring();
+    }
+    return true;
   }
   const uint64_t begun_ns = now_ns();
   for (uint64_t now = begun_ns; now - begun_ns < eager_max_ns; now = now_ns()) {
     if (step())
       moved_ns_ = now;
     else if (now - moved_ns_ >= eager_ns)
-      return;
+      break;
     else
       yield_core();
   }
+  return false;
 }
 
 uint64_t Sentinel::look_interval_ns(bool in_charge) const {

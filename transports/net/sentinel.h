@@ -53,6 +53,8 @@ class Sentinel {
   void report_failure();
   /// Serves the links of messages from now on. Any thread may call it.
   void open_messages();
+  /// Serves the links of puts, too.
+  void open_puts();
   /// Says whether the links to the rank have ended, so that nothing arrives from it any more. Any thread may call it.
   [[nodiscard]] bool has_lost(uint32_t peer) const;
   /// Makes one round over the links, on the executing thread. Returns true if something moved.
@@ -67,7 +69,8 @@ class Sentinel {
   Sentinel(Control &control, Progress &progress, Hooks hooks)
       : control_(control), progress_(progress), hooks_(std::move(hooks)) {}
   void run();
-  void serve_links();
+  /// Returns true if more may have to be moved now.
+  bool serve_links();
   void wait(bool in_charge);
   [[nodiscard]] uint64_t look_interval_ns(bool in_charge) const;
   void look_for_failures(uint64_t now_ns);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scenarios of rank_program that use windows.
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/proc/rank_program.h"
+#include "tests/window_program.h"
+
+using namespace rondo_test;
+
+namespace {
+
+rondo_status_t run_window_program(const Rank &self, uint64_t seed) {
+  WindowProgram program(seed, static_cast<uint32_t>(self.size));
+  const size_t bytes = program.window_bytes();
+  std::vector<std::byte> own(bytes), source(bytes);
+  rondo_window_t window = nullptr;
+  if (const auto made = rondo_window_register(self.comm, own.data(), bytes, 0, &window); made != RONDO_OK) return made;
+  const auto status = program.run(static_cast<uint32_t>(self.rank), self.comm, nullptr, window, own.data(),
+                                  source.data(), {});
+  return status == RONDO_OK ? rondo_window_deregister(self.comm, window) : status;
+}
+
+}  // namespace
+
+/// FIRST LAST: runs the random programs of windows of these seeds, then finalizes.
+int run_windows(const Rank &self, const Arguments &args) {
+  for (uint64_t seed = std::stoull(args[0]); seed <= std::stoull(args[1]); ++seed) {
+    const auto status = run_window_program(self, seed);
+    if (status == RONDO_OK) continue;
+    std::printf("seed %llu failed\n", static_cast<unsigned long long>(seed));
+    return report(self, status);
+  }
+  return report(self, rondo_comm_finalize(self.comm));
+}
+
+/// SIGNAL: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. Later rank 0 finds the value
+/// and both signals, and then puts until it gets an error. The other ranks wait for rank 1.
+int run_last_put(const Rank &self, const Arguments &args) {
+  int64_t own = 0;
+  const int64_t value = 77;
+  rondo_window_t window = nullptr;
+  auto status = rondo_window_register(self.comm, &own, sizeof own, 0, &window);
+  if (status != RONDO_OK) return report(self, status);
+  if (self.rank == 1) {
+    status = rondo_put_signal(&value, sizeof value, 0, window, 0, 0, self.comm, nullptr);
+    if (status == RONDO_OK) status = rondo_signal(0, 0, self.comm, nullptr);
+    if (status != RONDO_OK) return report(self, status);
+    ::raise(std::stoi(args[0]));
+    return 1;
+  }
+  if (self.rank != 0) return report(self, rondo_wait_signal(1, 0, 1, self.comm, nullptr));
+  ::usleep(1'500'000);
+  for (int each = 0; each < 2 && status == RONDO_OK; ++each)
+    status = rondo_wait_signal(1, 0, 1, self.comm, nullptr);
+  if (status != RONDO_OK || own != value) return finish(self, status == RONDO_OK ? -1 : status);
+  std::printf("received\n");
+  return report(self, rondo_put_signal(&value, sizeof value, 1, window, 0, 0, self.comm, nullptr));
+}
