@@ -64,7 +64,8 @@ Disturbance judge_load(const LoadReading &before, const LoadReading &after, uint
   };
   const double window_ns = since(&LoadReading::time_ns);
   if (window_ns <= 0) return found;
-  if (!oversubscribed) found.waited = since(&LoadReading::waited_ns) / window_ns;
+  // The kernel counts a wait when it ends, so the count may include a time before the window.
+  if (!oversubscribed) found.waited = std::min(since(&LoadReading::waited_ns) / window_ns, 1.0);
   found.marked = found.waited > waited_max;
   if (window_ns < static_cast<double>(host_window_ns)) return found;
   const double busy_ns = since(&LoadReading::busy_ns), idle_ns = since(&LoadReading::idle_ns);

@@ -160,6 +160,9 @@ TEST_CASE("perf: a row is disturbed where ranks waited for processors, and not w
   after.waited_ns = second / 2;
   CHECK(judge_load(before, after, 2 * second, false).marked);
   CHECK(judge_load(before, after, 2 * second, false).waited == Approx(0.5));
+  LoadReading long_ago = after;  // the wait began before the window
+  long_ago.waited_ns = before.waited_ns + 10 * (after.time_ns - before.time_ns);
+  CHECK(judge_load(before, long_ago, 2 * second, false).waited == Approx(1.0));
   CHECK_FALSE(judge_load(before, after, 2 * second, true).marked);
   after.waited_ns = second / 20;
   CHECK_FALSE(judge_load(before, after, 2 * second, false).marked);
