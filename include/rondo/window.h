@@ -92,8 +92,8 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * - RONDO_ERROR_INVALID_ARGUMENT: An argument was refused here or on another rank.
  * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ. The error names two ranks. Or a rank has given up this
  *   registration, and has called several times since.
- * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, and use devices or are more than 64. Or a rank cannot reach
- *   the buffer of another rank of its host.
+ * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, and use devices or are more than 64. Or a rank cannot
+ *   reach the buffer of another rank of its host.
  * - RONDO_ERROR_TIMEOUT: A rank has not called within timeout_ms. The error names it.
  * - RONDO_ERROR_REMOTE: A rank ended.
  * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, another thread registers a window, too, or the
@@ -112,8 +112,8 @@ RONDO_API rondo_status_t rondo_window_deregister(rondo_comm_t comm, rondo_window
  * Accesses through it need the program's own synchronisation, such as signals. Any thread.
  * @param window   a window.
  * @param peer     a rank, which may be this rank.
- * @param pointer  receives the address, or NULL if only rondo_put_signal() reaches the buffer, as on another host, or it
- *                 has 0 bytes. */
+ * @param pointer  receives the address, or NULL if only rondo_put_signal() reaches the buffer, as on another host, or
+ *                 the buffer has 0 bytes. */
 RONDO_API rondo_status_t rondo_window_pointer(rondo_window_t window, int peer, void **pointer) RONDO_NOEXCEPT;
 
 /** Writes into the buffer of a peer, then adds 1 to one of its signals. The peer need not call anything.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and signals between ranks of several hosts, which are threads of one process (group_world.h): what puts write,
-// random programs, and each way in which they fail.
+// These tests use windows and signals between ranks of several hosts, which are threads of one process (group_world.h).
+// They check what puts write, random programs, and each way in which an operation fails.
 #include <atomic>
 #include <cstring>
 #include <functional>
