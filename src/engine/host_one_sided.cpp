@@ -26,7 +26,7 @@ bool HostOneSided::run(std::span<const OneSided> operations, Operations &owner) 
   if (serves_) links_.set_running(true);
   const bool done = run_all(operations, owner);
   if (serves_) {
-    static_cast<void>(links_.peers().progress());  // tells other hosts what has been taken from them
+    static_cast<void>(links_.peers().progress());  // reports to other hosts what has been taken from them
     links_.set_running(false);
   }
   return done && !owner.ranks().failed();

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links, and report to ranks. They do not depend on a transport.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
-                   "src/links/message_boards.h", "src/links/remote_memory.h"},
+                   "src/links/message_boards.h", "src/links/put_frame.h", "src/links/remote_memory.h"},
     # The interfaces of a transport, and the knowledge that ranks have of each other before they connect.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},

@@ -61,7 +61,7 @@ struct ControlHeader {
   uint64_t asked_count = 0;
   uint64_t beat_count = 0;    ///< heartbeats so far
   uint64_t told_ns = 0;       ///< when the ranks' states were last sent to all hosts at once
-  uint64_t puts = 0;          ///< 1: a rank of some host uses windows or signals; readable without the lock
+  uint64_t puts = 0;          ///< 1 if a rank of some host uses windows or signals; readable without the lock
   uint64_t rests = 0;         ///< 1 if a cell may have been sent to a host in part; readable without the lock
 };
 

@@ -47,7 +47,7 @@ class NearMemory {
   /// Returns how many bytes the FIFOs to and from `linked_count` ranks need.
   [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
                                         const ConnectionGeometry &geometry);
-  /// Returns all links. The links for messages are behind those of collectives, and the links for puts are last.
+  /// Returns all links: first the links of collectives, then the links for messages, and last the links for puts.
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
   /// Returns the link of a channel of the collectives, or null.
   [[nodiscard]] const NearLink *find(uint32_t channel, uint32_t peer) const;

@@ -43,7 +43,7 @@ class Progress {
 
   /// Serves the links of messages from now on. Before this call they cost nothing in a round.
   void open_messages() { open(message_end_); }
-  /// Serves the links of messages and those of puts from now on.
+  /// Serves the links of messages and the links of puts from now on.
   void open_puts() { open(links_.size()); }
   /// Makes one round over the links. Returns true if something moved. Only one thread at a time calls it.
   bool step();
