@@ -43,7 +43,7 @@ NCCL_EXPORT ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProper
   own.cudaDev = comm->device;
   own.nvmlDev = -1;                 // Rondo does not ask NVML
   own.nLsaTeams = comm->rank_count;  // each has one rank: teams.cpp
-  own.hostRmaSupport = ours.local_rank_count == ours.rank_count;  // a window needs ranks of one host
+  own.hostRmaSupport = ours.local_rank_count == ours.rank_count;  // windows of devices need ranks of one host
   own.commHash = ours.group_hash;
   std::memcpy(properties, &own, std::min(own.size, sizeof own));
   return ncclSuccess;
