@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t refusal_look_interval_ns = 5'000'000;
 constexpr int refusal_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
+constexpr uint64_t delivery_patience_ns = 500'000'000;
 
 /// Returns whether this process can read its own memory, one byte of each page.
 bool is_readable(const std::byte *from, uint64_t bytes) {
@@ -88,6 +89,11 @@ bool SignalWatch::raise_end() {
   const bool waits = operation_.kind == OneSided::Kind::wait;
   const uint64_t seen = waits ? seen_count() : 0;
   if (waits && seen >= operation_.total) return false;
+  // A rank of another host may have taken the data before it ended, and its last words may still be on their way.
+  if (ranks_.may_deliver(operation_.peer)) {
+    if (ended_ns_ == 0) ended_ns_ = now_ns();
+    if (now_ns() - ended_ns_ < delivery_patience_ns) return false;
+  }
   uint32_t ended = operation_.peer;
   std::string how = state == RankState::left        ? " has destroyed its communicator"
                     : state == RankState::finalized ? " has finalized its communicator"

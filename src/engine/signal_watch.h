@@ -41,6 +41,7 @@ class SignalWatch final : public Watch {
   const Links &links_;
   uint64_t start_ns_ = 0;  ///< time of the first check
   uint64_t next_death_check_ns_ = 0;
+  uint64_t ended_ns_ = 0;  ///< time of the first check that found the peer ended
 };
 
 }  // namespace rondo

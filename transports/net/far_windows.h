@@ -33,12 +33,15 @@ class FarWindows {
   void withdraw(uint64_t number);
   /// Ends all windows, and takes nothing more.
   void close();
-  /// Takes a slot from `peer`: writes the data, and then sets the signal. Returns false after close().
+  /// Takes a slot from `peer`: writes the data, and then sets the signal. Returns false after close(), and once a
+  /// slot was refused.
   [[nodiscard]] bool take(uint32_t peer, std::span<const std::byte> slot);
   /// Returns the counters of a rank's signals, which take() stores by memory::store_sync().
   [[nodiscard]] uint64_t *signals(uint32_t from) { return signals_[from].data(); }
 
  private:
+  bool refuse(uint32_t peer, rondo_status_t status, const std::string &message);
+
   const Raise raise_;
   std::mutex mutex_;  ///< guards buffers_ and closed_, and the buffers while take() writes
   std::map<uint64_t, std::span<std::byte>> buffers_;  ///< by number
