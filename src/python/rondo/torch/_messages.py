@@ -105,6 +105,9 @@ class Channel:
 
     def close(self, abort: bool) -> None:
         """Ends the channel: after its messages, or at once."""
+        probed = self._comm
+        if abort and probed is not None:
+            probed.abort()  # take() may wait for an answer with the lock
         with self._lock:
             comm, stream = self._comm, self._stream
             self._error = self._error or AbortedError("the process group was shut down")
