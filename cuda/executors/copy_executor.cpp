@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor walks a plan when it is called, and enqueues each step on the stream. A step consists of
-// waits for flags, copies, a small kernel if operands are reduced, and writes of flags. While a step waits, it occupies
-// no multiprocessor.
+// Among ranks of one host, the copy-engine executor walks a plan when it is called, and enqueues each step on the
+// stream. A step has waits for flags, copies, a small kernel if operands are reduced, and writes of flags. While it
+// waits, it occupies no multiprocessor. Between hosts, CopyMessages runs the plan.
 //
 // Ordering, for slot c of the connection from s to r. The device orders each rank's work by its stream.
 //     s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: the slot's last reader has finished

@@ -129,7 +129,7 @@ Result<void> CopyMessages::enqueue(const DeviceCall &call, const StreamWork &wor
 
 Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
   if (!thread_.joinable()) {
-    RONDO_TRY_ASSIGN(thread_, start_thread("messages on a device", [this] { run(); }));
+    RONDO_TRY_ASSIGN(thread_, start_thread("copies on a device", [this] { run(); }));
   }
   RONDO_TRY(enqueue_waits(batch, work));
   {
@@ -148,9 +148,9 @@ Result<void> CopyMessages::enqueue_waits(const Batch &batch, const StreamWork &w
     return work.wait(place_of(words().done), enqueued_count_);
   }
   if (captured_.size() == captured_batches_max)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a communicator on the copy-engine executor captures messages at most " +
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a communicator on the copy-engine executor captures at most " +
                                                    std::to_string(captured_batches_max) +
-                                                   " times; capture more of them as one group"};
+                                                   " calls or groups of messages; capture more messages as one group"};
   RONDO_TRY(work.write(place_of(words().replay), captured_.size() + 1));
   RONDO_TRY(work.wait(place_of(words().replay_done), 1));
   return work.write(place_of(words().replay_done), 0);
@@ -298,22 +298,19 @@ uint64_t CopyMessages::run_lanes(const Batch &batch, const device::DeviceOperati
   const Carrier carrier{this};
   bool told = false;
   while (!lanes.empty()) {  // bounded by the deadline, at which stop() is called
-    uint64_t verdict = 0;
     bool moved = false;
-    std::erase_if(lanes, [&](Lane &lane) {
-      if (verdict != 0) return false;
+    for (auto lane = lanes.begin(); lane != lanes.end();) {
       CopyLinks links = carrier.links();
-      links.ends = lane.channel->links;
-      links.program = lane.program;
-      const Carrier::Copier copier{this, batch.reduction, batch.divisor, lane.program->element_bytes};
+      links.ends = lane->channel->links;
+      links.program = lane->program;
+      const Carrier::Copier copier{this, batch.reduction, batch.divisor, lane->program->element_bytes};
       const Progress progress =
-          advance<HostBlock<Rests>, CopyProtocol>(group, lane.state, *lane.program, batch.buffers, copier, links);
+          advance<HostBlock<Rests>, CopyProtocol>(group, lane->state, *lane->program, batch.buffers, copier, links);
       if (progress == Progress::failed)
-        verdict = pack_verdict(device::Outcome::fault, lane.state.fault, links.at(lane.state.fault_link).peer);
-      moved |= progress == Progress::moved;
-      return progress == Progress::done;
-    });
-    if (verdict != 0) return verdict;
+        return pack_verdict(device::Outcome::fault, lane->state.fault, links.at(lane->state.fault_link).peer);
+      moved |= progress == Progress::moved || progress == Progress::done;
+      lane = progress == Progress::done ? lanes.erase(lane) : lane + 1;
+    }
     if (moved ? has_failed() : must_stop(base, told)) return pack_verdict(device::Outcome::stopped, Fault::none, 0);
     if (!moved) group.relax();
   }
@@ -343,7 +340,7 @@ Result<bool> CopyMessages::try_stream(uint32_t which) {
   if (memory::load_acquire(word) != probes_[which]) {  // pairs with the stream's write
     const CuStatus status = driver_->stream_query(streams_[which]);
     if (status == CuStatus::success || status == CuStatus::not_ready) return false;
-    return cuda_error(*driver_, status, "a stream for messages has failed");
+    return cuda_error(*driver_, status, "a stream for copies has failed");
   }
   if (probes_[which] == probe_) return true;
   probes_[which] = probe_;

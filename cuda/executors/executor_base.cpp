@@ -130,9 +130,10 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
 
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
-  // Any context gives the same answer. A thread that uses CUDA for the first time has none, so the query fails.
+  // A thread that uses CUDA for the first time has no context, so the query fails. The context also decides at which
+  // address a device reaches host memory.
   auto found = pointer_info(*driver_, pointer);
-  if (!found.ok()) {
+  if (!found.ok() || found.value().type == MemoryType::host) {
     const ContextGuard guard(*driver_, context_.get().context);
     RONDO_TRY(guard.status());
     found = pointer_info(*driver_, pointer);

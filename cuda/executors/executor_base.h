@@ -134,7 +134,7 @@ class ExecutorBase : public DeviceExecutor {
   std::atomic<OneSidedStreams *> opened_one_sided_ = nullptr;  ///< one_sided_; stored by open_one_sided()
   Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;
-  std::thread::id last_owner_;  ///< owner_of(last_stream_) when that was used
+  uint64_t last_owner_ = 0;  ///< owner_of(last_stream_) when that was used
   // The monitor reads these while a thread enqueues.
   std::atomic<bool> launched_any_ = false;
   std::atomic<bool> recorded_ = true;        ///< launched_ was recorded after the last call

@@ -2,6 +2,7 @@
 #include "cuda/executors/stream_users.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "cuda/driver/shared_table.h"
@@ -38,8 +39,10 @@ bool is_default_stream(CuStream stream) {
   return stream == nullptr || stream == legacy_stream || stream == thread_stream;
 }
 
-std::thread::id owner_of(CuStream stream) {
-  return stream == thread_stream ? std::this_thread::get_id() : std::thread::id();
+uint64_t owner_of(CuStream stream) {
+  static std::atomic<uint64_t> threads = 0;
+  thread_local const uint64_t own = threads.fetch_add(1, std::memory_order_relaxed) + 1;  // the system reuses its ids
+  return stream == thread_stream ? own : 0;
 }
 
 UsedStream used_stream(CuStream stream, uint64_t capture, unsigned flags) {

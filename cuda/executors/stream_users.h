@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "cuda/driver/driver.h"
@@ -20,7 +19,7 @@ namespace rondo::cuda {
 struct UsedStream {
   CuStream stream = nullptr;
   uint64_t capture = 0;    ///< id of the capture that the stream is in; 0 for none
-  std::thread::id thread;  ///< the caller's, if the stream is the thread's own default stream
+  uint64_t thread = 0;     ///< owner_of(stream) in the caller's thread
   bool blocking = false;   ///< the default stream waits for this one, and this one for the default stream
 
   bool operator==(const UsedStream &) const = default;
@@ -30,8 +29,9 @@ struct UsedStream {
 
 /// Says whether the handle is one of the names of a default stream.
 [[nodiscard]] bool is_default_stream(CuStream stream);
-/// Returns the calling thread, if the handle names the thread's own default stream. Each thread has another one.
-[[nodiscard]] std::thread::id owner_of(CuStream stream);
+/// Returns a number of the calling thread, if the handle names the thread's own default stream. Otherwise returns 0. No
+/// other thread ever has the same number.
+[[nodiscard]] uint64_t owner_of(CuStream stream);
 /// Returns the description of `stream` for the calling thread. `flags` are the driver's.
 [[nodiscard]] UsedStream used_stream(CuStream stream, uint64_t capture, unsigned flags);
 
