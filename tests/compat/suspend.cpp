@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The test program suspends communicators, which then give their device memory
+// SPDX-License-Identifier: Apache-2.0
+// The test program suspends communicators, which then give their device memory
 // back. Two devices share memory by descriptors.
 #include <nccl.h>
 

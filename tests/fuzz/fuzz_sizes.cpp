@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Fuzzes numbers, sizes and seconds. Each accepted value is within its range, and
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes numbers, sizes and seconds. Each accepted value is within its range, and
 // its printed form is read as the same value.
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Results on device memory must have the same bits as the host executor's, for
+// SPDX-License-Identifier: Apache-2.0
+// Results on device memory must have the same bits as the host executor's, for
 // every type, operation, collective, algorithm and protocol. The same calls run on two communicators, one on a device
 // and one on the host, from equal memory with random bytes around the data. RONDO_TEST_MATRIX: small (default), large
 // (for a real device), tiny (for tools that slow kernels down). RONDO_TEST_MATRIX_RANKS: only this number of ranks.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 In each life, drawn from a seed, one of several threads as ranks fails at a
+// SPDX-License-Identifier: Apache-2.0
+// In each life, drawn from a seed, one of several threads as ranks fails at a
 // random moment: it aborts, makes no call, or calls something else. Every rank's kernels must end, and every rank must
 // get an error. RONDO_SEED_COUNT lives (20) run, from RONDO_SEED on, on RONDO_TEST_DEVICES devices (1). On several
 // devices, some ranks' memory cannot be read by others.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests cover ranks of one process on one device that use the same stream.
+// SPDX-License-Identifier: Apache-2.0
+// These tests cover ranks of one process on one device that use the same stream.
 // Rondo must detect that, and must allow the streams that ranks may share.
 #include "tests/gpu/device_ranks.h"
 

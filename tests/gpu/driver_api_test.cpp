@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file compares our declarations of the driver's interface with cuda.h, if
+// SPDX-License-Identifier: Apache-2.0
+// This file compares our declarations of the driver's interface with cuda.h, if
 // that is installed. The compiler is the test.
 #include <cuda.h>
 

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests run kernels on emulated blocks that cannot succeed: after an abort,
+// SPDX-License-Identifier: Apache-2.0
+// These tests run kernels on emulated blocks that cannot succeed: after an abort,
 // with a peer that calls something else, and in later calls.
 #include <chrono>
 

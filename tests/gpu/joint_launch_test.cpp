@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests cover the kernel in which load_store runs all ranks that share a
+// SPDX-License-Identifier: Apache-2.0
+// These tests cover the kernel in which load_store runs all ranks that share a
 // launch. They check when it is chosen, and its graphs. The file emulated_joint_test.cpp and the device matrix of ranks
 // that share launches check its results.
 #include <barrier>

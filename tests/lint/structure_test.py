@@ -139,7 +139,7 @@ def first_line_ok(text):
     lines = text.splitlines()[:2]
     if lines and lines[0].startswith("#!"):
         lines = lines[1:]
-    return bool(lines) and "SPDX-License-Identifier: Apache-2.0" in lines[0]
+    return bool(lines) and re.fullmatch(r"(//|#|/\*) SPDX-License-Identifier: Apache-2\.0( \*/)?", lines[0]) is not None
 
 
 class IncludeDirections(unittest.TestCase):

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests have slots in a device's memory. They check which payloads a network
+// SPDX-License-Identifier: Apache-2.0
+// These tests have slots in a device's memory. They check which payloads a network
 // delivers there, and what happens before a kernel sees them.
 #include <sys/mman.h>
 

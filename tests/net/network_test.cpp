@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 One suite tests every network. It has two ends. Progress serves the links of each
+// SPDX-License-Identifier: Apache-2.0
+// One suite tests every network. It has two ends. Progress serves the links of each
 // end, and the test drives their FIFOs.
 #include <array>
 #include <functional>

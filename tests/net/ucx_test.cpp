@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests check that UCX does not change a process in ways that it may not, and
+// SPDX-License-Identifier: Apache-2.0
+// These tests check that UCX does not change a process in ways that it may not, and
 // that strangers and broken peers can do no harm over UCX.
 #include <dlfcn.h>
 #include <signal.h>

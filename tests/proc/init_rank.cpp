@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This program is one rank that joins a communicator. For init_test.py, variables
+// SPDX-License-Identifier: Apache-2.0
+// This program is one rank that joins a communicator. For init_test.py, variables
 // make it die during the initialisation:
 //
 //     init_rank id FOLDER | env

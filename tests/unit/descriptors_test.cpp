@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests cover the library's own descriptors. Their numbers are above the
+// SPDX-License-Identifier: Apache-2.0
+// These tests cover the library's own descriptors. Their numbers are above the
 // standard streams', and fork() closes them.
 #include <fcntl.h>
 #include <sys/eventfd.h>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests check what a process of another user, or in another container, can do
+// SPDX-License-Identifier: Apache-2.0
+// These tests check what a process of another user, or in another container, can do
 // to a job on its host (docs/security.md).
 #include <fcntl.h>
 #include <grp.h>

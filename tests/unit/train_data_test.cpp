@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests cover the trainer's samples. No two share a byte, also of training
+// SPDX-License-Identifier: Apache-2.0
+// These tests cover the trainer's samples. No two share a byte, also of training
 // and validation. All ranks together draw the samples that one rank draws.
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests search for circles of waiting ranks in the state that ranks publish.
+// SPDX-License-Identifier: Apache-2.0
+// These tests search for circles of waiting ranks in the state that ranks publish.
 // Real circles must be found, and others not.
 #include "src/engine/wait_cycle.h"
 
