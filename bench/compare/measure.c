@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A run: warm-up, timed calls one by one, timed calls back to back, a verified call. */
+ * This file makes a run: warm-up, calls timed one by one, calls timed back to back, and a verified call. */
 #include "bench/compare/control.h"
 
 #include <errno.h>

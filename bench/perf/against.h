@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file times another library with the binary interface of nccl.h beside Rondo, in the same run, on the same memory
-// and streams. It declares only the functions of that interface that it calls.
+// and streams. It declares only those functions of nccl.h that it calls.
 #pragma once
 
 #include <cstddef>

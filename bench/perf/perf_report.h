@@ -70,7 +70,7 @@ struct ProductFacts {
 struct Machine {
   std::vector<Member> members;
   std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
-  /// The time to make the communicator: the least of all ranks, so that a rank that starts late does not count.
+  /// The time to make the communicator: the shortest time of any rank, so that a rank's late start does not count.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< of each rank's device, bytes read and written; empty on hosts
   std::vector<double> hand_over_us = {};  ///< of each rank's device; 0 or empty if no processes share one

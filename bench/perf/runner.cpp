@@ -80,7 +80,7 @@ struct Part {
   TableColumns columns = {};
 };
 
-/// Returns a size's weight for the progress. Small sizes take as long as a MiB, because they are called more often.
+/// Returns a size's weight for the progress. Small sizes take as long as 1 MiB, because they are called more often.
 double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
@@ -351,7 +351,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
     parts.device->forget_graph();
     rivals.other->abort();
   }
-  // The communicator does not know of replays, so they must end before it does. The abort above ends them.
+  // The communicator does not know of replays, so they must end before the communicator. The abort above ends them.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (!failure && (rivals.other || rivals.beside)) {
     // Freeing memory waits for the device. So the device must not be waiting for a rank that has not reached this

@@ -137,8 +137,8 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 
 // These functions make the context current themselves.
 [[nodiscard]] Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice device);
-/// Returns the context of another device. From now on kernels of `context` reach all memory that cuMemAlloc allocates
-/// there.
+/// Returns the context of the device `peer`. From then on, kernels of `context` reach all memory that cuMemAlloc
+/// allocates on that device.
 [[nodiscard]] Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer);
 [[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
 [[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);

@@ -30,7 +30,7 @@ class ReachTable {
   /// Returns the access that both ranks confirm, which is the smaller of their two answers. If one of them does not
   /// know, the other's answer counts. If neither knows, returns `none`.
   [[nodiscard]] PeerReach between(uint32_t rank, uint32_t peer) const;
-  /// Returns the ranks of a node that do not reach each other, the lesser first, in ascending order.
+  /// Returns the pairs of a node's ranks whose devices do not reach each other, in ascending order, the lesser first.
   [[nodiscard]] std::vector<std::pair<uint32_t, uint32_t>> pairs_apart(std::span<const PlacementInfo> infos) const;
   /// Returns whether all ranks of each node reach each other, with atomics.
   [[nodiscard]] bool all_do_atomics() const;

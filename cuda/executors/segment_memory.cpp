@@ -65,7 +65,7 @@ SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   const uint32_t asked = request.on_one_node() ? request.settings.channels : request.links->channel_count();
   shape.channel_count = asked != 0 ? asked : copy_channel_count;
   shape.geometry = choose_copy_slots(request, shape.channel_count, halvings);
-  // Schedules of two ranks have no link from a rank to itself, but exchanged blocks have on several nodes.
+  // Schedules of two ranks use no link from a rank to itself. On several nodes, exchanges of blocks use such a link.
   shape.has_own_connections = shape.rank_count != 2 || !request.on_one_node();
   // Scratch: a sum on its way to several peers, and what CopyProgress needs.
   shape.plan_bytes = (shape.rank_count > 2 ? uint64_t{shape.geometry.slot_bytes} : 0) + CopyProgress::scratch_bytes;

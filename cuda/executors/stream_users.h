@@ -30,7 +30,7 @@ struct UsedStream {
 
 /// Says whether the handle is one of the names of a default stream.
 [[nodiscard]] bool is_default_stream(CuStream stream);
-/// Returns the calling thread, if the handle names the thread's own default stream. Each thread has another one.
+/// Returns the calling thread, if the handle names the thread's own default stream. Each thread has such a stream.
 [[nodiscard]] std::thread::id owner_of(CuStream stream);
 /// Returns the description of `stream` for the calling thread. `flags` are the driver's.
 [[nodiscard]] UsedStream used_stream(CuStream stream, uint64_t capture, unsigned flags);

@@ -85,7 +85,7 @@ class Flags {
             channel < shape_.message_channels ? shape_.message_geometry : shape_.geometry};
   }
 
-  /// Ends every wait of this rank, until a stream of this rank or a peer writes to one of the words. Any thread.
+  /// Ends every wait of this rank, until a stream of this rank or a peer writes to the words. Any thread may call it.
   void release() const;
 
  private:

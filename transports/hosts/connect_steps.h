@@ -22,8 +22,8 @@ struct PreflightRequest {
 };
 
 /// Sends a whole slot each way; both ends call it right after the handshake. RONDO_ERROR_TIMEOUT: nothing has moved for
-/// 5 s between this rank and the peer that the error names. If the group fails meanwhile, it returns the error that the
-/// store knows.
+/// 5 s between this rank and the peer that the error names. If the group fails meanwhile, preflight() returns the error
+/// that the store knows.
 [[nodiscard]] Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets,
                                      const PreflightRequest &request, Store &store);
 

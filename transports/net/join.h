@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares how the network of a rank is made, and what every kind of network learns about the group.
-// src/core/registry.cpp lists the kinds.
+// This file declares how the network of a rank is made, and what each kind of network learns about the group.
+// src/core/registry.cpp lists the kinds of network.
 #pragma once
 
 #include <array>

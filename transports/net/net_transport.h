@@ -63,7 +63,7 @@ class NearMemory {
     return memory;
   }
 
-  /// Returns the bytes of slots, if the links had their slots in device memory.
+  /// Returns how many bytes the slots of the links would take in device memory.
   [[nodiscard]] size_t device_bytes() const;
   /// Puts slots into device memory of at least device_bytes(). Null puts them back into host memory.
   void set_device_memory(std::shared_ptr<const RdmaMemory> device);

@@ -4,7 +4,7 @@
 //
 // The executing thread does not wake the sentinel at the end of an operation, because that would cost a system call.
 // Instead, a sentinel that is not in charge polls every charge_look_ns. Before the executing thread sleeps, it wakes
-// the sentinel, because no other thread would ring its bell.
+// the sentinel, because no other thread would ring the executing thread's bell.
 //
 // If the ranks are on devices, the sentinel is always in charge of the links. Kernels post, but they neither serve
 // links nor ring the bell.

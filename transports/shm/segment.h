@@ -111,7 +111,7 @@ class Segment {
   /// Returns what `rank` publishes about its messages with `peer`. `peer` is a number in the whole group.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
-  /// Returns the connection on which `from` sends to `to`. If both are equal, it is the loop-back.
+  /// Returns the connection on which `from` sends to `to`. If `from` equals `to`, the connection is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
   /// Returns the signal_count counters of the signals from `from` to `to`.
   [[nodiscard]] uint64_t *signals(uint32_t from, uint32_t to) const;

@@ -16,8 +16,8 @@ struct MemoryBytes {
   }
 };
 
-/// Returns the private and shared memory of this process, without files. Of a page that several processes map, each
-/// counts an equal part. Returns 0 if the system does not report this.
+/// Returns the private and shared memory of this process in bytes, without files. If several processes map a page, an
+/// equal part of it counts for each. Returns 0 if the system does not report this.
 [[nodiscard]] size_t process_memory_bytes();
 
 /// Returns a figure of /proc/self/status, such as "VmHWM:", or 0 if it does not exist.
