@@ -25,7 +25,7 @@
 enum { probe_bytes = 64 << 10, probe_iterations = 201, batches = 10, round_trips = 500, deadline_s = 120 };
 enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 
-/* The widest vector that the processor has; the compiler divides it where it must. */
+/* The widest vector that some processors have. For other processors the compiler divides it. */
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));
 
 struct flags {

@@ -86,7 +86,7 @@ static int warm_up(struct run *run) {
   }
 }
 
-/* Rewrites the input, as an application does that has just computed it. An unchanged input would stay in the cache of a
+/* Rewrites the input, like an application that has just computed it. An unchanged input would stay in the cache of a
  * peer that reads it directly. */
 static void rewrite(void *state) {
   const struct run *run = state;

@@ -33,7 +33,7 @@ class OtherLibrary {
   std::unique_ptr<OtherFunctions> functions_;
 };
 
-/// One rank's communicator of that library. Only the rank's thread uses it, while the context of its device is current.
+/// One rank's communicator of the other library. Only this rank's thread uses it, while its device is current.
 class OtherComm {
  public:
   explicit OtherComm(const OtherLibrary &library) : library_(library) {}

@@ -23,7 +23,7 @@ struct Spread {
 /// The times of a collective and a matrix product, each alone and beside the other (beside.h).
 struct BesideTimes {
   Spread call_alone, call_beside, product_alone, product_beside;
-  /// The smallest share of the time of calls, and of products, during which the other work ran.
+  /// The smallest share of the calls' time in which products ran, and of the products' time in which calls ran.
   double calls_covered = 0, products_covered = 0;
 
   /// Returns the slow-down. It is 0.03 if calls beside products take 3 % more time than alone.

@@ -174,8 +174,8 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// Returns how many ranks the other library allows on one device. NCCL allows two from version 2.30 on, if this
-/// variable is 1.
+/// Returns how many ranks the other library allows on one device. With this variable at 1, NCCL allows two from version
+/// 2.30 on.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string_view(text) == "1" ? 2 : 1;

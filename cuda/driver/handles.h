@@ -147,7 +147,7 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 [[nodiscard]] Result<DeviceMemory> allocate_device_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<HostMemory> allocate_host_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<Library> load_library(const PrimaryContext &context, const void *image);
-/// Loads the function now, so that its first launch need not. The function lives as long as the library.
+/// Loads the function now, so that its first launch need not load it. The function lives as long as the library.
 [[nodiscard]] Result<CuFunction> find_function(const Library &library, const char *name);
 
 }  // namespace rondo::cuda

@@ -28,8 +28,8 @@ class SharedTable {
     const auto found = objects_.find(key);
     return found == objects_.end() ? nullptr : found->second.lock();
   }
-  /// Returns the object, and makes it if no thread holds it. make() returns a Result<std::shared_ptr<Object>>.
-  /// Meanwhile other threads wait.
+  /// Returns the object, and makes it if no thread holds it. make() returns a Result<std::shared_ptr<Object>>. Other
+  /// threads wait until make() has returned.
   template <class Make>
   [[nodiscard]] Result<std::shared_ptr<Object>> find_or_make(const Key &key, const Make &make) {
     const std::lock_guard lock(mutex_);

@@ -66,7 +66,7 @@ class CopyExecutor final : public ExecutorBase {
     own.sends_messages = own.exchanges_blocks = segment_.shape().message_channels != 0;
     return own;
   }
-  /// Returns a chunk size. There are enough chunks to overlap, but too few to fill the stream's launch queue.
+  /// Returns a chunk size. It leads to enough chunks to overlap, but to too few to fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }

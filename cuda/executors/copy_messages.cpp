@@ -140,8 +140,8 @@ Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
   return {};
 }
 
-/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if both use one
-/// hardware queue, the thread's test write comes after this wait.
+/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if the caller's stream
+/// and the thread's stream share a hardware queue, the thread's test write comes after this wait.
 Result<void> CopyMessages::enqueue_waits(const Batch &batch, const StreamWork &work) {
   if (!batch.captured) {
     RONDO_TRY(work.write(place_of(words().begun), ++enqueued_count_));

@@ -130,7 +130,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
 
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
-  // Any context gives the same answer. A thread that uses CUDA for the first time has none, so the query fails.
+  // Any context gives the same answer. A thread that uses CUDA for the first time has no context, so the query fails.
   auto found = pointer_info(*driver_, pointer);
   if (!found.ok()) {
     const ContextGuard guard(*driver_, context_.get().context);

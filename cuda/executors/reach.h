@@ -24,7 +24,7 @@ class ReachTable {
  public:
   /// Makes the table of a communicator in which no node has ranks on two devices.
   ReachTable() = default;
-  /// Makes a table of `rank_count` rows. In row r, rank r says how its device reaches each other rank's.
+  /// Makes a table of `rank_count` rows. In row r, rank r says how its device reaches the devices of the other ranks.
   ReachTable(uint32_t rank_count, std::vector<PeerReach> said) : rank_count_(rank_count), said_(std::move(said)) {}
 
   /// Returns the access that both ranks confirm, which is the smaller of their two answers. If one of them does not

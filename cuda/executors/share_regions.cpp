@@ -35,7 +35,7 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
   }
 }
 
-/// Returns the thread of all followers of the process. They wake it for each round.
+/// Returns the thread of all followers of the process. The followers wake the thread for each round.
 SharedThread &follower_thread() {
   constexpr auto interval = std::chrono::hours(1);
   static auto *const thread = new SharedThread(interval, interval);

@@ -13,7 +13,7 @@
 //           after all parts, FIFOs without their payloads, by receiver, channel and sender. Threads of the host alone
 //           use them (cuda/executors/copy_fifos.h)
 // Values    The first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All are
-//           less than `released`. Each wait is "greater or equal", so that value ends all of them.
+//           less than `released`. Each wait is "greater or equal", so `released` ends all waits.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a rank's segment: memory on its device for the connections on which it receives, for its ends of
-// all links, and for plans. The other ranks write into its connections, and read its data in the place of load_store
-// (cuda/transport/shared_memory.h).
+// This file declares the segment of a rank. It is memory on the rank's device for the connections on which the rank
+// receives, for its ends of all links, and for plans. The other ranks write into these connections, and read the rank's
+// data in the place of load_store (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * sender_count(), by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
@@ -38,8 +38,8 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// `device`: ranks do not share buffers. Otherwise they do, and load_store uses the mode `shared`, except for
-  /// one_shots (cuda/kernels/load_store_place.h).
+  /// With `device`, ranks do not share buffers. With any other value they do, and load_store uses the mode `shared`,
+  /// except for one_shots (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;

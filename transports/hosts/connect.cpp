@@ -48,7 +48,7 @@ ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
   return geometry;
 }
 
-/// Derives this communicator's secret for `use` from the secret that all ranks of the job know.
+/// Returns this communicator's secret for `use`, derived from the secret that all ranks of the job know.
 Secret secret_of(const char *use, const InitContext &context) {
   const Secret &job = context.secret;
   const std::string input = use + context.key_prefix;

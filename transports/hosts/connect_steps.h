@@ -13,8 +13,8 @@
 
 namespace rondo::hosts {
 
-/// The parameters of preflight(), which detects that large packets are lost. A handshake has only small packets, which
-/// may pass nevertheless. Without preflight(), the first large message would hang.
+/// The parameters of preflight(), which detects whether the network loses large packets. A handshake has only small
+/// packets, which may pass such a network. Without preflight(), the first large message would hang.
 struct PreflightRequest {
   std::string own_name;  ///< "rank 1 (host b, process 17) at 192.0.2.7"
   size_t slot_bytes = 0;

@@ -4,7 +4,7 @@
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64 | puts u32
-//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes. If `puts`
+//            The states of ranks of the sender's host, at every heartbeat and when a state changes. If `puts`
 //            is 1, some rank uses windows or signals, so all ranks serve their links of puts.
 //   ask      rank u32 | operation u64
 //            Asks what `rank` called as `operation`.

@@ -3,7 +3,7 @@
 // holds the connections. The rank that holds the lock of the shared memory uses them.
 //
 // A host may have a thousand connections, of which few have something to read at a time. So each rank has an epoll
-// instance, which reports only these.
+// instance, which reports only these few.
 #pragma once
 
 #include <poll.h>

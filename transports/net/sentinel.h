@@ -45,7 +45,7 @@ class Sentinel {
 
   /// Sets whether the executing thread is away from the links. The executing thread calls it.
   void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
-  /// Makes the sentinel take charge at once of links that were left. Any thread may call it.
+  /// Makes the sentinel take charge at once of links that the executing thread has left. Any thread may call it.
   void kick();
   /// Wakes a sentinel that polls seldom, because a device will post. Any thread may call it.
   void expect_posts();

@@ -76,8 +76,8 @@ struct Introduction {
 };
 
 /// Exchanges the offers of all ranks. A rank that cannot use verbs calls it, too, with the reason in `offer`. Then all
-/// ranks get the reason of the first such rank, with its name. RONDO_ERROR_MISMATCH: a rank has another number of rails
-/// than rank 0.
+/// ranks get the reason of the first such rank, with its name. RONDO_ERROR_MISMATCH: the number of rails of some rank
+/// differs from that of rank 0.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request,
                                                                 const Result<HostInfo> &offer, Store &store);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file counts the memory of training: by purpose, as it was allocated, and in all, as the system reports it.
+// This file counts the memory of training: for each purpose, from allocations, and in total, from the system.
 #pragma once
 
 #include <cstddef>
