@@ -2,8 +2,8 @@
  * The reference over RDMA verbs: each of two ranks writes S bytes into the other's memory, inline, and waits for S
  * bytes. The first argument says how a rank learns that the bytes have arrived, and whether both send at once:
  *
- *     memory                 it polls the memory, as ib_write_lat of perftest does; a real device promises no order
- *     completion             writes with immediate; it polls the completion queue, and asks to receive again
+ *     memory                 a rank polls the memory, as ib_write_lat of perftest does; a real device promises no order
+ *     completion             writes with immediate; a rank polls the completion queue, and asks to receive again
  *     memory-turns           as memory, but rank 1 answers what rank 0 sent, so that a call is a round trip
  *     completion-turns       likewise
  *

@@ -163,7 +163,7 @@ Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int rank
   return check_memory(arena_sizes(options, ranks), properties.local_rank_count, available_memory_bytes());
 }
 
-/// Measures the bandwidth of copies on each device, one after another. The first rank of a device measures it.
+/// Measures the bandwidth of copies on each device. The first rank of a device measures it for all its ranks.
 Outcome measure_copies(Session &session, std::span<const Member> members, std::vector<double> &copy_GBps) {
   const auto rank = static_cast<size_t>(session.group.rank());
   copy_GBps.assign(members.size(), 0);

@@ -37,7 +37,7 @@ struct CopyMessages::Words {
   // Streams write these: how many batches have begun, and 1 + the index of the captured batch that has begun.
   alignas(cache_line_bytes) uint64_t begun = 0;
   uint64_t replay = 0;
-  // The thread writes these, and streams wait for them: how many batches are done, and 1 if the replayed one is.
+  // The thread writes these, and streams wait for them: how many batches are done, and 1 once a replayed batch is.
   alignas(cache_line_bytes) uint64_t done = 0;
   uint64_t replay_done = 0;
   // The thread's streams write these.

@@ -101,7 +101,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
   }
-  /// Returns the plan's image at an address of the host. Kernels read it there until the copy to the device has ended.
+  /// Returns the host's address of the plan's image. Kernels read it there until the copy to the device has ended.
   [[nodiscard]] std::byte *host_image_of(const CudaPlan &plan) const {
     return host_plans() + segment_.shape().plan_bytes + plan.offset;
   }

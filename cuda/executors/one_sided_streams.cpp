@@ -219,8 +219,8 @@ Result<void> OneSidedStreams::run(const OneSided &operation, const StreamWork &w
   return {};
 }
 
-/// Orders a put or a signal after the latest one to that peer. Waits are not ordered, because a peer may signal only
-/// after it has received this signal.
+/// Orders a put or a signal after the latest one to that peer. It is not ordered after waits, because the peer may send
+/// the awaited signal only after it has received this rank's signal.
 Result<void> OneSidedStreams::follow_last_send(uint32_t peer, const StreamWork &work) {
   LastSend &last = last_sends_[peer];
   if (!last.ended.valid()) {

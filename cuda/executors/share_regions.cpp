@@ -137,7 +137,7 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   return is_done();
 }
 
-/// Runs a round if one was requested. A request during a round causes another round, because the running one may have
+/// Runs a round if one was requested. A request during a round causes another round, because the running round may have
 /// missed the reason for the request.
 bool RegionFollower::take_turn() {
   std::unique_lock lock(mutex_);

@@ -61,7 +61,7 @@ Capabilities find_capabilities() {
   }
   const int value = 1;
   found.peer_memory = in_other_process([&] { return can_read(self, value); });
-  // The order is that in which the transport tries them (transports/shm/peers.cpp).
+  // The transport tries these ways in the same order (transports/shm/peers.cpp).
   if (FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, self, 0))).valid())
     found.death_noticed_by = "pidfd_open";
   else if (process_stat(self))

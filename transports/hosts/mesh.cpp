@@ -98,7 +98,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Sets the interface of a link-local address to this host's, because an interface's name differs between hosts.
+/// Sets the interface of a link-local address to this host's interface, because its name differs between hosts.
 Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
   if (own_scope != std::string::npos && scope != std::string::npos)

@@ -91,8 +91,8 @@ class Segment {
                                                                const SegmentShape &shape);
   /// Maps, for reading only, the segment of an unknown process: header, failure and boards of at most
   /// observed_rank_count_max ranks. Checks everything on which safe reading relies; the values may still be anything.
-  /// Reading allocates no pages: parts of the file that have no pages yet read as zeros, even after they are written.
-  /// RONDO_ERROR_MISMATCH: the segment is from another version of Rondo.
+  /// Reading allocates no pages: parts of the file that lack pages now always read as zeros, even if they are written
+  /// later. RONDO_ERROR_MISMATCH: the segment is from another version of Rondo.
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }

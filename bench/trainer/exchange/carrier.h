@@ -58,7 +58,7 @@ class Carrier {
   [[nodiscard]] virtual std::vector<std::span<float>> state() const { return {}; }
 };
 
-/// Makes a carrier that sums by all-reduce, of floats or of a type of 16 bits. If `sharded`, the carrier uses
+/// Makes a carrier that sums floats, or a type of 16 bits, by all-reduce. If `sharded`, the carrier uses
 /// reduce-scatter, and a rank gets only its share of each bucket.
 [[nodiscard]] std::unique_ptr<Carrier> make_reduced_carrier(const Road &road, rondo_type_t type, bool sharded);
 /// Makes a carrier that gathers all ranks' gradients, as int8 or top-k, on every rank. Each rank adds them up.
