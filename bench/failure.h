@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes the failure of a part of `rondo perf` or `rondo train`: the exit status of the command, and a
-// line for people.
+// This file describes how a part of `rondo perf` or `rondo train` failed: the exit status of the command, and a line
+// for people.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measures what this machine can do at best: the parts of the floor under an all-reduce of two ranks. It also measures
- * how near the two cores' caches are at the moment. The formulas are in docs/performance.md. For x86-64.
+ * how near the two cores' caches are at the moment. docs/performance.md has the formulas. It runs on x86-64 only.
  *
  *     floor state                how long reading 64 KiB takes that the other core has just written
  *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps
@@ -25,7 +25,7 @@
 enum { probe_bytes = 64 << 10, probe_iterations = 201, batches = 10, round_trips = 500, deadline_s = 120 };
 enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 
-/* The widest vector that the processor has; the compiler divides it where it must. */
+/* The widest vector that some processors have. For other processors the compiler divides it. */
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));
 
 struct flags {
@@ -143,8 +143,8 @@ static void say_state(struct floor *floor, double us) {
   fflush(stdout);
 }
 
-/* Naps until reading takes at least low_us and less than high_us: a hypervisor chooses where a virtual processor runs
- * when that wakes, so each nap throws the dice. Both ranks return the reading. */
+/* Naps until reading takes at least low_us and less than high_us. A hypervisor chooses where a virtual processor runs
+ * when it wakes, so each nap may change the result. Both ranks return the reading. */
 static double seek(struct floor *floor, double low_us, double high_us, double seconds) {
   const int64_t end_ns = compare_now_ns() + (int64_t)(seconds * 1e9);
   for (;;) {
@@ -161,8 +161,8 @@ static double seek(struct floor *floor, double low_us, double high_us, double se
   }
 }
 
-/* Keeps the state by never being idle: a hypervisor seldom moves a virtual processor that is not. Rank 0 polls for the
- * end of standard input. */
+/* Keeps the state by never being idle: a hypervisor seldom moves a busy virtual processor. Rank 0 polls for the end of
+ * standard input. */
 static void keep(struct floor *floor, const char *const *words) {
   struct compare_job *job = floor->job;
   const double us = seek(floor, atof(words[0]), atof(words[1]), atof(words[2]));

@@ -57,7 +57,7 @@ static void wait_for_generation(struct compare_job *job, uint32_t generation) {
 void compare_barrier(struct compare_job *job, bool start) {
   struct compare_control *control = job->control;
   const uint32_t generation = atomic_load_explicit(&control->generation, memory_order_relaxed);
-  /* acq_rel; pairs with itself on the other ranks, so the last one has seen what all wrote */
+  /* acq_rel: this addition pairs with itself on the other ranks, so the last rank has seen what all ranks wrote. */
   if (atomic_fetch_add_explicit(&control->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)job->rank_count) {
     atomic_store_explicit(&control->arrived, 0, memory_order_relaxed);
     control->start_ns = compare_now_ns() + start_delay_ns;

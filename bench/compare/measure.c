@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A run: warm-up, timed calls one by one, timed calls back to back, a verified call. */
+ * This file makes a run: warm-up, calls timed one by one, calls timed back to back, and a verified call. */
 #include "bench/compare/control.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ static int warm_up(struct run *run) {
   }
 }
 
-/* Rewrites the input, as an application does that has just computed it. An unchanged input would stay in the cache of a
+/* Rewrites the input, like an application that has just computed it. An unchanged input would stay in the cache of a
  * peer that reads it directly. */
 static void rewrite(void *state) {
   const struct run *run = state;

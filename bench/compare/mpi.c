@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * This file makes any MPI a contender of bench/compare. Its mpirun starts the ranks. */
+ * This file makes any MPI a contender of bench/compare. The mpirun of that MPI starts the ranks. */
 #include <mpi.h>
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Measures which part of a training step is matrix products, and how fast these are beside the library alone. Preloaded
- * into `rondo train`, it times each of oneDNN's sgemm. When the process ends, it runs each shape alone as often, and
- * reports on standard error what both took. For one rank; the products of the validation are included.
+/* Measures which part of a training step is matrix products, and how fast they are compared with the library alone.
+ * Preloaded into `rondo train`, it times each call of oneDNN's sgemm. When the process ends, it runs each shape alone
+ * as often, and reports both times on standard error. It is for one rank, and includes the products of the validation.
  *
  *     cc -O2 -shared -fPIC bench/compare/products.c -o products.so -ldl
  *     LD_PRELOAD=$PWD/products.so rondo train --model small --steps 20 --validation-batches 1 --measure 0 --json F
@@ -55,7 +55,7 @@ static float *numbers(size_t count) {
   return values;
 }
 
-/* Times a shape alone. Row-major: a matrix of r rows whose leading dimension is l has r * l elements at most. */
+/* Times a shape alone. A row-major matrix of r rows with the leading dimension l has at most r * l elements. */
 static uint64_t ns_alone(const struct shape *it, uint64_t calls) {
   const int64_t rows_a = it->transpose_a == 'T' ? it->k : it->m, rows_b = it->transpose_b == 'T' ? it->n : it->k;
   float *a = numbers((size_t)(rows_a * it->lda)), *b = numbers((size_t)(rows_b * it->ldb));

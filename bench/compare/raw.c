@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The reference between two hosts: each rank sends S bytes to the other over one socket and receives as many at the
- * same time, spinning. An all-reduce among two ranks has to move that much; there is no sum here. */
+ * same time, without sleeping. An all-reduce among two ranks has to move that much. This program adds nothing up. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

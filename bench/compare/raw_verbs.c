@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The reference over RDMA verbs: each of two ranks writes S bytes into the other's memory, inline, and waits for as
- * many. The first argument says how a rank learns that they are there, and whether both send at once:
+ * The reference over RDMA verbs: each of two ranks writes S bytes into the other's memory, inline, and waits for S
+ * bytes. The first argument says how a rank learns that the bytes have arrived, and whether both send at once:
  *
- *     memory                 it polls the memory, as ib_write_lat of perftest does; a real device promises no order
- *     completion             writes with immediate; it polls the completion queue, and asks to receive again
+ *     memory                 a rank polls the memory, as ib_write_lat of perftest does; a real device promises no order
+ *     completion             writes with immediate; a rank polls the completion queue, and asks to receive again
  *     memory-turns           as memory, but rank 1 answers what rank 0 sent, so that a call is a round trip
  *     completion-turns       likewise
  *
- * --interface names the device. It takes its first port, and there the first GID of RoCE v2 with an IPv4 address. */
+ * --interface names the device. Its first port is used, with that port's first RoCE v2 GID of an IPv4 address. */
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 enum { inline_bytes = 232, queue_length = 64, requests_per_signal = 16, hop_limit = 64, retries = 6, timer = 15 };
 static const char *const ways[] = {"memory", "memory-turns", "completion", "completion-turns"};
 
-/* Only the end of it is written: the payload, followed by the number, since one packet is stored in this order. */
+/* A cell of which only the end is written: the payload, then the number. One packet is stored in this order. */
 struct cell {
   char payload[inline_bytes - sizeof(uint64_t)];
   _Atomic uint64_t number;
@@ -140,7 +140,7 @@ static void leave(struct compare_job *job) {
   free(session);
 }
 
-/* Takes one completion, if there is one. Only requests to send with a signal have one, and all before it have ended. */
+/* Takes a completion, if there is one. Only a signalled send has one, which shows that all earlier sends have ended. */
 static void take_completion(const struct compare_job *job, struct session *session) {
   struct ibv_wc completion;
   if (ibv_poll_cq(session->completions, 1, &completion) <= 0) return;

@@ -66,8 +66,8 @@ static void create(struct compare_job *job) {
   end_communicator(job);
 }
 
-/* Allocates whole pages, as private memory has, because only whole pages can be moved. The registrations end with the
- * communicator. */
+/* Allocates whole pages, because only whole pages can be moved. Private memory has whole pages, too. The registrations
+ * end with the communicator. */
 static void *allocate(struct compare_job *job, size_t bytes) {
   const struct session *session = job->state;
   void *at = NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file times another library with the binary interface of nccl.h beside Rondo, in the same run, on the same memory
-// and streams. It declares only the functions of that interface that it calls.
+// and streams. It declares only those functions of nccl.h that it calls.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class OtherLibrary {
   std::unique_ptr<OtherFunctions> functions_;
 };
 
-/// One rank's communicator of that library. Only the rank's thread uses it, while the context of its device is current.
+/// One rank's communicator of the other library. Only this rank's thread uses it, while its device is current.
 class OtherComm {
  public:
   explicit OtherComm(const OtherLibrary &library) : library_(library) {}

@@ -54,7 +54,7 @@ BesideRuns plan_runs(double product_ns, double batch_ns) {
       std::max({window_ns_min, window_products_min * product_ns, window_batches_min * batch_ns});
   const uint32_t products = count_for(window_ns, product_ns, products_max);
   const uint32_t batches = count_for(window_ns, batch_ns, batches_max);
-  // The counted work may have been limited, so the other work is computed from its amount.
+  // The counts above may have been limited, so the amount of the other work is computed from these counts.
   const uint32_t many_batches = count_for(outlasting * products * product_ns, batch_ns, batches_max);
   const uint32_t many_products = count_for(outlasting * batches * batch_ns, product_ns, products_max);
   return {{0, 0, 1, products}, {1, many_batches, 0, products}, {1, batches, 0, 0}, {0, batches, 1, many_products}};

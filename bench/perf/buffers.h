@@ -32,8 +32,8 @@ class Arena {
   /// Returns the memory, on the device if there is one.
   [[nodiscard]] std::byte *data() const { return base_ + guard_bytes; }
 
-  /// Writes or checks `bytes` at `at`, an address in this arena. It works chunk by chunk on a device, and all at once
-  /// on the host.
+  /// Writes (fill) or checks (look) `bytes` bytes at `at`, an address in this arena. Both work chunk by chunk on a
+  /// device, and all at once on the host.
   [[nodiscard]] Outcome fill(std::byte *at, size_t bytes, const MakeChunk &make) const;
   [[nodiscard]] Outcome look(const std::byte *at, size_t bytes, const SeeChunk &see) const;
 

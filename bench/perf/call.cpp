@@ -14,7 +14,7 @@ rondo_status_t exchange(const Case &what, const Shape &shape, Pointers at, rondo
   return rondo_group_end();
 }
 
-/// Gathers all blocks. In the group for `distance`, this rank has that number of blocks: it sends them to its peer, and
+/// Gathers all blocks. In the group for `distance`, this rank has `distance` blocks: it sends them to its peer, and
 /// receives as many. The first group also moves the rank's own block.
 rondo_status_t gather_by_hypercube(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm,
                                    rondo_stream_t stream) {

@@ -83,10 +83,10 @@ struct Shape {
 /// Returns whether the pattern exists for this number of ranks.
 [[nodiscard]] bool takes_ranks(rondo_collective_t collective, int ranks);
 
-/// Says whether the rank's send buffer is read. In broadcast and scatter only the root's is.
+/// Says whether the rank's send buffer is read. In broadcast and scatter only the root's buffer is read.
 [[nodiscard]] bool reads_send(const Case &what, int rank);
 
-/// Says whether the rank's recv buffer is written. In reduce and gather only the root's is.
+/// Says whether the rank's recv buffer is written. In reduce and gather only the root's buffer is written.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);
 
 /// Returns the largest call whose logical vector has at most `bytes`.

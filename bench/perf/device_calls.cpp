@@ -50,7 +50,7 @@ Outcome DeviceCalls::prepare() {
   // The first call copies the plan to the device. That copy must not be part of the graph.
   if (auto failure = enqueue(1)) return failure;
   if (auto failure = wait()) return failure;
-  // Making a graph may wait for the device. So no kernel may be waiting for this rank at that time.
+  // Making a graph may wait for the device. At that time no kernel on the device may be waiting for this rank.
   if (auto failure = session_.group.barrier()) return failure;
   if (auto failure = session_.first == nullptr ? capture() : capture_with_all()) return failure;
   return session_.group.barrier();
@@ -107,8 +107,8 @@ Outcome DeviceCalls::enqueue_run(double &host_ns) {
   return device.mark_end();
 }
 
-/// Releases all streams once all ranks have enqueued their run. After a failure, releases them at once, because they
-/// would wait for nothing.
+/// Releases all streams once all ranks have enqueued their run. After a failure, releases them at once, because nothing
+/// else would end their wait.
 Outcome DeviceCalls::start_together(Outcome enqueued) {
   if (!enqueued) enqueued = session_.group.barrier();
   // These releases pair with the wait of the streams. After a failure, the word also lets all later runs begin.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file finds out whether other programs used a rank's processor while a row was measured. It compares the kernel's
-// counters for the thread and the host, before and after. The result is only reported; no time is corrected.
+// counters before and after the row, for the thread and the host. Its result is only reported; no time is corrected.
 #pragma once
 
 #include <cstdint>

@@ -123,8 +123,8 @@ Outcome Group::gather_members(const DeviceName &device, std::vector<Member> &mem
     members = team_->members;
     return team_->wait();
   }
-  // This is an all-reduce of the rank's own value, with zeros in place of the others, because the algorithm under test
-  // may support nothing else.
+  // This is an all-reduce of the rank's own value, with zeros in place of other ranks' values. It is no all-gather,
+  // because the algorithm under test may support nothing but an all-reduce.
   static_assert(std::is_trivially_copyable_v<Member>);
   members.resize(static_cast<size_t>(ranks_));
   std::memset(static_cast<void *>(members.data()), 0, members.size() * sizeof mine);

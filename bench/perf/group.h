@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file lets ranks communicate outside the timed runs: barriers, maxima, sums, and where they run.
 //
-// Ranks that are threads use memory that they share (Team), so a defect of the library cannot hide itself. Processes
-// can only use the library. So each of them also fails if it has counted wrong elements itself.
+// Ranks that are threads use memory that they share (Team), so a defect of the library cannot hide itself. Ranks that
+// are processes can only use the library under test. So a process also fails if it has counted wrong elements itself.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes element types for the verification: what they represent exactly, and the bits of a number in
-// them.
+// This file describes element types for the verification: what a type represents exactly, and the bits of a number in
+// that type.
 #pragma once
 
 #include <cstddef>

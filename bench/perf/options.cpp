@@ -19,7 +19,7 @@ namespace {
 constexpr size_t size_count_max = 10'000;
 constexpr int rank_count_max = 1'024;
 
-/// Returns the enumerator with the name `text`, where `name` returns the name of each.
+/// Returns the enumerator with the name `text`, where `name` returns the name of each enumerator.
 template <class Enum>
 std::optional<Enum> find_name(std::string_view text, const char *(*name)(Enum)) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)

@@ -23,7 +23,7 @@ struct Spread {
 /// The times of a collective and a matrix product, each alone and beside the other (beside.h).
 struct BesideTimes {
   Spread call_alone, call_beside, product_alone, product_beside;
-  /// The smallest share of the time of calls, and of products, during which the other work ran.
+  /// The smallest share of the calls' time in which products ran, and of the products' time in which calls ran.
   double calls_covered = 0, products_covered = 0;
 
   /// Returns the slow-down. It is 0.03 if calls beside products take 3 % more time than alone.
@@ -70,7 +70,7 @@ struct ProductFacts {
 struct Machine {
   std::vector<Member> members;
   std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
-  /// The time to make the communicator: the least of all ranks, so that a rank that starts late does not count.
+  /// The time to make the communicator: the shortest time of any rank, so that a rank's late start does not count.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< of each rank's device, bytes read and written; empty on hosts
   std::vector<double> hand_over_us = {};  ///< of each rank's device; 0 or empty if no processes share one

@@ -2,9 +2,9 @@
 // This file runs a large matrix product beside the collectives (--beside-product). A library with the interface of
 // cuBLAS computes the product. Only the functions of that interface that are called are declared here.
 //
-// The product is C = A B, N x N each, bfloat16 into float32. The inputs are drawn from eight numbers whose products are
-// multiples of 1/4, at most 4. So every sum is exact in float32 in any order, and elements of C are compared bit for
-// bit with the host's results.
+// The product is C = A B. All matrices are N x N; A and B are bfloat16, and C is float32. The inputs are drawn from
+// eight numbers whose products are multiples of 1/4, at most 4. So every sum is exact in float32 in any order, and
+// elements of C are compared bit for bit with the host's results.
 #pragma once
 
 #include <cstddef>

@@ -80,7 +80,7 @@ struct Part {
   TableColumns columns = {};
 };
 
-/// Returns a size's weight for the progress. Small sizes take as long as a MiB, because they are called more often.
+/// Returns a size's weight for the progress. Small sizes take as long as 1 MiB, because they are called more often.
 double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
@@ -163,7 +163,7 @@ Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int rank
   return check_memory(arena_sizes(options, ranks), properties.local_rank_count, available_memory_bytes());
 }
 
-/// Measures the bandwidth of copies on each device, one after another. The first rank of a device measures it.
+/// Measures the bandwidth of copies on each device. The first rank of a device measures it for all its ranks.
 Outcome measure_copies(Session &session, std::span<const Member> members, std::vector<double> &copy_GBps) {
   const auto rank = static_cast<size_t>(session.group.rank());
   copy_GBps.assign(members.size(), 0);
@@ -174,8 +174,8 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// Returns how many ranks the other library allows on one device. NCCL allows two from version 2.30 on, if this
-/// variable is 1.
+/// Returns how many ranks the other library allows on one device. With this variable at 1, NCCL allows two from version
+/// 2.30 on.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string_view(text) == "1" ? 2 : 1;
@@ -351,7 +351,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
     parts.device->forget_graph();
     rivals.other->abort();
   }
-  // The communicator does not know of replays, so they must end before it does. The abort above ends them.
+  // The communicator does not know of replays, so they must end before the communicator. The abort above ends them.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (!failure && (rivals.other || rivals.beside)) {
     // Freeing memory waits for the device. So the device must not be waiting for a rank that has not reached this

@@ -58,7 +58,7 @@ class Runs {
   std::vector<double> values_;
 };
 
-/// Measures the median of the runs, or 0 on a rank without a relay. All ranks call it, and meet before each run.
+/// Measures a hand-over: the median of the runs, or 0 on a rank without a relay. All ranks meet before each run.
 Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   std::vector<double> times_ns;
   for (uint32_t run = 0; run < 1 + relay_runs; ++run) {

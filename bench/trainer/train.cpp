@@ -108,7 +108,7 @@ Outcome find_place(Group &group, size_t &place) {
   return std::nullopt;
 }
 
-/// Makes the backend of this rank. Each rank of a host uses one of its devices, in turn.
+/// Makes the backend of this rank. The ranks of a host use its devices in turn, unless an ordinal is requested.
 Outcome make_compute(const Options &options, Devices &devices, Group &group, std::unique_ptr<Compute> &compute) {
   if (!options.on_device) {
     compute = make_host_compute();

@@ -73,8 +73,8 @@ struct ClaimedBlocks {
   bool operator==(const ClaimedBlocks &) const = default;
 };
 
-/// The most ranks, over all communicators, for which a device keeps one block each. It keeps at most half of its
-/// blocks. 128 ranks are 64 communicators of two ranks.
+/// The most ranks, over all communicators, for which a device keeps one block each. The device keeps at most half of
+/// its blocks for them. 128 ranks are 64 communicators of two ranks.
 inline constexpr uint64_t kept_ranks_max = 128;
 /// Returns how many blocks each of the `rank_count` ranks of a new communicator may take on the device. All these ranks
 /// together take at most half of the free blocks, and no more than the device has multiprocessors. They leave the
@@ -96,8 +96,8 @@ struct BlockWish {
   uint64_t least = 1, most = 1;       ///< blocks of a rank
 };
 /// Claims blocks for all ranks of a communicator on a device at once. Each rank gets share_of_rank() blocks, within the
-/// limits of `wish`. All claims of this process on the device stay within `budget`. If that is not possible, the
-/// message of RONDO_ERROR_OUT_OF_RESOURCES begins with the ranks and has the numbers of blocks.
+/// limits of `wish`. All claims of this process on the device stay within `budget`. If they cannot, the call returns
+/// RONDO_ERROR_OUT_OF_RESOURCES. Its message begins with the ranks and has the numbers of blocks.
 [[nodiscard]] Result<std::vector<BlockClaim>> claim_blocks(const DeviceUuid &device, const BlockBudget &budget,
                                                            const BlockWish &wish);
 /// Gives back what is more than `blocks` for each rank.

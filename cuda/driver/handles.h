@@ -137,8 +137,8 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 
 // These functions make the context current themselves.
 [[nodiscard]] Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice device);
-/// Returns the context of another device. From now on kernels of `context` reach all memory that cuMemAlloc allocates
-/// there.
+/// Returns the context of the device `peer`. From then on, kernels of `context` reach all memory that cuMemAlloc
+/// allocates on that device.
 [[nodiscard]] Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer);
 [[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
 [[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);
@@ -147,7 +147,7 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 [[nodiscard]] Result<DeviceMemory> allocate_device_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<HostMemory> allocate_host_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<Library> load_library(const PrimaryContext &context, const void *image);
-/// Loads the function now, so that its first launch need not. The function lives as long as the library.
+/// Loads the function now, so that its first launch need not load it. The function lives as long as the library.
 [[nodiscard]] Result<CuFunction> find_function(const Library &library, const char *name);
 
 }  // namespace rondo::cuda

@@ -48,7 +48,7 @@ struct LaunchSize {
 
 class KernelSet {
  public:
-  /// Loads all kernels of these families. Loading one later could wait for a collective that waits on the device.
+  /// Loads all kernels of these families. A later load could wait for a collective that is on the device.
   /// RONDO_ERROR_UNSUPPORTED: this build has no kernels, or none for this device.
   [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
 

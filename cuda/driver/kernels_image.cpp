@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/driver/kernels_image.h"
 
-// Made by cuda/meson.build, the bytes by bin2c, which leaves the length to sizeof.
+// The build makes these headers (cuda/meson.build). bin2c writes the bytes, but not their number.
 #include <cuda/kernels_architectures.h>
 #include <cuda/kernels_image_bytes.h>
 

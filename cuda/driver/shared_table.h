@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file shares objects between the threads of a process. A thread finds an object by its key while another thread
-// holds it. Such a table is never destroyed, because a communicator may live until the process ends. Only cuda includes
-// this header.
+// This file shares objects between the threads of a process. While one thread holds an object, other threads find the
+// object by its key. Such a table is never destroyed, because a communicator may live until the process ends. Only cuda
+// includes this header.
 #pragma once
 
 #include <map>
@@ -28,8 +28,8 @@ class SharedTable {
     const auto found = objects_.find(key);
     return found == objects_.end() ? nullptr : found->second.lock();
   }
-  /// Returns the object, and makes it if no thread holds it. make() returns a Result<std::shared_ptr<Object>>.
-  /// Meanwhile other threads wait.
+  /// Returns the object, and makes it if no thread holds it. make() returns a Result<std::shared_ptr<Object>>. Other
+  /// threads wait until make() has returned.
   template <class Make>
   [[nodiscard]] Result<std::shared_ptr<Object>> find_or_make(const Key &key, const Make &make) {
     const std::lock_guard lock(mutex_);

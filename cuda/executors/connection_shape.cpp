@@ -7,7 +7,7 @@ namespace rondo::cuda {
 namespace {
 
 /// Returns the bytes for a rank's slots if its request is frugal (is_frugal()). If ranks share buffers, only exchanges
-/// of blocks, and short calls between devices, use slots. Otherwise all collectives do.
+/// of blocks, and short calls between devices, use slots. Otherwise all collectives use slots.
 uint64_t frugal_slots_bytes(uint32_t rank_count, BufferPlace buffers) {
   constexpr uint64_t for_rank = 1 << 20;
   const uint64_t all = std::min(for_rank * rank_count, slot_memory_bytes);

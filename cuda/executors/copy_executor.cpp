@@ -24,7 +24,7 @@
 // same order.
 // - No rank writes a word of a captured call while another rank is still in an earlier call.
 //   For `arrived`, s writes 0 before it posts. Rank r ends the call after that, and writes its next 1 later.
-//   For `posted`, s writes it after it saw arrived = 1. Rank r wrote that after the 0 of its call before.
+// - For `posted`, s writes it after it saw arrived = 1. Rank r wrote that 1 after the posted = 0 of its call before.
 //   For `consumed`, r writes it after it saw posted. Rank s wrote that after the 0 of its call before.
 // - All slots are free when a captured call begins to write them (arrived), and when it ends (consumed). So the counts
 //   of the other calls, which a captured call does not touch, stay true.
@@ -66,7 +66,7 @@ class CopyExecutor final : public ExecutorBase {
     own.sends_messages = own.exchanges_blocks = segment_.shape().message_channels != 0;
     return own;
   }
-  /// Returns a chunk size. There are enough chunks to overlap, but too few to fill the stream's launch queue.
+  /// Returns a chunk size. It leads to enough chunks to overlap, but to too few to fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }
@@ -337,8 +337,8 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
   const bool reduces = static_cast<CopyPlan &>(*call.plan).reduction.kernel.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
-    // If this rank keeps the result, the kernel writes it to the output, and copies take it from there. A rank with
-    // one peer has one output otherwise, the peer's slot.
+    // If this rank keeps the result, the kernel writes it to the output, and copies take it from there. In a
+    // communicator of two ranks, a result that is not kept has one output: the peer's slot.
     const bool keeps = (slice.step->flags & step_dst) != 0 || segment_.shape().rank_count == 2;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));

@@ -3,8 +3,8 @@
 // (cuda/executors/copy_messages.h). The protocol is `simple`. The thread polls and writes headers and heads, which are
 // words of host memory. Payloads have addresses of the device.
 //
-// Channels  0 is for messages. The others are for collectives. On one node there is only channel 1, for those that
-//           exchange blocks. On several nodes there is one for each channel of a plan, and blocks use the first.
+// Channels  Channel 0 is for messages, and the others are for collectives. On one node there is only channel 1, for
+//           exchanges of blocks. On several nodes there is one for each channel of a plan; blocks use the first.
 // Memory    To a rank of this node, headers and heads are in memory that the node's ranks map (cuda/transport/flags.h).
 //           Payloads are slots in the receiver's segment, or in HostLinks. To a rank of another node, the FIFO is a
 //           link of the network (cuda/transport/network_links.h), as for kernels.
@@ -27,7 +27,7 @@ class CopyFifos {
 
   /// Returns the ends by peer.
   [[nodiscard]] device::DeviceLinkEnds *ends(uint32_t channel) { return ends_.data() + channel * rank_count_; }
-  /// Returns the distance from the address of a received payload in the view of its FIFO to its address on the device.
+  /// Returns the number to add to a payload's address in the view of a FIFO to get its address on the device.
   [[nodiscard]] uint64_t to_slots(const device::DeviceLinkEnds &of) const {
     return to_slots_[static_cast<size_t>(&of - ends_.data())];
   }

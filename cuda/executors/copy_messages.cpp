@@ -37,7 +37,7 @@ struct CopyMessages::Words {
   // Streams write these: how many batches have begun, and 1 + the index of the captured batch that has begun.
   alignas(cache_line_bytes) uint64_t begun = 0;
   uint64_t replay = 0;
-  // The thread writes these, and streams wait for them: how many batches are done, and 1 if the replayed one is.
+  // The thread writes these, and streams wait for them: how many batches are done, and 1 once a replayed batch is.
   alignas(cache_line_bytes) uint64_t done = 0;
   uint64_t replay_done = 0;
   // The thread's streams write these.
@@ -140,8 +140,8 @@ Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
   return {};
 }
 
-/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if both use one
-/// hardware queue, the thread's test write comes after this wait.
+/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if the caller's stream
+/// and the thread's stream share a hardware queue, the thread's test write comes after this wait.
 Result<void> CopyMessages::enqueue_waits(const Batch &batch, const StreamWork &work) {
   if (!batch.captured) {
     RONDO_TRY(work.write(place_of(words().begun), ++enqueued_count_));

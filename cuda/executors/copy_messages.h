@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor runs the messages of a rank by this class, and on several nodes its plans, too. A thread of
-// the rank runs the body of the kernel of messages (cuda/kernels/transfer.h), as a block of one thread. It moves each
-// slice by a copy on a stream of Rondo. A plan is another batch: the thread advances its lanes in turn, and enqueues a
-// kernel for each slice that has operands to reduce.
+// The copy-engine executor runs the messages of a rank by this class. On several nodes it also runs its plans so. A
+// thread of the rank runs the body of the kernel of messages (cuda/kernels/transfer.h), as a block of one thread. It
+// moves each slice by a copy on a stream of Rondo. A plan runs as one batch: the thread advances the plan's lanes in
+// turn, and enqueues a kernel for each slice that has operands to reduce.
 //
 // Streams   The caller's stream stores that a batch has begun, and waits until the thread stores that it is done. The
 //           thread enqueues a copy only when its slot is ready. So no stream waits for another rank, and the proof of
@@ -41,8 +41,8 @@ namespace rondo::cuda {
 
 class CopyMessages final : public TransferWords {
  public:
-  /// Makes the object for a rank. `stream` is one of the executor's own. All arguments must outlive this object, and
-  /// what `fifos` was made of must, too.
+  /// Makes the object for a rank. `stream` is one of the executor's own streams. All arguments must outlive this
+  /// object, and so must the objects of which `fifos` was made.
   [[nodiscard]] static Result<std::unique_ptr<CopyMessages>> make(const PrimaryContext &context, CuStream stream,
                                                                   const Segment &segment, CopyFifos &&fifos);
   CopyMessages(const CopyMessages &) = delete;

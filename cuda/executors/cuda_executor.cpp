@@ -101,7 +101,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
   }
-  /// Returns the plan's image at an address of the host. Kernels read it there until the copy to the device has ended.
+  /// Returns the host's address of the plan's image. Kernels read it there until the copy to the device has ended.
   [[nodiscard]] std::byte *host_image_of(const CudaPlan &plan) const {
     return host_plans() + segment_.shape().plan_bytes + plan.offset;
   }
@@ -198,7 +198,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
   capture_warning_ = warning_of_queues(request, true, true);
   own_warning_ = warning_of_queues(request, false, false);
   patience_ns_ = request.wants_shared_launch() ? LaunchGroup::endless_ns : request.settings.timeout_ns / 4;
-  // The name of the group is an address in the first rank's segment, which exists as long as one of these ranks does.
+  // The group's name is an address in the first rank's segment, which exists as long as any of these ranks exists.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
   return {};
 }
@@ -324,7 +324,7 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   return launched || !done.ok() ? done : launch_parts(*driver_, {&part, 1}, stream);
 }
 
-/// Launches with the other ranks of the group, if there is one. It returns like LaunchGroup::launch().
+/// Launches with the other ranks of the group, if the rank has a group. Returns like LaunchGroup::launch().
 Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &call, bool &launched) {
   if (group_ == nullptr) return {};
   Result<void> done;

@@ -43,8 +43,8 @@ struct PlacedRequest : DeviceRequest {
   bool apart = false;            ///< set by tests: ranks on one device use the code for several devices
   bool mps = false;             ///< kernels of any number of other processes may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
-  /// Devices other than this rank's, if all ranks are threads of one process on several devices. It is empty unless
-  /// each device reaches the memory of each other one and does atomics there.
+  /// The devices other than this rank's, if all ranks are threads of one process on several devices. It is empty unless
+  /// each device reaches the memory of every other device and does atomics there.
   std::vector<CuDevice> peer_devices{};
   /// True if ranks share the buffers that they register. They are then several processes of one node that do not take
   /// turns on a device, and their devices do atomics on each other's memory.
@@ -73,7 +73,7 @@ struct PlacedRequest : DeviceRequest {
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
 /// Returns the end of a timeout's message if ranks of this process may wait for each other in too few hardware queues.
 [[nodiscard]] std::string advice_on_queues(const PlacedRequest &request);
-/// Logs a warning of warning_of_queues(), unless it is "" or the process has logged one. Sets it to "".
+/// Logs `warning`, a result of warning_of_queues(), unless it is "" or the process has logged one. Sets it to "".
 void warn_of_queues(uint32_t rank, std::string &&warning);
 
 /// Checks the device. Returns RONDO_ERROR_UNSUPPORTED without a driver, and RONDO_ERROR_INVALID_ARGUMENT without such a

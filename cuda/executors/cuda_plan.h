@@ -22,7 +22,7 @@ struct PlanRange {
 
 /// Copies plans to the device on a stream of the executor, so that a captured call does not repeat the copy at each
 /// replay. That stream may share a hardware queue with a kernel that waits for this rank. Then a copy ends only after
-/// this rank's next call, so a wait for copies ends after a short time.
+/// this rank's next call. So a wait for copies gives up after a short time.
 class PlanUploads {
  public:
   /// Keeps references to its arguments, which must outlive it. `abort` is the host's abort word.

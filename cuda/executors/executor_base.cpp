@@ -139,7 +139,7 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
     found = pointer_info(*driver_, pointer);
   }
   RONDO_TRY_ASSIGN(const PointerInfo info, found);
-  // Every device reaches pinned host memory, mostly under the host's address, and managed memory.
+  // Every device reaches managed memory, and pinned host memory, mostly under the host's address.
   const bool pinned = info.type == MemoryType::host && info.on_device == reinterpret_cast<DevicePointer>(pointer);
   if (info.type != MemoryType::device && !pinned)
     return invalid_argument(std::string(name) + " is host memory that is not pinned, but the communicator is on " +

@@ -86,8 +86,8 @@ class ExecutorBase : public DeviceExecutor {
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
 
-  /// Joins the group of stream users, which are the ranks of this process on this device. It detects calls on one
-  /// stream that need each other. Call it after the segment is connected.
+  /// Joins the group of stream users, which are the ranks of this process on this device. The group detects calls on
+  /// one stream that need each other. Call this after the segment is connected.
   void join_stream_users(const PlacedRequest &request);
   /// Says whether this rank enqueues its next call alone, and not together with the calls of other ranks.
   [[nodiscard]] virtual bool launches_alone(bool /*captured*/) const { return true; }
@@ -102,7 +102,7 @@ class ExecutorBase : public DeviceExecutor {
     if (driver_ != nullptr) ending_.emplace(*driver_);
   }
 
-  /// Calls use(), or without_memory() if the memory is suspended. Suspend and resume wait until that is done.
+  /// Calls use(), or without_memory() if the memory is suspended. Suspend and resume wait until that call returns.
   template <class Use, class WithoutMemory>
   void use_unless_suspended(const Use &use, const WithoutMemory &without_memory) {
     const std::lock_guard lock(suspend_mutex_);

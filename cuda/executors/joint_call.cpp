@@ -26,7 +26,7 @@ uint32_t word_count(const JointPlan &plan, const device::JointOperation &operati
 }
 
 /// Returns the number of blocks with which each thread has one word, or one vector of each rank. Blocks of a joint
-/// kernel do not wait for each other, so there may be more of them than can be resident.
+/// kernel do not wait for each other, so there may be more blocks than can be resident.
 uint32_t block_count(const JointPlan &plan, const device::JointOperation &operation, uint32_t blocks_max) {
   const uint64_t threads = block_threads_max;
   const auto within = [](uint64_t wanted, uint64_t most) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes one joint kernel of the calls of all ranks of a communicator (cuda/kernels/joint.h), and launches it.
+// This file joins the calls of all ranks of a communicator into one kernel (cuda/kernels/joint.h), and launches it.
 #pragma once
 
 #include <cstdint>

@@ -127,7 +127,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   Place &own = places_[place];
   std::unique_lock lock(mutex_);
   if (given_up_ || !takes_part(own, part.number)) return {};
-  // Within one capture, calls of the driver are serialised, because the driver does not promise more for a graph.
+  // Calls of the driver for one capture are serialised: the driver does not promise that threads may share a graph.
   const bool captured = part.operation.captured != 0;
   uint64_t capture = 0;
   if (captured) {

@@ -13,8 +13,8 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t warp_threads = 32;
-// These sizes were not tuned by measurement. Post areas take 256 KiB of a place, and chunk areas of 8 ranks with 4
-// channels 36 MiB.
+// These sizes were not tuned by measurement. In a place, post areas take 256 KiB. With 8 ranks and 4 channels, chunk
+// areas take 36 MiB.
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on

@@ -53,7 +53,7 @@ class PeerMemory final : public RemoteMemory {
   PrimaryContext context_;  ///< of another device of this process
 };
 
-/// Returns a duplicate of another process's descriptor. That of device memory cannot be opened by its name in /proc.
+/// Returns a duplicate of another process's descriptor. /proc cannot open a descriptor of device memory.
 Result<FileDescriptor> take_descriptor_of(int process, int descriptor) {
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   FileDescriptor taken(handle.valid() ? static_cast<int>(::syscall(SYS_pidfd_getfd, handle.get(), descriptor, 0)) : -1);
@@ -152,7 +152,7 @@ Result<std::shared_ptr<const RemoteMemory>> OneSidedStreams::open(uint32_t peer,
   return Opened(std::make_shared<PeerMemory>(address, std::move(opened).value()));
 }
 
-/// Returns the slot of a new operation. If all are in use, waits until an operation has ended, at most the timeout.
+/// Returns the slot of a new operation. If all slots are in use, waits until one is free, at most for the timeout.
 Result<uint32_t> OneSidedStreams::take_slot() {
   const uint64_t deadline_ns = now_ns() + operations_.timeout_ns();
   while (true) {  // ends at the deadline
@@ -194,7 +194,7 @@ Result<void> OneSidedStreams::enqueue_one(const OneSided &operation, const Strea
   const auto place = reinterpret_cast<DevicePointer>(&word(slot));
   auto done = work.write(place, begun);
   if (done.ok()) done = run(operation, work);
-  // After an error, too, the stream writes the end, because it may not have written the begin yet.
+  // Even after an error, the stream writes the end, because it may not have written the begin yet.
   const auto marked = work.write(place, ended);
   if (!marked.ok()) memory::store_release(word(slot), uint64_t{ended});  // the device has failed
   return done.ok() ? marked : done;
@@ -219,8 +219,8 @@ Result<void> OneSidedStreams::run(const OneSided &operation, const StreamWork &w
   return {};
 }
 
-/// Orders a put or a signal after the latest one to that peer. Waits are not ordered, because a peer may signal only
-/// after it has received this signal.
+/// Orders a put or a signal after the latest one to that peer. It is not ordered after waits, because the peer may send
+/// the awaited signal only after it has received this rank's signal.
 Result<void> OneSidedStreams::follow_last_send(uint32_t peer, const StreamWork &work) {
   LastSend &last = last_sends_[peer];
   if (!last.ended.valid()) {
@@ -237,7 +237,7 @@ Result<void> OneSidedStreams::follow_last_send(uint32_t peer, const StreamWork &
                     "cuStreamWaitEvent");
 }
 
-/// Moves the operations that have ended to ended_, with mutex_ held. It calls nothing of the driver.
+/// Moves the operations that have ended to ended_, with mutex_ held. Does not call the driver.
 void OneSidedStreams::set_ended_aside() {
   for (auto next = pending_.begin(); next != pending_.end();) {
     const auto each = next++;
@@ -267,7 +267,7 @@ uint64_t OneSidedStreams::seen_count(const OneSided &wait) const {
   return memory::load_acquire(signals[signal_index(wait.peer, rank_, wait.signal)]);  // pairs with the peer's write
 }
 
-/// Returns whether the watching thread watches a wait, so that the wait ends at its own deadline.
+/// Says whether a wait has begun and has not got its signals. The watching thread ends such a wait at its deadline.
 bool OneSidedStreams::watches_any() const {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(pending_, [&](const Pending &each) {

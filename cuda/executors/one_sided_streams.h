@@ -4,8 +4,8 @@
 //
 // Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream adds to a
 //           signal by writing the new total after its copy, and waits until the total is reached.
-// Streams   Each operation has a word of pinned memory. The stream writes `begun` there before it and `ended` after
-//           it. So a thread of the process knows which waits are under way.
+// Streams   Each operation has a word of pinned memory. The stream writes `begun` there before the operation, and
+// `ended` after the operation. So a thread of the process knows which waits are under way.
 // Order     A put or a signal follows the earlier ones of the rank to that peer, by an event if they are on another
 //           stream. So the totals only grow, and a signal follows all earlier data.
 // Failure   That thread watches each wait that has begun (SignalWatch). After a failure it ends all waits of this rank,
@@ -43,20 +43,20 @@ class OneSidedStreams final : private ThreadSharer {
 
   /// Describes memory of this rank's device for open().
   [[nodiscard]] MemoryPlace describe(const void *pointer, size_t bytes) const;
-  /// Opens a buffer of a peer. RONDO_ERROR_UNSUPPORTED, with the reason: this device cannot write to it.
+  /// Opens a buffer of a peer. RONDO_ERROR_UNSUPPORTED has the reason why this device cannot write to the buffer.
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open(uint32_t peer, const MemoryPlace &place) const;
   /// Enqueues the operations. One thread at a time.
   [[nodiscard]] Result<void> enqueue(const OneSidedBatch &batch, CuStream stream);
 
   /// Returns whether all operations have ended. Any thread.
   [[nodiscard]] bool is_idle() const;
-  /// Waits until is_idle(). Returns false if the communicator has failed. It fails if no operation begins or ends
-  /// within the timeout.
+  /// Waits until is_idle(). Returns false if the communicator has failed. The communicator fails if no operation begins
+  /// or ends within the timeout.
   [[nodiscard]] bool wait();
   /// Ends all waits of this rank that have begun. Any thread.
   void stop();
-  /// Releases the memory of peers that only ended operations still use. A thread of the user calls it, because it may
-  /// wait for the device.
+  /// Releases the memory of peers that only ended operations still use. A thread of the user calls it, because the
+  /// release may wait for the device.
   void release_ended();
   /// Ends the use of links and operations.
   void end();

@@ -23,7 +23,7 @@ class OperandWorkspace {
   /// not wait for the device.
   [[nodiscard]] Result<void> reserve(const PrimaryContext &context, const KernelSet &kernels, const Plan &plan);
 
-  /// Returns `called` with the buffers that the plan works on in place of the caller's.
+  /// Returns the buffers on which the plan works: the buffers of `called`, or the workspace in their place.
   [[nodiscard]] Buffers buffers_of(const Plan &plan, const Buffers &called) const;
   /// Enqueues the widening of the send buffer. The stream's context must be current.
   [[nodiscard]] Result<void> widen(const CudaDriver &driver, const Plan &plan, const Buffers &called,

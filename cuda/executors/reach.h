@@ -24,13 +24,13 @@ class ReachTable {
  public:
   /// Makes the table of a communicator in which no node has ranks on two devices.
   ReachTable() = default;
-  /// Makes a table of `rank_count` rows. In row r, rank r says how its device reaches each other rank's.
+  /// Makes a table of `rank_count` rows. In row r, rank r says how its device reaches the devices of the other ranks.
   ReachTable(uint32_t rank_count, std::vector<PeerReach> said) : rank_count_(rank_count), said_(std::move(said)) {}
 
   /// Returns the access that both ranks confirm, which is the smaller of their two answers. If one of them does not
   /// know, the other's answer counts. If neither knows, returns `none`.
   [[nodiscard]] PeerReach between(uint32_t rank, uint32_t peer) const;
-  /// Returns the ranks of a node that do not reach each other, the lesser first, in ascending order.
+  /// Returns the pairs of a node's ranks whose devices do not reach each other, in ascending order, the lesser first.
   [[nodiscard]] std::vector<std::pair<uint32_t, uint32_t>> pairs_apart(std::span<const PlacementInfo> infos) const;
   /// Returns whether all ranks of each node reach each other, with atomics.
   [[nodiscard]] bool all_do_atomics() const;

@@ -43,7 +43,7 @@ ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &b
   const bool is_fixed = has_fixed_channels(request);
   const bool all_here = request.neighbours.in_process == request.rank_count && request.on_one_node();
   const BufferPlace buffers = wants_load_store(request) ? place_of_buffers(request) : BufferPlace::device;
-  // In this case all collectives use load_store, and the slots of many connections would take much memory.
+  // If `spares` is true, all collectives use load_store, and the slots of many connections would take much memory.
   const bool spares = can_load_store && buffers == BufferPlace::shared_device && is_frugal(request);
   // With MPS, no process knows what other processes claim.
   if (!is_fixed && all_here && !spares && !request.mps && request.rank_count > 1)

@@ -41,8 +41,8 @@ struct ChannelCounts {
 /// The claims of the ranks of a communicator that are threads of this process on one device.
 class ClaimGroup {
  public:
-  /// Claims blocks for all these ranks, or finds the claims that another of them has made. Each rank gets
-  /// `wanted.blocks()` blocks. If the user requested no number, it may get fewer, down to one. The first rank also
+  /// Claims blocks for all these ranks, or finds the claims that another of these ranks has made. Each rank gets
+  /// `wanted.blocks()` blocks. If the user requested no number, a rank may get fewer, down to one. The first rank also
   /// claims the blocks of the ranks in other processes. RONDO_ERROR_OUT_OF_RESOURCES: not all of these blocks are free.
   /// `name` is the device's name for messages. Hold the result until all ranks have called.
   [[nodiscard]] static Result<std::shared_ptr<ClaimGroup>> join(const CudaDevice &device, const std::string &name,

@@ -24,7 +24,7 @@ DeviceReport ResultReader::read(const device::DeviceResult &result, bool waits_t
   const uint64_t ended = memory::load_acquire(result.ended);  // pairs with E3 in cuda/kernels/run.h
   report.ended_number = follow(ended_number_, device::number_in(ended));
   report.ended_calls = follow(ended_calls_, device::kernels_in(ended));
-  // A kernel reports its start only when it has to wait. Before that, it would end by itself, without a deadline.
+  // A kernel reports its start only when it has to wait. Without a wait it ends by itself and needs no deadline.
   report.begun_calls = std::max(memory::load_relaxed(result.running), report.ended_calls);
   if (report.begun_calls == report.ended_calls && waits_to_launch) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3

@@ -44,7 +44,7 @@ SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channel
 /// collectives. Their memory is halved `halvings` times.
 void add_copied_messages(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings) {
   constexpr uint32_t channel_count = 2;
-  // The bytes of all slots for messages of a rank. A frugal pair has fewer slots of nearly the same size. Smaller ones
+  // The bytes of all slots for messages of a rank. A frugal pair has fewer slots of nearly the same size. Smaller slots
   // would be slow, because a copy takes as long to begin as to move many bytes.
   const bool is_frugal_pair = is_frugal(request) && request.rank_count == 2;
   const uint64_t memory_bytes = is_frugal_pair ? 2016 << 10 : 4 << 20;
@@ -65,7 +65,7 @@ SegmentShape copy_shape_at(const PlacedRequest &request, uint32_t halvings) {
   const uint32_t asked = request.on_one_node() ? request.settings.channels : request.links->channel_count();
   shape.channel_count = asked != 0 ? asked : copy_channel_count;
   shape.geometry = choose_copy_slots(request, shape.channel_count, halvings);
-  // Schedules of two ranks have no link from a rank to itself, but exchanged blocks have on several nodes.
+  // Schedules of two ranks use no link from a rank to itself. On several nodes, exchanges of blocks use such a link.
   shape.has_own_connections = shape.rank_count != 2 || !request.on_one_node();
   // Scratch: a sum on its way to several peers, and what CopyProgress needs.
   shape.plan_bytes = (shape.rank_count > 2 ? uint64_t{shape.geometry.slot_bytes} : 0) + CopyProgress::scratch_bytes;

@@ -35,7 +35,7 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
   }
 }
 
-/// Returns the thread of all followers of the process. They wake it for each round.
+/// Returns the thread of all followers of the process. The followers wake the thread for each round.
 SharedThread &follower_thread() {
   constexpr auto interval = std::chrono::hours(1);
   static auto *const thread = new SharedThread(interval, interval);
@@ -79,7 +79,7 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
   // The follower may wait for work of other communicators, and of the application.
   const bool left = follower.end(now_ns() + quiesce_patience_ns);
-  // Other ranks whose processes were equally busy reach this point at about the same time.
+  // This second wait helps, because other ranks with equally busy processes reach this point at about the same time.
   if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
@@ -137,7 +137,7 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   return is_done();
 }
 
-/// Runs a round if one was requested. A request during a round causes another round, because the running one may have
+/// Runs a round if one was requested. A request during a round causes another round, because the running round may have
 /// missed the reason for the request.
 bool RegionFollower::take_turn() {
   std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the memory of rondo_device_mem_alloc(). If the device supports it, this is physical memory with a
+// This file has the memory of rondo_device_mem_alloc(). If the device supports it, the memory is physical memory with a
 // descriptor, which other processes map without a pause of the device. Otherwise it is memory of cuMemAlloc.
 #pragma once
 

@@ -13,7 +13,7 @@
 //           after all parts, FIFOs without their payloads, by receiver, channel and sender. Threads of the host alone
 //           use them (cuda/executors/copy_fifos.h)
 // Values    The first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All are
-//           less than `released`. Each wait is "greater or equal", so that value ends all of them.
+//           less than `released`. Each wait is "greater or equal", so `released` ends all waits.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +85,7 @@ class Flags {
             channel < shape_.message_channels ? shape_.message_geometry : shape_.geometry};
   }
 
-  /// Ends every wait of this rank, until a stream of this rank or a peer writes to one of the words. Any thread.
+  /// Ends every wait of this rank, until a stream of this rank or a peer writes to the words. Any thread may call it.
   void release() const;
 
  private:

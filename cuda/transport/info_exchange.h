@@ -54,7 +54,7 @@ class InfoExchange {
 
   /// Keeps memory that other ranks may still open, until all ranks know the outcome of connecting.
   void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
-  /// Returns a ticket. A process can take `descriptor` with it as long as this object lives.
+  /// Returns a ticket, with which a process can take `descriptor` as long as this object lives.
   [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
     RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
     offers_.push_back(std::move(made));

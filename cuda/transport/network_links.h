@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file shows a device its rank's links to other nodes. The FIFOs are in memory of this host, which this class
-// registers with the driver. Kernels use them like any connection, with the protocol `simple`, and so does the thread
-// of the copy-engine executor. The sentinel (transports/net/sentinel.h) moves what they post, so the program need not
-// call anything meanwhile, and a captured collective is a single kernel. Payloads may be in device memory (RdmaMemory).
-// Then the sentinel makes the device's context current for each poll, and flushes arrived data before it announces
-// them.
+// registers with the driver. Kernels and the thread of the copy-engine executor use the FIFOs like any connection,
+// with the protocol `simple`. The sentinel (transports/net/sentinel.h) moves what they post. So the program need not
+// call anything meanwhile, and a captured collective is a single kernel. Payloads may be in device memory
+// (RdmaMemory). Then the sentinel makes the device's context current for each poll, and flushes arrived data before it
+// announces them.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class NetworkLinks {
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
   /// Returns the links, whose views have addresses of the host.
   [[nodiscard]] const Links &links() const { return *links_; }
-  /// Returns the view of a link to another node with addresses of the device. It is empty if no plan has this link.
+  /// Converts the view of a link to another node to addresses of the device. Returns an empty view if no plan has it.
   [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
     for (const Registered *const each : {&collectives_, &messages_}) {
       const auto offset = static_cast<uint64_t>(view.base - each->bytes.data());

@@ -208,8 +208,8 @@ Result<void> Regions::catch_up() {
   return {};
 }
 
-/// Does N2 and N3 for one entry. If the memory cannot be opened, logs that once and never marks the entry as seen. So
-/// the owner does not post the memory.
+/// Does N2 and N3 (regions.h) for one entry. If the memory cannot be opened, logs that once and never marks the entry
+/// as seen. So the owner does not post the memory.
 void Regions::follow(uint32_t rank, uint32_t region) {
   RegionEntry &theirs = entry(rank, region);
   Opened &mine = opened_[size_t{rank} * region_count_max + region];

@@ -72,12 +72,12 @@ class Regions {
   /// Returns what kernels read as the buffer's address. Returns nothing if no region that all ranks have opened
   /// contains the buffer. `captured` says that a captured call posts it.
   [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes, bool captured = false);
-  /// Ends the announcement of the memory at this address. Returns false if no memory was announced there. It may be
-  /// called again.
+  /// Ends the announcement of the memory at this address. Returns false if no memory was announced there. The call may
+  /// be repeated.
   [[nodiscard]] bool withdraw(const void *first);
   void withdraw_all();
-  /// Returns a rank that still has the memory open that was withdrawn at this address. If it returns none, the memory
-  /// may be freed.
+  /// Returns a rank that still has open the memory that was withdrawn at this address. If no such rank is left, returns
+  /// nothing, and the memory may be freed.
   [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
   /// Returns another rank that still has withdrawn memory open. Call it when nothing of this rank is in flight.
   [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);
@@ -89,7 +89,7 @@ class Regions {
   void look();
   /// Closes regions like look(), but leaves the table on the device unchanged. Later, catch_up() must follow.
   void close_withdrawn();
-  /// Removes the regions from the table that close_withdrawn() has closed, and lets look() open what it left.
+  /// Removes from the device's table what close_withdrawn() has closed. Makes the next look() check all entries again.
   [[nodiscard]] Result<void> catch_up();
   /// Closes everything. After that no kernel of this rank reaches memory of another rank.
   void leave();

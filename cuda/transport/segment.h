@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a rank's segment: memory on its device for the connections on which it receives, for its ends of
-// all links, and for plans. The other ranks write into its connections, and read its data in the place of load_store
-// (cuda/transport/shared_memory.h).
+// This file declares the segment of a rank. It is memory on the rank's device for the connections on which the rank
+// receives, for its ends of all links, and for plans. The other ranks write into these connections, and read the rank's
+// data in the place of load_store (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * sender_count(), by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
@@ -38,8 +38,8 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// `device`: ranks do not share buffers. Otherwise they do, and load_store uses the mode `shared`, except for
-  /// one_shots (cuda/kernels/load_store_place.h).
+  /// With `device`, ranks do not share buffers. With any other value they do, and load_store uses the mode `shared`,
+  /// except for one_shots (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;
@@ -97,9 +97,9 @@ class Segment {
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link to it, or the link is in host memory.
+  /// Returns where this rank sees the segment of `rank`. 0: no plan links the two, or their link is in host memory.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
-  /// Says whether peers must stop using this rank's segment when the rank ends. CUDA IPC memory does not outlive it.
+  /// Says whether peers must stop using this rank's segment when the rank ends. CUDA IPC memory ends with its rank.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
@@ -114,7 +114,7 @@ class Segment {
   /// ranks get the same answer.
   [[nodiscard]] bool can_suspend() const { return own_->is_vmm(); }
   /// Copies the content to the host, and gives the memory back. It works on `stream`. No rank may use the segment. The
-  /// memory is free when all ranks of this node that had opened it have called.
+  /// memory is free when all ranks of this node that had opened it have called suspend().
   [[nodiscard]] Result<void> suspend(const PrimaryContext &context, CuStream stream);
   /// Allocates the memory again, at the same addresses, writes the content, and opens the segments of the same peers.
   /// Every rank calls it. It works on `stream`. The segment may be used when all ranks have succeeded.

@@ -28,7 +28,7 @@ RegisteredFiles &registered() {
   return *all;
 }
 
-/// Returns the parts of files that this process has registered, in the same way.
+/// Returns the parts of files that this process has registered, by the file's device and inode.
 RegisteredFiles &registered_parts() {
   static auto *const all = new RegisteredFiles;
   return *all;

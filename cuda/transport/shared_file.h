@@ -34,7 +34,7 @@ struct RegisteredFile {
                                                                                  const FileDescriptor &file,
                                                                                  const std::string &what,
                                                                                  uint64_t bytes);
-/// Does the same for pages of a file that ranks share already. One file has at most one such part.
+/// Maps and registers pages of a file that ranks share already, in the same way. A file has at most one such part.
 [[nodiscard]] Result<std::shared_ptr<const RegisteredFile>> register_part(const PrimaryContext &context, int descriptor,
                                                                           uint64_t offset, uint64_t bytes,
                                                                           const std::string &what);

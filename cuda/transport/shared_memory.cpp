@@ -68,7 +68,7 @@ Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle phys
   return made;
 }
 
-/// Opens the physical memory of a descriptor. The context must be current. A mapping keeps the memory longer.
+/// Opens the physical memory of a descriptor. The context must be current. A mapping keeps the memory afterwards.
 Result<PhysicalMemory> import_physical(const PrimaryContext &context, const FileDescriptor &descriptor) {
   const auto &[driver, device, object] = context.get();
   MemoryHandle handle = 0;

@@ -39,7 +39,7 @@ class SharedMemory {
   [[nodiscard]] bool is_vmm() const { return mapping_.reserved.valid(); }
   [[nodiscard]] Result<IpcMemoryHandle> ipc_handle() const;
   [[nodiscard]] Result<FileDescriptor> descriptor() const;
-  /// Gives all other devices of the process that can reach memory of vmm access to it.
+  /// Lets all other devices of the process that can reach memory of vmm access this memory.
   [[nodiscard]] Result<void> open_to_peers() const;
 
   // These functions are for vmm. Nothing may use the memory meanwhile.

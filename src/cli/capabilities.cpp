@@ -37,8 +37,8 @@ bool in_other_process(const Probe &probe) {
 
 bool can_open(const std::string &path) { return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).valid(); }
 
-/// Reads `there` in `process`, from a sibling of that process, because ranks are siblings. Reading a child or the
-/// parent may need less permission.
+/// Reads `there` in `process`, from a sibling of that process. A sibling reads because ranks are siblings, and a parent
+/// or child may need less permission.
 bool can_read(pid_t process, const int &there) {
   int here = 0;
   const iovec local{&here, sizeof here};
@@ -61,7 +61,7 @@ Capabilities find_capabilities() {
   }
   const int value = 1;
   found.peer_memory = in_other_process([&] { return can_read(self, value); });
-  // The order is that in which the transport tries them (transports/shm/peers.cpp).
+  // The transport tries these ways in the same order (transports/shm/peers.cpp).
   if (FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, self, 0))).valid())
     found.death_noticed_by = "pidfd_open";
   else if (process_stat(self))

@@ -13,7 +13,7 @@ struct Capabilities {
   int ptrace_scope = -1;         ///< of the Yama security module; -1 without that module
 };
 
-/// Starts a process that tries each way on this one. The caller must have no other threads.
+/// Starts a process that tries each way on this process. The caller must have no other threads.
 [[nodiscard]] Capabilities find_capabilities();
 
 }  // namespace rondo::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares the subcommands of `rondo`. Each parses the arguments after its name with CLI11, including
-// `--help`. It returns the exit status: 0 for success, 1 for failure, 2 for wrong usage. `run` has more statuses
+// `--help`, and returns the exit status: 0 for success, 1 for failure, 2 for wrong usage. `run` has more statuses
 // (docs/launching.md). To add a subcommand, add its function here, its file, and one line to the table in main.cpp.
 #pragma once
 

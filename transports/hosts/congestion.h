@@ -13,16 +13,16 @@ namespace rondo::hosts {
 
 class Congestion {
  public:
-  /// The longest round trip to a near host, in microseconds. For near hosts `auto` replaces bbr by cubic: bbr paces
-  /// packets, which slows messages of 256 KiB and more there (docs/lab/between-hosts.md). On longer paths bbr stays.
+  /// The longest round trip to a near host, in microseconds. For near hosts `auto` replaces bbr by cubic, because the
+  /// pacing of bbr slows messages of 256 KiB and more there (docs/lab/between-hosts.md). On longer paths bbr stays.
   static constexpr uint32_t near_us = 1000;
 
   /// Leaves every socket the control that the system and its routes give it.
   Congestion() = default;
 
   /// Makes the choice that `setting`, a value of RONDO_TCP_CONGESTION, names. `system` is the control of a new socket.
-  /// RONDO_ERROR_UNSUPPORTED: the kernel does not have that control, or does not permit it to this process. The message
-  /// lists what it permits.
+  /// RONDO_ERROR_UNSUPPORTED: the kernel does not have the named control, or does not permit it to this process. The
+  /// message lists the permitted controls.
   [[nodiscard]] static Result<Congestion> make(const std::string &setting, std::string system = of_new_sockets());
   [[nodiscard]] static std::string of_new_sockets();  ///< empty if the kernel does not report it
 
@@ -34,7 +34,7 @@ class Congestion {
   void begin(int socket) const;
 
   /// Sets a connected socket back to the system's control if begin() set one for near hosts only and the other host is
-  /// not near. Cubic from a route that does not lock it looks like the cubic of begin(), and is overridden.
+  /// not near. Also overrides the cubic of a route without a lock, because it looks like the cubic of begin().
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"

@@ -27,17 +27,17 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // between two ranks only (docs/lab/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all slots are registered, and ulimit -l is often 8 MiB
-// These bound the memory of a rank's slots for messages, unless the slots have their smallest size already. Verbs
-// registers all slots. Other networks touch only the slots in use.
+// These bound the memory of a rank's slots for messages, unless the slots have their smallest size already. The first
+// bound is for verbs, which registers all slots. Other networks touch only the slots in use.
 constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
 constexpr size_t message_slot_bytes_min = 4096;
 
-// A rank opens a few more descriptors, such as the memory of the control plane and the sockets that pass it on. Each
-// rail adds a listener.
+// Besides its connections, a rank opens a few descriptors, such as the memory of the control plane and the sockets that
+// pass this memory on. Each rail adds a listener.
 constexpr size_t descriptor_slack = 16;
 
-/// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Only two large slots exist,
-/// and each queue pair needs a slot of its own in flight.
+/// Says whether slots are large. They are for two ranks, except over verbs with several queue pairs. Only two large
+/// slots exist, but each queue pair needs a slot of its own in flight.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }
@@ -48,7 +48,7 @@ ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
   return geometry;
 }
 
-/// Returns a derived secret for the ranks of this communicator from the secret that all ranks of the job know.
+/// Returns this communicator's secret for `use`, derived from the secret that all ranks of the job know.
 Secret secret_of(const char *use, const InitContext &context) {
   const Secret &job = context.secret;
   const std::string input = use + context.key_prefix;
@@ -102,8 +102,8 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<boo
   return join;
 }
 
-/// Sends a whole slot each way over each data connection. A peer without a data connection gets it over the control
-/// connection. After that the control connections are ready for use.
+/// Sends a whole slot each way over each data connection. Peers without a data connection exchange the slot over their
+/// control connection. After the call the control connections are ready for use.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
   std::string own_name = request.group.infos[request.rank].describe(request.rank);

@@ -46,18 +46,18 @@ struct Spread {
 /// Returns the number of connections, or queue pairs, between two linked ranks.
 [[nodiscard]] uint32_t path_count(const Config &config);
 
-/// The most memory that a rank's near FIFOs take, unless the slots already have their smallest size. All of it is
-/// registered with devices and network cards.
+/// The most bytes that a rank's near FIFOs take, unless the slots already have their smallest size. Devices and network
+/// cards register all of these bytes.
 inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 
-/// Returns the size and number of the slots of every link of a group on several hosts. They are equal within hosts and
-/// between hosts, because a plan is made for slots of one size. A count or size that is not 0 is kept. The budgets for
-/// memory are halved `halvings` times.
+/// Returns the size and number of the slots of every link of a group on several hosts. Links within a host and links
+/// between hosts have the same slots, because a plan is made for slots of one size. A count or size that is not 0 is
+/// kept. The budgets for memory are halved `halvings` times.
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                               uint32_t slot_bytes, uint32_t halvings = 0);
 
-/// Returns how many bytes max_memory_bytes limits on the host with the most ranks: the memory that its ranks share,
-/// with messages, and their near FIFOs.
+/// Returns how many bytes max_memory_bytes limits on the host with the most ranks. They are the shared memory of its
+/// ranks, with messages, and the near FIFOs of these ranks.
 [[nodiscard]] uint64_t hosts_memory_bytes(const Spread &spread, uint32_t channel_count, const MemoryChoice &choice,
                                           bool messages);
 

@@ -13,8 +13,8 @@
 
 namespace rondo::hosts {
 
-/// The parameters of preflight(), which detects that large packets are lost. A handshake has only small packets, which
-/// may pass nevertheless. Without preflight(), the first large message would hang.
+/// The parameters of preflight(), which detects whether the network loses large packets. A handshake has only small
+/// packets, which may pass such a network. Without preflight(), the first large message would hang.
 struct PreflightRequest {
   std::string own_name;  ///< "rank 1 (host b, process 17) at 192.0.2.7"
   size_t slot_bytes = 0;
@@ -22,8 +22,8 @@ struct PreflightRequest {
 };
 
 /// Sends a whole slot each way; both ends call it right after the handshake. RONDO_ERROR_TIMEOUT: nothing has moved for
-/// 5 s between this rank and the peer that the error names. If the group fails meanwhile, it returns the error that the
-/// store knows.
+/// 5 s between this rank and the peer that the error names. If the group fails meanwhile, preflight() returns the error
+/// that the store knows.
 [[nodiscard]] Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets,
                                      const PreflightRequest &request, Store &store);
 

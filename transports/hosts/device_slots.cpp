@@ -21,8 +21,8 @@ using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 constexpr uint64_t trial_max_ns = 20'000'000'000;
 constexpr uint64_t unasked_ns = 500'000'000;  // most trials have ended by then
 
-/// The store that a rank uses while it tries a network. Its check() also fails if another rank has given up the trial,
-/// so that this rank does not wait for that rank.
+/// The store that a rank uses while it tries a network. If another rank gives up the trial, check() fails, so that this
+/// rank does not wait for that rank.
 class TrialStore final : public ForwardingStore {
  public:
   TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
@@ -50,7 +50,7 @@ class Maker {
   Maker(const GroupRequest &request, const net::JoinRequest &join, net::NearMemory &memory, Store &store)
       : request_(request), join_(join), memory_(memory), store_(store) {}
 
-  /// Puts slots into device memory, if the network may be able to reach it. Stores the outcome.
+  /// Puts slots into device memory, if the network may be able to reach device memory. Stores the outcome.
   void take_device_memory() {
     if (!request_.network->reaches_devices || memory_.links().empty()) return;
     auto allocated = request_.allocate_rdma_memory(memory_.device_bytes());

@@ -35,7 +35,7 @@ wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
   return challenge;
 }
 
-/// A wait for a peer ends at the deadline. It ends earlier if the store knows why the group cannot become complete.
+/// The limits of a wait for a peer: a deadline, and the store, which may know that the group cannot be complete.
 struct Patience {
   uint64_t deadline_ns;
   Store &store;
@@ -98,7 +98,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Sets the interface of a link-local address to this host's, because an interface's name differs between hosts.
+/// Sets the interface of a link-local address to this host's interface, because its name differs between hosts.
 Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
   if (own_scope != std::string::npos && scope != std::string::npos)
@@ -111,7 +111,7 @@ struct Connection {
   net::FrameKeys keys;
 };
 
-/// Connects and proves itself. With several rails, each socket binds its rail's address, so that routes differ.
+/// Connects, and proves to the peer that this rank knows the secret. Each socket binds its rail's address.
 Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose, Store &store) {
   const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.own_address(rail_of(request, purpose));
@@ -199,8 +199,8 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
   }
 }
 
-/// Connects to all lower ranks, from the next one down. So in each step, every rank accepts a connection of another
-/// rank, and no queue of a listener grows.
+/// Connects to all lower ranks, from the next one down. So in each step, every rank accepts a connection from another
+/// rank, and no listener's queue grows.
 Result<void> connect_lower(const MeshRequest &request, Mesh &mesh, Store &store) {
   for (uint32_t peer = request.rank; peer-- > 0;)
     for (uint32_t purpose = 0; purpose < purpose_count(request); ++purpose) {

@@ -9,7 +9,7 @@
 //                acceptor:  challenge 32 | proof 32
 //                connector: proof 32                         proofs: src/bootstrap/wire.h, keyed with the mesh's secret
 // The rank with the higher number connects. A stranger learns only a random number. A connection is cut if it does not
-// prove itself in time, or if there are too many; the oldest is cut first.
+// prove itself in time. If there are too many unproven connections, the oldest is cut first.
 #pragma once
 
 #include <cstdint>

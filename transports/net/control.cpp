@@ -374,8 +374,8 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
-  // If a stopped rank holds the lock, this rank cannot handle events of the connections. It does not watch them,
-  // because they would wake it again and again.
+  // If a stopped rank holds the lock, this rank cannot handle events of the connections. Then it does not watch the
+  // connections, because their events would wake it again and again.
   if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
   lines_.watch(descriptors);

@@ -7,7 +7,7 @@
 // continues. Three things cannot wait for the serving rank: that a rank left, a failure, and a question. A rank sends
 // these itself, under the lock.
 //
-// Lag      A host reports the states of its ranks at each heartbeat, and what a rank has entered when it is asked.
+// Lag      A host reports the states of its ranks at each heartbeat. It reports a rank's operation when it is asked.
 // Life     A rank that leaves reports that. If its process ends without such a report, the other ranks of its host see
 //          the end and report it. When a connection ends, the last process of the host has ended. So all ranks of the
 //          host that had not left are dead.
@@ -80,7 +80,7 @@ class Control {
   /// Reads what `peer`, a rank on another host, waits for. Returns true if an answer to a question of `since_ns` or
   /// later has arrived. Otherwise asks and returns false.
   [[nodiscard]] bool waits(uint32_t peer, uint64_t since_ns, WaitReport &report);
-  /// Returns the notes of `peer`, a rank on another host, that have arrived. At intervals, asks for newer notes.
+  /// Returns those notes of `peer`, a rank on another host, that have arrived. At intervals, asks for newer notes.
   [[nodiscard]] std::vector<Note> notes(uint32_t peer);
   /// Sends a note of this rank to all other hosts. The limits of tell_entered() apply.
   void tell_note(const Note &note);
@@ -94,11 +94,11 @@ class Control {
   /// alive.
   [[nodiscard]] bool was_reset(uint32_t peer) const;
 
-  /// Sends to all other hosts what this rank has entered, so that they need not ask. Skips a host whose connection is
-  /// full. Sends nothing if another rank holds the lock for too long.
+  /// Sends to all other hosts what this rank has entered, so that they need not ask for it. Skips a host whose
+  /// connection is full. Sends nothing if another rank holds the lock for too long.
   void tell_entered(uint64_t operation, const OperationInfo &what);
-  /// Sends the states of this host's ranks to all other hosts. If another rank serves now, or with many hosts, the
-  /// serving rank sends them soon.
+  /// Sends the states of this host's ranks to all other hosts. If another rank serves now, or if there are many hosts,
+  /// this rank leaves that to the serving rank, which sends the states soon.
   void tell_status();
   /// Lets all ranks, of all hosts, serve their links of puts soon.
   void want_puts();
@@ -112,7 +112,7 @@ class Control {
   void tell_leaving();
   /// Reports the communicator's failure to the other hosts, within the same limits.
   void pass_on_failure();
-  /// If this rank is the one to serve, handles the cells that have arrived and sends what is due.
+  /// Handles the cells that have arrived and sends what is due, if this rank is the one that must serve now.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;
 

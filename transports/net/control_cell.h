@@ -4,7 +4,7 @@
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64 | puts u32
-//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes. If `puts`
+//            The states of ranks of the sender's host, at every heartbeat and when a state changes. If `puts`
 //            is 1, some rank uses windows or signals, so all ranks serve their links of puts.
 //   ask      rank u32 | operation u64
 //            Asks what `rank` called as `operation`.
@@ -67,7 +67,7 @@ inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(u
 inline constexpr uint32_t statuses_max = (cell_bytes - 4 * sizeof(uint32_t)) / status_entry_bytes;
 inline constexpr size_t failure_text_max = 900;
 
-/// The first fields of a question and of its answer: what has `rank` called as `operation`?
+/// The first fields of a question and of its answer. The question is: what has `rank` called as `operation`?
 struct Inquiry {
   uint32_t rank = 0;
   uint64_t operation = 0;
@@ -125,7 +125,7 @@ struct PairInquiry {
   return inquiry;
 }
 
-/// Returns the status of an error with this number. What is no error reads as RONDO_ERROR_INTERNAL.
+/// Returns the error with this number. Returns RONDO_ERROR_INTERNAL if the number belongs to no error.
 [[nodiscard]] constexpr rondo_status_t error_status_of(uint32_t number) {
   const bool is_error = number >= RONDO_ERROR_INVALID_ARGUMENT && number <= RONDO_ERROR_REVOKED;
   return is_error ? static_cast<rondo_status_t>(number) : RONDO_ERROR_INTERNAL;

@@ -39,13 +39,13 @@ Result<void> ControlLines::open() {
 /// Returns the errno that explains why the connection ended. If one direction of the network is cut, the other end
 /// notices that and resets the connection. This end then has unacknowledged data, so the network was cut. If a process
 /// ended instead, its kernel acknowledged everything before the reset. `error` may be 0 because send() took the error
-/// from the socket, which reads as closed from then on.
+/// from the socket; from then on the socket reads as closed.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
-  // This limit is lower than the usual one, because a busy machine retransmits and checks late. The other end may also
-  // have begun to count earlier.
+  // This limit is lower than the usual one, because a busy machine retransmits late and checks late. The other end may
+  // also have begun to count earlier.
   const uint64_t vain_ns = uint64_t{std::max(1u, limits_.looks - 3)} * heartbeat_ns;
   const bool in_vain = peer.silence.unacknowledged_ns() >= (repeats != 0 ? 1 : vain_ns);
   if (repeats >= repeats_of_a_cut || in_vain) return ETIMEDOUT;
@@ -125,7 +125,7 @@ bool ControlLines::has_rest(uint32_t host) const {
 }
 
 /// Serves each host whose connection is ready. A lost host leaves the epoll instance here. Other ranks of this host
-/// keep the connection to it open, so the kernel would report its end again and again.
+/// keep the connection to the lost host open, so the kernel would report its end again and again.
 void ControlLines::for_each_ready(const std::function<void(uint32_t)> &serve) const {
   std::array<epoll_event, ready_count_max> events;
   for (size_t seen = 0; seen <= sockets_.size();) {  // the kernel reports all others before it repeats one

@@ -3,7 +3,7 @@
 // holds the connections. The rank that holds the lock of the shared memory uses them.
 //
 // A host may have a thousand connections, of which few have something to read at a time. So each rank has an epoll
-// instance, which reports only these.
+// instance, which reports only these few.
 #pragma once
 
 #include <poll.h>
@@ -21,16 +21,16 @@ namespace rondo::net {
 
 class ControlLines {
  public:
-  /// `sockets` is indexed by host; both outlive this. Call open() before any other function.
+  /// Makes the object. `memory` and `sockets`, indexed by host, must outlive it. Call open() before other functions.
   ControlLines(const ControlMemory &memory, const std::vector<FileDescriptor> &sockets,
                uint64_t timeout_ns = default_network_timeout_ns)
       : memory_(memory), sockets_(sockets), limits_(silence_limits(timeout_ns, heartbeat_ns)) {}
   [[nodiscard]] Result<void> open();
 
-  /// The most cells that are sent to a host since it was last heard. A stopped process reads nothing. This limit keeps
-  /// its receive buffer from filling, which would make the process seem dead.
+  /// The most cells that are sent to a host since it was last heard. A stopped process reads nothing, so its receive
+  /// buffer might fill without this limit. A full buffer would make the process seem dead.
   static constexpr uint64_t unheard_max = 64;
-  /// The higher limits for a failure, and for the last report, that all ranks of a host have left.
+  /// The higher limits: one for a failure, and one for the last report, which says that all ranks of a host have left.
   static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
   /// Sends a cell. Returns false if the cell was not sent, because the connection is full or closed, or `limit` cells
   /// were sent since the host was last heard.
@@ -44,7 +44,7 @@ class ControlLines {
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
   /// Checks the connection; call this once at each heartbeat. Returns true if nothing was acknowledged for too long.
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
-  /// Resets the connection. Otherwise the other host might still receive from this one, and wait for an answer.
+  /// Resets the connection. Otherwise the other host might still receive from this host, and wait for an answer.
   void give_up(uint32_t host) const;
   /// Calls `serve` for each host that is not lost and whose connection has something to read, or has ended.
   void for_each_ready(const std::function<void(uint32_t host)> &serve) const;

@@ -64,8 +64,8 @@ std::optional<MessageReport> Control::pair(uint32_t peer, bool sends, uint64_t m
   RemotePair &known = pair_with(peer, parts_.rank);
   const uint64_t question = question_of(message, sends), now = now_ns();
   const bool is_own = known.with == uint64_t{parts_.rank} + 1 && known.question == question;
-  // Several ranks of this host may share this entry. Another rank may use it once the question in it is ask_again_ns
-  // old.
+  // Several ranks of this host may share this entry. Once the question in the entry is ask_again_ns old, another rank
+  // may use the entry.
   const bool is_taken = known.with != 0 && known.with != uint64_t{parts_.rank} + 1;
   if (is_taken && now - known.asked_ns < ask_again_ns) return std::nullopt;
   const bool asked = is_own && known.asked_ns >= since_ns;

@@ -37,7 +37,7 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   // a time is limited, so longer pauses leave room for questions to other ranks.
   const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
   const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
-  // Among many hosts, reports are seldom, so the rank may have entered more than it has reported.
+  // Among many hosts, reports are seldom, so the rank may have entered more operations than it has reported.
   const bool is_early = others_.size() < few_hosts_max && peer.entered < operation;
   if (peer.ended != 0 || is_early || asked) return std::nullopt;
   if (!may_ask(now)) return std::nullopt;
@@ -90,8 +90,8 @@ void Control::take_record(uint32_t host, ByteReader body) {
   peer.asked_count = 0;
 }
 
-/// Handles a question or an answer about the clock. The other host read its clock between the question and now. The
-/// offset assumes the middle of that time, so it may be wrong by half the round trip.
+/// Handles a question or an answer about the clock. For an answer, the other host read its clock between the question
+/// and now. The offset assumes the middle of that time, so its error is at most half the round trip.
 void Control::take_clock(uint32_t host, ByteReader body) {
   ControlHeader &shared = header();
   const uint64_t now = now_ns();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class has the windows of one rank to which ranks of other hosts write, and counts the signals of these ranks.
-// The thread that serves the links gives it what arrives, so the rank need not call anything. It checks each range,
-// because the other end computes it.
+// This class holds the windows of one rank, and writes to them what ranks of other hosts put there. It also counts the
+// signals of these ranks. The thread that serves the links gives it what arrives, so the rank need not call anything.
+// The class checks each range, because the other end computes the range.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class FarWindows {
   using Raise = std::function<void(uint32_t peer, rondo_status_t status, const std::string &message)>;
   FarWindows(size_t rank_count, Raise raise) : raise_(std::move(raise)), signals_(rank_count) {}
 
-  /// Lets other hosts write to a buffer. `number` is that of the registration, equal on all ranks.
+  /// Lets other hosts write to a buffer. `number` identifies its registration and is equal on all ranks.
   void expose(uint64_t number, std::span<std::byte> buffer);
   /// Ends the window. After the return nothing writes to the buffer.
   void withdraw(uint64_t number);

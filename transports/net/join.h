@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares how the network of a rank is made, and what every kind of network learns about the group.
-// src/core/registry.cpp lists the kinds.
+// This file declares how the network of a rank is made, and what each kind of network learns about the group.
+// src/core/registry.cpp lists the kinds of network.
 #pragma once
 
 #include <array>
@@ -55,8 +55,8 @@ struct NetworkKind {
   NetworkChoice choice;
   const char *name;  ///< as Network::name()
   bool needs_sockets;
-  /// True if the network may be able to use slots in device memory (Network::takes_device_memory()). If it cannot, the
-  /// network is made a second time, so such a kind must need no sockets.
+  /// True if the network may be able to use slots in device memory (Network::takes_device_memory()). If it then cannot,
+  /// the network is made a second time, so a kind with this flag must need no sockets.
   bool reaches_devices;
   Make make;
 };

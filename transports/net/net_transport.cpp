@@ -267,8 +267,8 @@ class GroupRanks final : public Ranks {
   std::string describe_rank(uint32_t peer) const override { return group_.parts.names[peer]; }
 
  private:
-  /// Flushes the data of an operation before it counts as done. Otherwise peers might wait for this data until this
-  /// rank's next call. If the network does not take everything at once, the sentinel sends the rest.
+  /// Flushes the data of an operation before the operation counts as done. Otherwise peers might wait for this data
+  /// until this rank's next call. If the network does not take everything at once, the sentinel sends the rest.
   void settle() {
     if (group_.sentinel->flush(flush_patience_ns)) return;
     group_.sentinel->set_away(true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the transport of a communicator on several hosts. It joins the shared memory of this host's ranks
-// and a network to the other ranks. Rank numbers here are numbers in the whole group; only the transport of this host
-// has numbers of its own.
+// This file declares the transport of a communicator on several hosts. It combines the shared memory of this host's
+// ranks and a network to the other ranks. Rank numbers here are numbers in the whole group; only the transport of this
+// host has numbers of its own.
 //
 // While a thread executes an operation, its waits make progress on the links. Another thread, the sentinel, serves the
 // control plane. The sentinel also serves the links while no operation runs or the executing thread sleeps.
@@ -63,7 +63,7 @@ class NearMemory {
     return memory;
   }
 
-  /// Returns the bytes of slots, if the links had their slots in device memory.
+  /// Returns how many bytes the slots of the links would take in device memory.
   [[nodiscard]] size_t device_bytes() const;
   /// Puts slots into device memory of at least device_bytes(). Null puts them back into host memory.
   void set_device_memory(std::shared_ptr<const RdmaMemory> device);

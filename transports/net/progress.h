@@ -80,7 +80,7 @@ class Progress {
     SimpleSender publisher;  ///< posts to the incoming FIFO
     bool broken = false;     ///< a payload cannot be read, so nothing that arrives later is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
-    /// Returns how many slots at rest may have credit that is not yet sent.
+    /// Returns for how many consumed slots credit may stay unsent while the sender has a free slot.
     [[nodiscard]] uint64_t untold_max() const { return ends.puts ? 0 : 1; }
   };
 

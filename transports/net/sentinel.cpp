@@ -89,7 +89,7 @@ void Sentinel::deliver(uint64_t patience_ns) {
   while (waits() && !hooks_.failed() && now_ns() < deadline_ns) sleep_for_ns(delivery_look_ns);
 }
 
-/// Wakes a thread that polls seldom. If this wake-up is missed, the thread polls after one interval.
+/// Wakes the sentinel if it polls seldom. If it misses this wake-up, it polls after one interval.
 void Sentinel::expect_posts() {
   if (looks_seldom_.load()) kick();
 }

@@ -4,7 +4,7 @@
 //
 // The executing thread does not wake the sentinel at the end of an operation, because that would cost a system call.
 // Instead, a sentinel that is not in charge polls every charge_look_ns. Before the executing thread sleeps, it wakes
-// the sentinel, because no other thread would ring its bell.
+// the sentinel, because no other thread would ring the executing thread's bell.
 //
 // If the ranks are on devices, the sentinel is always in charge of the links. Kernels post, but they neither serve
 // links nor ring the bell.
@@ -45,7 +45,7 @@ class Sentinel {
 
   /// Sets whether the executing thread is away from the links. The executing thread calls it.
   void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
-  /// Makes the sentinel take charge at once of links that were left. Any thread may call it.
+  /// Makes the sentinel take charge at once of links that the executing thread has left. Any thread may call it.
   void kick();
   /// Wakes a sentinel that polls seldom, because a device will post. Any thread may call it.
   void expect_posts();

@@ -42,7 +42,7 @@ inline constexpr int idle_s = 1;
   return ::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged != 0;
 }
 
-/// Sends the next keepalive probe now, after one without an answer. Otherwise it would leave a second later.
+/// Sends the next keepalive probe now, after a probe without an answer. Otherwise it would leave a second later.
 inline void ask_again(int descriptor) {
   static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s));
 }

@@ -119,8 +119,8 @@ void ShmMessages::publish_waits(const WaitReport *report) {
   memory::store_release(device.waits_version, version + 2);  // pairs with the first look in device_waits()
 }
 
-/// Reads the report as a whole. If it is half rewritten all the time, because its writer does not run, the result says
-/// that the rank waits for nobody. What the rank has called would show waits that do not exist.
+/// Reads the report as a whole. If the report stays half rewritten, because its writer does not run, the result says
+/// that the rank waits for nobody. Otherwise the rank's calls would be used, which would show waits that do not exist.
 bool ShmMessages::device_waits(uint32_t of, WaitReport &report) const {
   constexpr int looks_max = 16;
   const DeviceBoard &device = segment_->message_board(of).device;

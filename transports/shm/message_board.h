@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). The owner of a
-// board has its number among the ranks of this host, a peer its number in the communicator. All words are accessed by
+// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). A board's owner
+// has its number among the ranks of this host; peers have their numbers in the communicator. All words are accessed by
 // the functions of src/proto/memory.h. Only the owner of a board writes its words.
 #pragma once
 
@@ -30,7 +30,7 @@ struct alignas(cache_line_bytes) MessageRecord {
 };
 static_assert(sizeof(MessageRecord) == cache_line_bytes);
 
-/// A rank on a device publishes this as well. Pages that no device uses take no memory.
+/// The part of a board that only a rank on a device publishes. Pages that no device uses take no memory.
 struct alignas(cache_line_bytes) DeviceBoard {
   struct BlockSize {
     uint64_t operation = 0;  ///< 0 while `bytes` changes

@@ -160,8 +160,8 @@ bool ShmPeers::shares_processor() {
   for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
     if (peer == rank_) continue;
     const uint64_t theirs = memory::load_relaxed(segment_->board(peer).processor);
-    // An old value does not count: the peer may have moved since then, without another long wait. A value can be a
-    // millisecond newer than `now_ms`.
+    // An old value does not count: the peer may have moved to another processor since its last long wait. A value can
+    // be a millisecond newer than `now_ms`.
     const uint64_t age_ms = now_ms + 1 - (theirs >> processor_bits);
     if ((theirs & processor_mask) == processor && age_ms <= recent_ms) return true;
   }
@@ -176,8 +176,8 @@ bool ShmPeers::has_ended(const Peer &peer) const {
   return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, no other check is possible
 }
 
-/// Says whether a process that lives has let the segment go: since exec() it runs another program, without the
-/// segment's descriptor and mapping. Returns false if the system does not permit the check.
+/// Says whether a living process has let the segment go: since exec() it runs another program, without the segment's
+/// descriptor and mapping. Returns false if the system does not permit the check.
 bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   std::array<char, 64> path{};
   const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));

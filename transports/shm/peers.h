@@ -62,8 +62,8 @@ struct MemoryOwner {
   uint32_t kinds = 0;   ///< kinds of buffers that ranks of other processes can reach, as bits of PayloadKind
 };
 
-/// Opens a buffer of another rank for writing. RONDO_ERROR_UNSUPPORTED, with the reason: this process cannot write to
-/// it.
+/// Opens a buffer of another rank for writing. RONDO_ERROR_UNSUPPORTED: this process cannot write to that buffer. The
+/// message has the reason.
 [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_remote_memory(const MemoryOwner &owner,
                                                                              const MemoryPlace &place);
 

@@ -54,7 +54,7 @@ struct DirectoryCloser {
   void operator()(DIR *directory) const { ::closedir(directory); }
 };
 
-/// Says whether the link `path` leads to a memfd whose name is that of segments.
+/// Says whether the link `path` leads to a memfd with the name that segments have.
 bool is_segment_link(const std::string &path) {
   std::array<char, 128> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());

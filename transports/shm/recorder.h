@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the flight recorder of a segment of this process. It also reads the segment of another process
-// that /proc shows, without writing to it.
+// This file declares the flight recorder in a segment of this process. It also declares functions that read another
+// process's segment through /proc, without writing to it.
 #pragma once
 
 #include <memory>
@@ -67,7 +67,7 @@ struct Observed {
 /// The most ranks that are observed at a time, because another process could offer any number of segments.
 inline constexpr uint64_t observed_ranks_max = 65'536;
 
-/// Adds the recordings that `all` lacks; each rank of a communicator shows the same segment. Recordings beyond
+/// Adds the recordings that `all` lacks, because each rank of a communicator shows the same segment. Recordings beyond
 /// observed_ranks_max are refused.
 void merge(Observed &all, Observed more);
 

@@ -91,8 +91,8 @@ class Segment {
                                                                const SegmentShape &shape);
   /// Maps, for reading only, the segment of an unknown process: header, failure and boards of at most
   /// observed_rank_count_max ranks. Checks everything on which safe reading relies; the values may still be anything.
-  /// Reading allocates no pages: parts of the file that have no pages yet read as zeros, even after they are written.
-  /// RONDO_ERROR_MISMATCH: the segment is from another version of Rondo.
+  /// Reading allocates no pages: parts of the file that lack pages now always read as zeros, even if they are written
+  /// later. RONDO_ERROR_MISMATCH: the segment is from another version of Rondo.
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
@@ -111,7 +111,7 @@ class Segment {
   /// Returns what `rank` publishes about its messages with `peer`. `peer` is a number in the whole group.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
-  /// Returns the connection on which `from` sends to `to`. If both are equal, it is the loop-back.
+  /// Returns the connection on which `from` sends to `to`. If `from` equals `to`, the connection is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
   /// Returns the signal_count counters of the signals from `from` to `to`.
   [[nodiscard]] uint64_t *signals(uint32_t from, uint32_t to) const;

@@ -98,8 +98,8 @@ Error name_missing(Error error, const ConnectRequest &request, Store &store, con
   return error;
 }
 
-/// Returns the segment. Rank 0 makes it. In each other process one rank fetches it, and the others find it in the
-/// table.
+/// Returns the segment. Rank 0 makes it. In each other process one rank fetches the segment, and the other ranks find
+/// it in the process's table.
 Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, Store &store, SegmentTable &segments) {
   RONDO_TRY_ASSIGN(const auto processes, gather_all(store, request, "/process", uint64_t(::getpid())));
   const uint64_t own = processes[request.rank];

@@ -80,7 +80,7 @@ class SendQueue {
     }
     return count;
   }
-  /// Copies everything that waits into one buffer and returns its size. Returns 0 if that would be too much.
+  /// Copies all waiting bytes into one buffer and returns their number. Returns 0 if they do not fit or some were sent.
   [[nodiscard]] size_t join(std::array<std::byte, joined_bytes_max> &joined) {
     size_t bytes = 0;
     if (sent_bytes_ != 0) return 0;

@@ -45,8 +45,8 @@ struct Api {
 };
 
 /// Loads UCX at the first call, and keeps it until the process ends. UCX installs signal handlers when it is loaded.
-/// They are removed again, because signals belong to the application. RONDO_ERROR_UNSUPPORTED says why UCX cannot be
-/// used.
+/// load_api() removes them again, because signals belong to the application. RONDO_ERROR_UNSUPPORTED says why UCX
+/// cannot be used.
 [[nodiscard]] Result<const Api *> load_api();
 
 }  // namespace rondo::ucx

@@ -57,7 +57,7 @@ class Path {
   /// write to that memory.
   [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
   void forget_device_slots();
-  /// Says whether this end or, as far as its offer has arrived, the other end has device slots.
+  /// Says whether an end has device slots. Before the other end's offer has arrived, only this end counts.
   [[nodiscard]] bool has_device_slots() const;
   [[nodiscard]] QueuePairInfo offer() const;
   /// Connects the queue pair. From now on it receives, and may send.

@@ -76,13 +76,13 @@ struct Introduction {
 };
 
 /// Exchanges the offers of all ranks. A rank that cannot use verbs calls it, too, with the reason in `offer`. Then all
-/// ranks get the reason of the first such rank, with its name. RONDO_ERROR_MISMATCH: a rank has another number of rails
-/// than rank 0.
+/// ranks get the reason of the first such rank, with its name. RONDO_ERROR_MISMATCH: the number of rails of some rank
+/// differs from that of rank 0.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request,
                                                                 const Result<HostInfo> &offer, Store &store);
 
 /// Agrees on the outcome of a step. Every rank calls it with its own outcome. A rank that failed gets its own error
-/// soon, without waiting for other ranks, which learn of it from the store. Otherwise it works like check_outcomes().
+/// soon and does not wait; the other ranks learn of it from the store. Otherwise agree() works like check_outcomes().
 [[nodiscard]] Result<void> agree(const JoinRequest &request, const char *step, const Result<void> &outcome,
                                  Store &store);
 

@@ -88,9 +88,9 @@ Result<std::vector<PortWish>> split(const RailsWish &wish) {
                "RONDO_IB_HCA is '" + wish.devices + "', of more than " + std::to_string(rails_max) + " devices"};
 }
 
-/// Returns a port near the rank's cores instead of `best`, if that port is known to reach the same remote ports. It is
-/// known only for InfiniBand ports of one subnet; the subnet's number is the first half of a GID. RoCE does not show
-/// which networks are connected.
+/// Returns a port near the rank's cores instead of `best`, if that port is known to reach the same remote ports. Only
+/// InfiniBand ports of one subnet are known to do so; the subnet's number is the first half of a GID. RoCE does not
+/// show which networks are connected.
 PortChoice near_one(const std::vector<Port> &ports, const PortWish &wish, const PortChoice &best) {
   constexpr size_t subnet_bytes = 8;
   const auto is_near = [&](const Port &port) {

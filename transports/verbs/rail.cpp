@@ -50,8 +50,8 @@ void Rail::watch(std::vector<pollfd> &descriptors, int ready) const {
   void *context = nullptr;
   while (device_->api().get_cq_event(channel_.get(), &queue, &context) == 0)  // at most one for each request below
     device_->api().ack_cq_events(queue, 1);
-  // The queue is polled again after the request for an event, because a completion that arrived before the request
-  // causes none.
+  // The queue is polled again after the request for an event. A completion that arrived before the request causes no
+  // event.
   const bool busy = ibv_req_notify_cq(completions_.get(), 0) != 0 || fetch();
   descriptors.push_back({busy ? ready : channel_.get()->fd, POLLIN, 0});
   descriptors.push_back({device_->event_descriptor(), POLLIN, 0});

@@ -33,11 +33,11 @@ class Rail {
   /// is always readable.
   void watch(std::vector<pollfd> &descriptors, int ready) const;
 
-  /// Handles events of the device. If the device fails, or its port stays down, paths are lost.
+  /// Handles events of the device. If the device fails, or its port stays down, the paths of this rail are lost.
   void look();
   [[nodiscard]] bool look_is_due() const { return look_is_due_; }
-  /// Says whether the port was down around that time. The port's event may arrive after the requests that failed
-  /// because of it.
+  /// Says whether the port was down around the time `ns`. When a port goes down, requests may fail before the port's
+  /// event arrives.
   [[nodiscard]] bool fell_around(uint64_t ns) const;
 
  private:

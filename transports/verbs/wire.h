@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file defines the messages of a queue pair. Remote writes go only into FIFO slots and cells of the peer. Each
-// message ends with one immediate. Its completion at the receiver means that everything before it has arrived.
+// message ends with one immediate, whose completion at the receiver means that everything before it has arrived.
 //
 //     Slot    payload up to cell_payload_bytes: write with immediate of a cell { Frame, payload }; the receiver copies
 //                                               the payload into its slot
 //             longer: write of the payload into the slot, then write with immediate of a Frame
-//     Credit  write with immediate of nothing: the counter is in the immediate
+//     Credit  write with immediate, without data: the counter is in the immediate
 //     Hello   like Credit, after a write of a whole slot: full packets can pass the path in this direction
 //     Bye     like Credit: nothing more arrives over this path
 //     Cells   one for each slot of a link. A slot and its cell are written again only after the credit has arrived.

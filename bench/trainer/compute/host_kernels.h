@@ -30,9 +30,9 @@ void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t 
 void scale(float *x, float factor, size_t count);
 double squared_norm(const float *x, size_t count);
 
-/// The factors of an update that are the same for every parameter. `gradient` multiplies the gradient, and `keep` the
-/// parameter (decay). `step`, the rate, multiplies the first moment, and `root` the root of the second moment. `step`
-/// and `root` include the correction for moments that begin at zero.
+/// The factors of an update that are the same for every parameter. `gradient` multiplies the gradient, and `keep`
+/// multiplies the parameter (decay). `step`, the rate, multiplies the first moment. `root` multiplies the root of the
+/// second moment. `step` and `root` include the correction for moments that begin at zero.
 struct AdamFactors {
   float gradient, keep, step, root;
 };

@@ -24,8 +24,8 @@ void scale(float *x, float factor, size_t count) {
   for (size_t at = 0; at < count; at += hn::Lanes(d)) hn::StoreU(hn::Mul(hn::LoadU(d, x + at), by), d, x + at);
 }
 
-/// Returns the sum of squares: of floats within a block, and of doubles over the blocks. That is exact enough for any
-/// number of parameters.
+/// Returns the sum of squares. Within a block it adds floats, and it adds the sums of blocks as doubles. That is exact
+/// enough for any number of parameters.
 double squared_norm(const float *x, size_t count) {
   const Floats d;
   constexpr size_t block = 4096;

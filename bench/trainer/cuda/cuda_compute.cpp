@@ -231,7 +231,7 @@ class CudaCompute final : public Compute {
   };
   static constexpr size_t sums_max = 1024;
 
-  /// The position of the matrices of one sample's heads: `stride` is the distance of rows, `step` that of matrices.
+  /// The position of the matrices of one sample's heads. Rows are `stride` floats apart, and matrices `step` floats.
   struct Lie {
     size_t stride = 0, step = 0;
   };

@@ -51,7 +51,7 @@ uint32_t alignment_of(const float *pointer, size_t step) {
   return std::min(alignment_of(pointer), alignment_of(pointer + step));
 }
 
-/// Returns a text that is equal for products which are computed by the same method.
+/// Returns a text that is equal for two products if the same method computes both.
 std::string kind_of(const ProductBatch &batch) {
   const Product &first = batch.first;
   std::string kind;

@@ -42,7 +42,7 @@ class Carrier {
   /// Returns the least number of bytes that one rank must receive in these collectives, with any algorithm.
   [[nodiscard]] virtual size_t received_bytes() const = 0;
 
-  /// Enqueues the bucket's first collective, which may be the only one. This rank's part of it must be complete.
+  /// Enqueues the bucket's first or only collective. This rank's part of the bucket must be complete.
   [[nodiscard]] virtual Outcome send(size_t bucket) = 0;
   /// Says whether a bucket needs a second collective, which depends on the result of the first one.
   [[nodiscard]] virtual bool two_rounds() const { return false; }
@@ -51,14 +51,14 @@ class Carrier {
   /// Writes the sums to where the gradients were, after all collectives of the bucket are complete.
   virtual void receive(size_t bucket) = 0;
 
-  /// Sets the factor by which gradients are multiplied before narrowing, and sums are divided. Some carriers ignore it.
+  /// Sets the factor that multiplies gradients before narrowing, and divides sums. Some carriers ignore the factor.
   virtual void set_scale(float) {}
 
   /// Returns the arrays of this rank on which later steps depend, and which a resumed run needs.
   [[nodiscard]] virtual std::vector<std::span<float>> state() const { return {}; }
 };
 
-/// Makes a carrier that sums by all-reduce, of floats or of a type of 16 bits. If `sharded`, the carrier uses
+/// Makes a carrier that sums floats, or a type of 16 bits, by all-reduce. If `sharded`, the carrier uses
 /// reduce-scatter, and a rank gets only its share of each bucket.
 [[nodiscard]] std::unique_ptr<Carrier> make_reduced_carrier(const Road &road, rondo_type_t type, bool sharded);
 /// Makes a carrier that gathers all ranks' gradients, as int8 or top-k, on every rank. Each rank adds them up.

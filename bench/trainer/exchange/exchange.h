@@ -67,7 +67,7 @@ class Exchange {
   /// the buckets.
   void share(size_t index, float *parameters);
 
-  /// Gathers all shares of `values` on all ranks, in host memory. Each rank has its own share. Call it between steps.
+  /// Gathers `values` on all ranks, in host memory; each rank begins with its own share. Call it between steps.
   [[nodiscard]] Outcome gather_shares(float *values);
 
   /// Appends the last step's collectives and waits to `traffic`. Appends its buckets to `spans`, unless that is null.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This carrier is for gradients in a form that no collective can add up. Each rank gets the gradients of all ranks and
-// adds them up in the order of ranks, so all ranks get the same bits. What the form leaves out of a rank's gradients,
-// the rank adds to its next gradients (error feedback). So all values arrive, some of them late.
+// adds them up in the order of ranks, so all ranks get the same bits. The form leaves out a part of a rank's gradients;
+// the rank adds this part to its next gradients (error feedback). So all values arrive, some of them late.
 #include "bench/trainer/exchange/carrier.h"
 #include "bench/trainer/exchange/packing.h"
 

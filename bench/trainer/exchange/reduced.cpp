@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This carrier lets collectives add up: all-reduce, or reduce-scatter if each rank updates only a share.
+// This carrier lets collectives add up gradients: all-reduce, or reduce-scatter if each rank updates only a share.
 #include "bench/trainer/exchange/carrier.h"
 
 namespace rondo::train {

@@ -8,7 +8,7 @@
 namespace rondo::train {
 namespace {
 
-/// Visits the floats of the whole tensor that a slice contains. Both directions use this function.
+/// Visits the floats of the whole tensor that a slice contains. Copies to the slice and back use this function.
 template <class Visit>
 void each_run_of(const Tensor &slice, const Visit &visit) {
   for (size_t block = 0; block < slice.blocks; ++block)

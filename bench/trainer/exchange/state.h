@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file moves the state of a run between the ranks, each of which has a part, and a checkpoint on rank 0, which has
-// all of it. The state consists of parameters and moments in the order of the whole model's layout, and of what
+// This file moves a run's state between the ranks and a checkpoint on rank 0. Each rank has a part of the state, and
+// the checkpoint has all of it. The state is parameters and moments in the order of the whole model's layout, and what
 // compression left out on each rank. All ranks call each function together, except fill() and whole_count().
 #pragma once
 

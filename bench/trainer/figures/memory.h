@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file counts the memory of training: by purpose, as it was allocated, and in all, as the system reports it.
+// This file counts the memory of training: for each purpose, from allocations, and in total, from the system.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct MemoryBytes {
   }
 };
 
-/// Returns the private and shared memory of this process, without files. Of a page that several processes map, each
-/// counts an equal part. Returns 0 if the system does not report this.
+/// Returns the private and shared memory of this process in bytes, without files. If several processes map a page, an
+/// equal part of it counts for each. Returns 0 if the system does not report this.
 [[nodiscard]] size_t process_memory_bytes();
 
 /// Returns a figure of /proc/self/status, such as "VmHWM:", or 0 if it does not exist.

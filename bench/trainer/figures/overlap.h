@@ -58,7 +58,7 @@ struct OverlapFigures {
   /// The share of hideable_us that was hidden. It is empty if hideable_us is small compared with the spread of steps.
   /// It is also empty if more was saved than could be hidden, because then something else saved time.
   std::optional<Estimate> efficiency;
-  /// The factor by which communication slows forward and backward down. It is empty if the factor may be 1 or less.
+  /// The factor by which communication slows the model's passes down. It is empty if the factor may be 1 or less.
   std::optional<Estimate> slowdown;
 };
 
@@ -70,12 +70,12 @@ struct OverlapFigures {
 /// Returns one sentence without a full stop. It is empty if nothing was measured.
 [[nodiscard]] std::string headline(const OverlapFigures &figures);
 
-/// Returns text such as "0.95 (0.90 to 1.00)", or that the share is too small. It is empty if the run has no
-/// efficiency.
+/// Returns text such as "0.95 (0.90 to 1.00)", or a text that calls the share too small. The text is empty if the run
+/// has no efficiency.
 [[nodiscard]] std::string efficiency_text(const OverlapFigures &figures);
 
-/// Returns text such as "1.10 (1.05 to 1.14) times as long", or that the factor is too small. It is empty if the run
-/// has no slow-down.
+/// Returns text such as "1.10 (1.05 to 1.14) times as long", or a text that calls the factor too small. The text is
+/// empty if the run has no slow-down.
 [[nodiscard]] std::string slowdown_text(const OverlapFigures &figures);
 
 [[nodiscard]] double median(std::vector<double> values);

@@ -15,7 +15,7 @@ struct StageTimes {
   uint64_t passes_ns = 0, computation_ns = 0;
 };
 
-/// Returns which share of the longest passes_ns the ranks did not compute, as the mean over ranks. Returns 0 if all
+/// Returns the share of the longest passes_ns in which a rank did not compute, as the mean over ranks. Returns 0 if all
 /// times are 0.
 [[nodiscard]] double idle_share(const std::vector<StageTimes> &ranks);
 

@@ -83,7 +83,7 @@ class Group {
   std::vector<size_t> members_;  ///< of a part: its ranks' numbers in the run
 };
 
-/// The way in which ranks share a model. At most one of these is more than its default.
+/// The way in which ranks share a model. At most one of these numbers is more than its default.
 struct Parts {
   size_t slices = 1;   ///< of each layer
   size_t stages = 1;   ///< of a pipeline
@@ -112,7 +112,7 @@ class Ranks {
   [[nodiscard]] Place slice() const;  ///< of layers or of their experts
   [[nodiscard]] Place stage() const;
 
-  /// Returns how much memory all communicators use. Of memory that ranks of a host share, counts one rank's part.
+  /// Returns how much memory all communicators use. If ranks of a host share memory, counts one rank's part of it.
   [[nodiscard]] size_t memory_bytes();
 
   [[nodiscard]] Outcome finish();

@@ -35,7 +35,7 @@ class Lane {
   virtual void times_taken() {}
 };
 
-/// Opens a lane on the host. Computation is complete when its function returns, so no collective waits for it.
+/// Opens a lane on the host. A function that computes returns when it is done, so no collective waits for it.
 [[nodiscard]] Outcome open_host_lane(Group &group, std::unique_ptr<Lane> &lane);
 
 }  // namespace rondo::train

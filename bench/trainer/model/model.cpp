@@ -6,7 +6,7 @@
 namespace rondo::train {
 namespace {
 
-/// Counts floats, and divides the memory once it exists. The same function does both.
+/// Counts floats while there is no memory, and divides the memory afterwards. The same function does both.
 class Dealer {
  public:
   explicit Dealer(float *memory) : memory_(memory) {}

@@ -28,7 +28,7 @@ class Model {
 
   /// @param batch      samples of one pass.
   /// @param recompute  keeps only the input of each layer, and computes the other activations again in the backward
-  ///                   pass. The results have the same bits. It saves memory for a third more computation.
+  ///                   pass. The results have the same bits. This saves memory, but costs a third more computation.
   /// @param joint      with one slice, each rank has the whole model, and nothing is added up.
   /// @param stage      the part of a pipeline; a single stage is the whole model.
   /// @param slots      forward passes that may wait for their backward passes. Each has a slot of activations.

@@ -93,8 +93,8 @@ struct Layout {
   std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
   size_t count = 0;                 ///< number of all floats
-  /// The number of floats that the stage updates; these floats come first. The last stage of a pipeline also has a copy
-  /// of the token embedding behind them, which the first stage sends.
+  /// The number of floats that the stage updates; these floats come first. After them, the last stage of a pipeline has
+  /// a copy of the token embedding, which the first stage sends.
   size_t trained = 0;
 
   [[nodiscard]] const float *in(const float *all, size_t tensor) const { return all + tensors[tensor].offset; }

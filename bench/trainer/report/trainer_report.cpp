@@ -47,7 +47,7 @@ double median_of_steps(const Run &run, const Get &get) {
   return median(of_steps(run, get));
 }
 
-/// Returns the mean. It is for steps that differ, because only some of them communicate.
+/// Returns the mean over steps. It suits steps that differ because only some of them communicate.
 template <class Get>
 double mean_of_steps(const Run &run, const Get &get) {
   const std::vector<double> values = of_steps(run, get);

@@ -173,8 +173,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Waits for the buckets in the order in which they were started, and squares one while the next is in flight. Squares
-/// are summed by pieces, so the sums do not depend on the division into buckets.
+/// Waits for the buckets in the order in which they were started, and squares one bucket while the next is in flight.
+/// Squares are summed by pieces, so the sums do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {

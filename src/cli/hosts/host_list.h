@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file parses `--hosts a:2,b:2` and the text of --hostfile into values. It is pure.
+// This file parses `--hosts a:2,b:2` and the text of --hostfile into values. It does no I/O.
 #pragma once
 
 #include <cstdint>

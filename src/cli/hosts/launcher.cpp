@@ -198,7 +198,7 @@ void HostsLauncher::read_hosts() {
   }
 }
 
-/// Gives up on silent hosts, but not while the output is full: then the launcher itself does not read.
+/// Gives up on silent hosts. While the output is full, no host counts as silent, because the launcher does not read.
 void HostsLauncher::look_for_silence() {
   const uint64_t now = now_ns();
   for (HostConnection &host : hosts_) {

@@ -75,7 +75,7 @@ Json gpu_direct_json(const CudaDriver &driver, const CudaDevice &device) {
           {"dmabuf", ways.value().dmabuf}};
 }
 
-/// Says which of the other devices of this process this one reaches, and how.
+/// Says which other devices of this process `device` reaches, and how.
 Json peers_json(const CudaDriver &driver, const CudaDevice &device, const std::vector<CudaDevice> &all) {
   Json peers = Json::array();
   for (const CudaDevice &other : all) {

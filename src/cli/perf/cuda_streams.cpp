@@ -74,9 +74,9 @@ constexpr uint64_t released = uint64_t{1} << 62;  // ends every wait for a word
 constexpr uint64_t look_interval_ns = 200'000;
 constexpr uint64_t release_timeout_ns = 5'000'000'000;
 
-/// A relay, in which places take turns. Word p counts the turns that place p may have begun. Place p - 1 writes it
-/// after its own turn of that number. Place 0 begins a round, so the last place writes its word one turn ahead. The
-/// words are in host memory, so the host can end the waits.
+/// A relay, in which places take turns. Word p counts the turns that place p may have begun. Place p - 1 writes word p
+/// after its own turn of that number. Place 0 begins a round, so the last place writes word 0 one turn ahead. The words
+/// are in host memory, so the host can end the waits.
 class CudaRelay final : public perf::Relay {
  public:
   CudaRelay(const PerfStreams &streams, const perf::RelayPlace &place) : streams_(streams), place_(place) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file ends all processes below this one. This process is a subreaper, so it inherits every orphan among its
+// This file ends all processes below this process, which is a subreaper. So it inherits every orphan among its
 // descendants, even from another session or process group. It kills its children until none are left, and so reaches
 // all descendants from the top down. Only children get signals. No other process reaps them, so a child's process
 // number cannot belong to a new process yet.

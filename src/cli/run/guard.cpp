@@ -153,7 +153,7 @@ void Guard::begin_ending(uint64_t grace_ns) {
     if (state.phase == RankState::Phase::running) terminated_.insert(state.end.pid);
 }
 
-/// Terminates orphans. New ones appear as their parents end. Each gets the signal once.
+/// Terminates orphans. More orphans appear as their parents end. Each orphan gets the signal once.
 void Guard::terminate_orphans() {
   for (const pid_t child : list_children()) {
     if (!terminated_.insert(child).second) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file turns a rank's stream of bytes into whole tagged lines: "[3] text\n". It is pure. Each stream of each rank
-// has one object.
+// This file turns a rank's stream of bytes into whole tagged lines: "[3] text\n". It does no I/O. Each stream of each
+// rank has one object.
 #pragma once
 
 #include <cstddef>

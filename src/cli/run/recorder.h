@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before the launcher ends a job, this file writes the flight recordings of the job's communicators. A killed rank
+// This file writes the flight recordings of a job's communicators before the launcher ends the job. A killed rank
 // cannot write its recording, and the other ranks are ended before they would.
 #pragma once
 

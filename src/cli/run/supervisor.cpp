@@ -90,7 +90,7 @@ uint64_t Supervisor::next_deadline_ns() const {
   return job_.over() ? over_deadline_ns_ : job_.next_deadline_ns();
 }
 
-/// Continues a guard that was stopped, because without the guard nothing is noticed and nothing ends.
+/// Continues a guard that was stopped, because a stopped guard notices nothing and ends nothing.
 void Supervisor::look_after_guard() {
   int status = 0;
   if (guard_status_.has_value() || ::waitpid(launched_.guard, &status, WNOHANG | WUNTRACED) != launched_.guard) return;
@@ -139,7 +139,7 @@ void Supervisor::take_reports() {
   }
 }
 
-/// Ends the guard and all processes below this one, which inherits those that the guard leaves.
+/// Ends the guard and all processes below this process, which inherits the processes that the guard leaves.
 void Supervisor::take_over() {
   const uint32_t left_count = kill_children(now_ns() + run_kill_limit_ns, [this](pid_t pid, int status) {
     if (pid == launched_.guard) guard_status_ = status;
@@ -165,8 +165,8 @@ void Supervisor::act() {
   if (actions.stop_self) ::kill(::getpid(), SIGSTOP);
 }
 
-/// Says whether all output has been passed on. A reader may take any time for it, unless the job was cut short. If only
-/// open pipes are left, they get one more second, because no rank is left.
+/// Says whether all output has been passed on. A reader may take any time to read it, unless the job was cut short. If
+/// only open pipes are left, they get one more second, because no rank is left.
 bool Supervisor::finished() {
   if (!job_.over()) return false;
   const bool pending = streams_.output_pending();

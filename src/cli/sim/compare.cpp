@@ -13,8 +13,8 @@ namespace {
 
 /// The most steps of one tile, over all simulated ranks. A comparison has many simulations, so each has to be short.
 constexpr uint64_t compared_step_count_max = 4'000'000;
-/// The most ranks of an algorithm with a link to every rank. It has a step for each pair of ranks, and all these steps
-/// compete for the ports.
+/// The most ranks of an algorithm with a link to every rank. Such an algorithm has a step for each pair of ranks, and
+/// all these steps compete for the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
 /// The most ranks of a hierarchical algorithm. Each of its schedules depends on which ranks are on which node, and in a
 /// tree no two ranks behave alike.

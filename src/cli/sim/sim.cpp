@@ -155,7 +155,7 @@ Result<void> choose_tuned(const SimOptions &options, Question *question) {
   return {};
 }
 
-/// Returns an error for load_store among ranks on several hosts, with the options that put the ranks on one host.
+/// Returns an error for load_store among ranks on several hosts. It names the options that put the ranks on one host.
 Result<void> check_kernel(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count();
   const bool fit = ranks >= 2 && ranks <= exchange_rank_count_max;

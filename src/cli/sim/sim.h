@@ -20,7 +20,7 @@ namespace rondo::cli {
 [[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
 [[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);
 
-/// Returns the network in this form of JSON. Values that are always the default are left out.
+/// Returns the network in the JSON form of parse_network(). Values that are always the default are left out.
 [[nodiscard]] nlohmann::ordered_json network_json(const sim::Network &network);
 /// Rounds to four digits, because more would be noise. Returns 0 if the value is not a number.
 [[nodiscard]] double rounded(double value);

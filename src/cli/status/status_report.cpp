@@ -124,7 +124,7 @@ void add_communicator(std::string &out, const Look &look) {
   add_statistics(out, look);
 }
 
-/// Joins the lines of the recorder, so that there is one format for both.
+/// Joins the recorder's lines for a communicator, so that `rondo status` has the same format as recordings.
 Json communicator_json(const Look &look) {
   Json communicator = Json::parse(communicator_line(*look.recording, look.ranks, look.at_ns));
   Json ranks = Json::array();

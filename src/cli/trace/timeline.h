@@ -97,7 +97,7 @@ class Timeline {
   uint64_t operation_count_ = 0;
 };
 
-/// Prints the timeline in the format of Chrome's trace viewer and Perfetto. `sink` gets the text in pieces. If it
+/// Prints the timeline in the format of Chrome's trace viewer and Perfetto. `sink` gets the text in pieces. If `sink`
 /// returns false, printing ends.
 [[nodiscard]] bool print_timeline(const Timeline &timeline, const std::function<bool(std::string_view)> &sink);
 

@@ -25,7 +25,7 @@ class SignalsHeld {
   /// Restores the mask of signals from before, as a child needs it.
   void restore() const;
   /// Returns the exit status of `child`, or 128 + number after a signal. Passes SIGTERM and SIGHUP to the child. If
-  /// this process gets a signal to end, the result is that signal's, even if the child has just finished.
+  /// this process gets a signal to end, returns 128 + its number, even if the child has just finished.
   [[nodiscard]] int wait_for(pid_t child) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file measures costs of the machine that every algorithm has. They are the delay until another core sees a word,
-// the rates of moving and reducing bytes, and the time of a thread switch. Threads of this process measure, each bound
-// to one processor. A result is the median of samples.
+// This file measures the costs of this machine that affect every algorithm. They are the delay until another core sees
+// a word, the rates of moving and reducing bytes, and the time of a thread switch. Threads of this process measure,
+// each bound to one processor. A result is the median of samples.
 #include <pthread.h>
 #include <sched.h>
 

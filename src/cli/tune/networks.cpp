@@ -16,7 +16,7 @@ namespace {
 
 using sim::Network;
 
-/// Returns the smallest time of an all-reduce of two ranks on different cores by one_shot with `protocol`.
+/// Returns the smallest time in which two ranks on different cores make an all-reduce by one_shot with `protocol`.
 std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_t protocol) {
   std::optional<double> least;
   for (const Measured &measured : all) {

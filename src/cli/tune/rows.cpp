@@ -15,7 +15,7 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 /// A further row must save at least this share of the time at one size. Smaller savings would be noise.
 constexpr double row_price = 0.03;
-/// From this size on the time grows with the size, so the best choice at the last size is the best beyond it, too.
+/// From this size on the time grows with the size, so the best choice at the last size is best for larger sizes, too.
 constexpr uint64_t end_bytes_min = uint64_t{16} << 20;
 
 /// Says whether two choices do the same work. Chunk sizes that are not smaller than the message count as equal.

@@ -198,8 +198,8 @@ Result<void> Runs::take_turn(Entry &entry) {
   return {};
 }
 
-/// Leaves out a candidate's sizes before the first and after the last one at which it is not much slower than the best.
-/// A disturbed result counts as not much slower.
+/// Leaves out a candidate's sizes before the first and after the last size at which it is not much slower than the best
+/// candidate. A disturbed result counts as not much slower.
 void Runs::leave_out_hopeless() {
   for (Entry &entry : entries_) {
     if (&entry == &entries_.front() || entry.results.size() != entry.sizes.size()) continue;

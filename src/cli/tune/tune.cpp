@@ -20,7 +20,7 @@ using namespace tune;
 constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // time to measure each rate
 
 /// Reads the configuration. A tuning table and requests such as an algorithm are removed from the environment, because
-/// they are what is measured. Settings such as slots and waiting stay.
+/// the measurement compares such choices. Settings such as slots and waiting stay.
 Result<Config> configuration() {
   for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {
