@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The test program suspends communicators, which then give their device memory
-// back. Two devices share memory by descriptors.
+// SPDX-License-Identifier: Apache-2.0
+// This program suspends communicators, which then return their device memory. Devices share memory by descriptors.
 #include <nccl.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the behaviour of the copy-engine executor: what it launches, how it is ordered, and how it ends
-// after an error. Tags are arguments of the program; "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
+// These tests cover the behaviour of the copy-engine executor: what it launches, how its work is ordered, and how calls
+// end after an error. Tags are arguments of the program; "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
 #include <array>
 
 #include "tests/gpu/copy_group.h"

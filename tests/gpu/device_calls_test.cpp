@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests how many calls of the driver a collective call makes, as the driver in software counts them. Each of them takes
-// up to a microsecond of the caller's time.
+// Tests how many driver calls a collective call makes. The driver in software counts them. Each driver call takes up to
+// a microsecond of the caller's time.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;

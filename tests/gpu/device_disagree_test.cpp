@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Ranks on a device make calls that disagree, drawn from seeds, with either
-// executor and every protocol. Each rank gets RONDO_ERROR_MISMATCH, which names both calls, at the latest when it
-// finalizes. RONDO_DISAGREEMENTS (25) cases of each kind run.
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on a device make calls that disagree, drawn from seeds. Each rank gets RONDO_ERROR_MISMATCH, which names both
+// calls, when it finalizes or earlier. RONDO_DISAGREEMENTS (25) cases of each kind run.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests cover ranks of one process on one device that use the same stream.
-// Rondo must detect that, and must allow the streams that ranks may share.
+// SPDX-License-Identifier: Apache-2.0
+// These tests give ranks on one device the same stream. Rondo must refuse that, except for streams that may be shared.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;

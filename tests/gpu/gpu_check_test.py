@@ -71,8 +71,8 @@ class GpuCheck(unittest.TestCase):
         return results, record
 
     def what_failed(self, done):
-        """Returns the lines of the steps that failed, and what they wrote. The record, which is long, would hide both
-        where only the end of a log is kept."""
+        """Returns the lines of the steps that failed, and what these steps wrote. If only the end of a log is kept,
+        the long record would hide them."""
         lines = [line for line in done.stdout.splitlines() if line.startswith("failed ")]
         written = [self.log(line.rpartition("see ")[2]) for line in lines if "; see " in line]
         return "\n".join([done.stderr, *written, *lines]) if lines else done.stdout + done.stderr

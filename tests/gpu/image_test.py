@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the compiled kernels: image_test.py REPORT IMAGE PTX ARCHITECTURES [TYPES].
 
-No kernel may spill registers or use local memory (the report of ptxas), for any of the architectures. Each must load
-and store 16 bytes at a time, and have no more fences than it needs (PTX). TYPES are the types that the image has, by
-default all.
+By the report of ptxas, no kernel may spill registers or use local memory, for any of the architectures. By its PTX,
+each kernel must load and store 16 bytes at a time, and have no more fences than it needs. TYPES are the types that the
+image has, by default all.
 """
 
 import re

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run all-reduce among threads as ranks on several devices that reach each
-// other. If all ranks' buffers can be read, the kernel uses them, and otherwise the
-// ranks' places. The tag "[peers]" needs devices that reach each other, "[apart]" devices
-// without atomics between them, and "[refused]" a driver that refuses peer access once.
+// These tests run all-reduce on several devices that reach each other. Ranks are threads. If all ranks' buffers can be
+// read, the kernel uses the buffers, and otherwise the ranks' places. The tag "[peers]" needs devices that reach each
+// other, "[apart]" needs devices without atomics between them, and "[refused]" needs a driver that refuses peer access
+// once.
 #include <map>
 #include <random>
 #include <string>
@@ -229,7 +229,7 @@ TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whi
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(1, begin_ns));
   CHECK_FALSE(slow.look(1, begin_ns + lost_patience_ns - 1));
   CHECK(slow.look(1, begin_ns + lost_patience_ns));
-  // A kernel that begins later, after other work, has the same time.
+  // A kernel that begins later, after other work, waits as long as the first kernel.
   constexpr uint64_t next_ns = begin_ns + 2 * lost_patience_ns;
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(2, next_ns));
   CHECK(slow.look(2, next_ns + lost_patience_ns));

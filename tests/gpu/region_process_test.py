@@ -9,7 +9,7 @@ import unittest
 from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
 from sanitized import some_of
 
-# This fails the first kernel of load_store, after those that every communicator loads.
+# This fault is in loading the first kernel of load_store, which follows the kernels that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
 # The least time of steps that wait for a busy device. A step that ends earlier has not waited, since a later step
@@ -129,7 +129,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, label)
 
     def test_a_graph_that_was_captured_with_memory_which_is_deregistered_since_fails_and_touches_none(self):
-        # Nor may it find memory that is registered later, though that has the same size.
+        # The graph must not find memory that is registered later either, although that has the same size.
         for later in ([], ["register", "shared"]):
             ranks = self.job(2, ["register", "shared", "capture", "deregister", "sum=apart", "sum=another", "replace",
                                  *later, "replay=stale"], ok=False)
@@ -173,8 +173,8 @@ class Regions(RegionCase):
                             *steps], environment, ok=ok)
 
     def failing_in(self, rank):
-        """Returns the status' number, seconds, "busy" or "idle" (the device at the end), and message of the step
-        `failing`."""
+        """Returns results of the step `failing`: the number of the status, the seconds, "busy" or "idle" (the device
+        at the end), and the message."""
         (line,) = (line for line in rank.output.splitlines() if line.startswith("failing "))
         _, status, seconds, device, message = line.split(" ", 4)
         return int(status), float(seconds), device, message

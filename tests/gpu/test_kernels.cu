@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the kernels of tests/soft_cuda/test_kernels.cpp that the
-// conformance test and device_costs launch on a device.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the kernels of test_kernels.cpp that the conformance test and device_costs launch on a device.
 #include <cuda/atomic>
 #include <nv/target>
 

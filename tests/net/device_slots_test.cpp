@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests have slots in a device's memory. They check which payloads a network
-// delivers there, and what happens before a kernel sees them.
+// SPDX-License-Identifier: Apache-2.0
+// These tests check which payloads networks deliver to slots in device memory, and the flush before headers appear.
 #include <sys/mman.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 One suite tests every network. It has two ends. Progress serves the links of each
-// end, and the test drives their FIFOs.
+// SPDX-License-Identifier: Apache-2.0
+// One suite tests every network. Progress serves the links of two ends, and the test drives the ends' FIFOs.
 #include <array>
 #include <functional>
 #include <string_view>

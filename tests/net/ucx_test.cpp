@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests check that UCX does not change a process in ways that it may not, and
-// that strangers and broken peers can do no harm over UCX.
+// SPDX-License-Identifier: Apache-2.0
+// These tests check that UCX changes nothing forbidden in a process, and that strangers and broken peers do no harm.
 #include <dlfcn.h>
 #include <signal.h>
 

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This program has two ranks with two communicators whose operations overlap by
-// construction, for trace_test.py. On rank 0, an all-reduce of the first communicator is in flight on a stream, since
-// rank 1 has not called yet. Meanwhile five operations of the second begin and end. `trace_ranks RONDO` prints when it
-// is ready, and runs until its standard input ends.
+// SPDX-License-Identifier: Apache-2.0
+// This program has two ranks and two communicators whose operations overlap, for trace_test.py. On rank 0, an
+// all-reduce of the first communicator waits on a stream, since rank 1 has not called yet. Meanwhile five operations of
+// the second begin and end. `trace_ranks RONDO` prints when it is ready, and ends with its standard input.
 #include <rondo/rondo.h>
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the kernels of one family for emulated blocks. The driver in
-// software loads them in the same way as a device loads librondo's image. It is compiled once for each family
-// (RONDO_SOFT_FAMILY). soft_kernel_list.cpp joins the families.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the kernels of one family for emulated blocks, which the driver in software loads like librondo's
+// image. It is compiled once for each family (RONDO_SOFT_FAMILY), and soft_kernel_list.cpp joins the families.
 #include "cuda/kernels/list.h"
 #include "tests/soft_cuda/counting.h"
 #include "tests/soft_cuda/emulated_block.h"

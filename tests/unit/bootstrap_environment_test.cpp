@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests read each launcher's environment, with and without mistakes, and run
-// the real launchers if they are installed.
+// SPDX-License-Identifier: Apache-2.0
+// These tests read each launcher's environment, with and without mistakes, and run the launchers that are installed.
 #include <unistd.h>
 
 #include <array>

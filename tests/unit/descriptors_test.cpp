@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests cover the library's own descriptors. Their numbers are above the
-// standard streams', and fork() closes them.
+// SPDX-License-Identifier: Apache-2.0
+// The library's own descriptors must have numbers above the standard streams', and fork() must close them.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests compare the expected results of `rondo perf` for its inputs with the
-// library's plain reducer in random orders.
+// SPDX-License-Identifier: Apache-2.0
+// These tests compare the expected results of `rondo perf` with the library's plain reducer in random orders.
 #include <cstring>
 #include <random>
 #include <set>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests compare every implementation of reduction.h that runs here with an
-// independent reference and with the others.
+// SPDX-License-Identifier: Apache-2.0
+// These tests compare every implementation of reduction.h that runs here with a reference and with the others.
 #include <array>
 #include <cstdio>
 #include <memory>

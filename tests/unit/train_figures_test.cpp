@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests compute the figures of the trainer's report from samples. The cases
-// are runs whose reports contradicted themselves.
+// SPDX-License-Identifier: Apache-2.0
+// These tests compute the figures of the trainer's report. The cases are runs whose reports contradicted themselves.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These tests search for circles of waiting ranks in the state that ranks publish.
-// Real circles must be found, and others not.
+// SPDX-License-Identifier: Apache-2.0
+// These tests search for circles of waiting ranks in published states. Only real circles may be found.
 #include "src/engine/wait_cycle.h"
 
 #include <map>
