@@ -25,7 +25,7 @@ constexpr uint32_t device_count_max = 4;
 struct Counted {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   int rank_count = 0;
-  size_t bytes = 0;  ///< size of the vector, of all blocks
+  size_t bytes = 0;  ///< size of the vector, or of all blocks together
   std::vector<AccessCounts> ranks;
   bool in_place = false;
   std::array<std::array<double, device_count_max>, device_count_max> between{};  ///< bytes by soft_cuda_moved_bytes()

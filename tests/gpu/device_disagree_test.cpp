@@ -20,7 +20,7 @@ struct Kind {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 };
 
-/// Settings that all collectives support. By "kernels", `load_store` runs large calls, and the interpreter others.
+/// Settings that all collectives support. "kernels" means load_store for large calls, and the interpreter for others.
 constexpr Kind kinds[] = {
     {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
     {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},

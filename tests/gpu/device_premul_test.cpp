@@ -165,7 +165,7 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   config.kernel = GENERATE(RONDO_KERNEL_AUTO, RONDO_KERNEL_INTERPRETER);
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
   DeviceRanks group(rank_count, config);
-  // A quarter covers every collective, both residences of the factor, and nine types by each executor and kernel.
+  // A quarter of the cases has all collectives, factors on host and device, and nine types by each executor and kernel.
   rondo_test::GateShare share("types and collectives of premul sums on devices");
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
     check_type(group, static_cast<rondo_type_t>(type), &share);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes, mostly on one device: sums, moves, a rank that is killed, and a rank that does not start.
-RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it by MPS."""
+"""Ranks that are processes, mostly on one device: sums, moves, a rank that is killed, and a rank that does not
+start. RONDO_DEVICE_EXECUTOR sets the executor. auto means copies, unless processes share the device by MPS."""
 
 import functools
 import os

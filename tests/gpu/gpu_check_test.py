@@ -255,7 +255,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.log("device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
     def through_mps(self, control, *command, served="on"):
-        """Runs gpu-check with a program instead of MPS's daemon, which leaves traces beside the results."""
+        """Runs gpu_check_mps.py with a program in place of MPS's daemon. It leaves traces beside the results."""
         self.write_program(self.output / "nvidia-cuda-mps-control", control)
         driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
                   "PATH": f"{self.output}:{os.environ['PATH']}"}

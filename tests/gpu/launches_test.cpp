@@ -101,7 +101,7 @@ template <class Ready>
   return ready();
 }
 
-/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it was one.
+/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it was quiet.
 std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   auto moment = std::async(std::launch::async, [&driver] {
     const auto quiet = Launches::of_process().try_quiet();

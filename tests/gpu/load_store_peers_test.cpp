@@ -278,7 +278,7 @@ TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "
   if (acts_apart() || !has_peers(2) || !in_software()) return;  // the driver in software has 64 blocks a device
   const DeviceRanks two(on_devices({0, 1})), three(on_devices({0, 1, 1}));
   for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
-  // The first group has left 32 blocks of each device. On one device 29 are for 29 more ranks, and two ranks share 3.
+  // The first group left 32 blocks of each device. On device 1, 29 are kept for 29 more ranks, and two ranks share 3.
   for (int rank = 0; rank < 3; ++rank) CHECK(plan_of(three.ranks[rank], 10'000'000).channels == 1);
   const Buffers buffers(three, Call{large});
   buffers.enqueue_all();

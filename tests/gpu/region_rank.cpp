@@ -7,9 +7,9 @@
 //     register, deregister    registers or deregisters both buffers; a peer that is ahead may still have them open
 //     register_send           registers the send buffer alone; register_recv registers the other one
 //     count=COUNT             makes later sums have this number of elements, fewer than before
-//     collective=NAME         sums are such calls from now on, of as many elements; the root is the last rank
+//     collective=NAME         makes later sums calls of it, with as many elements; the root is the last rank
 //     replace                 deregisters both for good, frees them, and allocates others of another size instead
-//     sum=LABEL               an all-reduce, whose result must be the ranks' order's, bit for bit; prints what its
+//     sum=LABEL               an all-reduce, whose result must have the bits of a sum in rank order; prints what its
 //                             kernels have moved as "moved LABEL" and a figure for each pair of devices
 //     plan                    prints which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //     shared                  sums until a sum works in the buffers themselves; all ranks see this at the same sum
@@ -20,7 +20,7 @@
 //     end                     waits for the stream, and checks the result
 //     busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
 //     idle                    releases the device a moment later
-//     failing                 a sum that fails; prints "failing STATUS SECONDS MESSAGE", the time being the call's
+//     failing                 a sum that fails; prints "failing STATUS SECONDS DEVICE MESSAGE" with the call's time
 //     failing=NAME            does the same, and makes that file when the call begins
 //     failing_end             does `end`, which must fail, and prints a line like that of `failing`
 //     abort_behind=NAME       aborts the communicator a second after that file exists, while the steps continue
@@ -192,7 +192,7 @@ int register_both(RegionRank &it) {
 
 enum class Patience { once, until_ready };
 
-/// Ends both registrations. With `once`, one that is not ready stays, and is tried again before its memory is freed.
+/// Ends both registrations. With `once`, one that is not ready is tried again only before its memory is freed.
 int deregister_both(RegionRank &it, Patience patience) {
   for (rondo_registration_t &registration : it.registrations) {
     if (registration == nullptr) continue;

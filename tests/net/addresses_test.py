@@ -63,8 +63,8 @@ class Addresses(HostsTest):
             self.expect(job, range(2), "ok")
 
     def give_all_the_same(self, hosts):
-        """The first interface has a default route, and the same address on all hosts, as that of a virtual machine's
-        network to its host has. The second one joins the hosts."""
+        """Gives the first interface a default route, and the same address on all hosts, like that of a virtual
+        machine's network to its host. The second interface joins the hosts."""
         for host in range(hosts.count):
             self.inside(hosts, host, "ip addr flush dev eth0; ip addr add 10.0.2.15/24 dev eth0; "
                                      "ip route add default via 10.0.2.2")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on devices of several hosts, with collectives, replayed graphs, ends of ranks and refusals. usage:
+"""Tests ranks on devices of several hosts: collectives, replayed graphs, ends of ranks, and refusals. usage:
 device_hosts_test.py DEVICE_RANK DEVICE_PROGRAMS RONDO"""
 
 import os

@@ -88,7 +88,7 @@ struct Side {
   Memory memory;
   std::vector<SimpleSender> senders;
   std::vector<SimpleReceiver> receivers;
-  // These count slots of each link:
+  // The numbers of posted and received slots, for each link:
   std::vector<uint64_t> posted = std::vector<uint64_t>(channel_count);
   std::vector<uint64_t> received = std::vector<uint64_t>(channel_count);
   std::shared_ptr<TestRdmaMemory> device;  ///< null if all slots are in `memory`

@@ -9,8 +9,8 @@ namespace {
 
 using namespace rondo::device;
 
-/// Returns the operation of a block's rank, and whether it is that rank's first block. A channel without work in a plan
-/// has a block, too.
+/// Returns the operation of a block's rank, and whether the block is that rank's first one. A channel without work in a
+/// plan also has a block.
 [[maybe_unused]] const DeviceOperation &operation_of(const DeviceOperations &operations, uint32_t block,
                                                      bool &is_first) {
   is_first = operations.channel_of_block(block) == 0;
@@ -22,7 +22,7 @@ using namespace rondo::device;
   return operation.base;
 }
 
-/// Returns rank 0, for which all that a joint kernel does counts.
+/// Returns rank 0: all accesses of a joint kernel count as accesses of rank 0.
 [[maybe_unused]] const JointRank &operation_of(const JointOperation &operation, uint32_t block, bool &is_first) {
   is_first = block == 0;
   return operation.ranks[0];
