@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes several hosts on one machine. Each is a set of namespaces (network, name, IPC, processes, mounts). A bridge in
-another namespace joins them. Needs root. Everything that it made ends with it; nothing else is touched."""
+"""Makes several hosts on one machine. Each is a set of namespaces (network, name, IPC, processes, mounts). A bridge
+in another namespace joins them. This needs root. All that is made ends with the test; nothing else is touched."""
 
 import json
 import os

@@ -19,8 +19,8 @@ struct Kind {
   Connect connect;
 };
 
-/// Returns whether sent data leaves although its receiver does nothing. Over TCP the kernel sends it, over verbs the
-/// device. The network in software sends nothing by itself, and in a rendezvous the receiver fetches the data.
+/// Returns whether sent data leaves although its receiver does nothing. Over TCP the kernel sends the data, over verbs
+/// the device does. The network in software sends nothing by itself, and in a rendezvous the receiver fetches data.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
   return name.starts_with("tcp") || name == "ucx" || name.starts_with("verbs");

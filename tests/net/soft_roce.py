@@ -174,7 +174,7 @@ def busybox(root):
 
 
 class Image:
-    """Kernel, initial files and QEMU, in `folder`, and the programs of `more` packages. Built once; raises Missing."""
+    """Kernel, initial files and QEMU in `folder`, and programs of the packages `more`. Built once; raises Missing."""
 
     def __init__(self, folder, more=()):
         self.folder, self.more = pathlib.Path(folder).absolute(), tuple(more)

@@ -35,7 +35,7 @@ uint32_t fiber_index();
 /// Records that the calling thread begins to run a kernel without fibers.
 void begin_host_thread();
 
-/// Lets other threads run. Block::give_way is this function.
+/// Lets other threads run. Block::give_way calls this function.
 void give_way(Waiting waiting);
 
 }  // namespace soft_cuda
