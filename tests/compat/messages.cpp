@@ -19,7 +19,7 @@ void place(Memory &memory, size_t at, const Memory &bytes) {
   std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-/// Fills each rank's memory by `fill`, makes `call` for each rank in a group, and compares with memory from `wanted`.
+/// Fills each rank's memory by `fill`, makes `call` for each rank in a group, and compares the memory with `wanted`.
 template <class Fill, class Call, class Wanted>
 void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &call, const Wanted &wanted) {
   std::vector<Memory> memories;
@@ -42,8 +42,8 @@ constexpr size_t count = 1500;  // int32 values of a message or block
 
 size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
 
-/// Lets every rank exchange messages with all ranks, also itself. Both ends of a message have types of equal size, but
-/// not equal types. Some messages are empty.
+/// Lets every rank exchange messages with all ranks, also itself. Both ends of a message have the same number of bytes,
+/// in different types. Some messages are empty.
 void check_messages(Ranks &ranks) {
   check_call(
       ranks, "messages", [&](Memory &memory, int rank) {

@@ -103,7 +103,7 @@ uint64_t hash_of(ncclComm_t comm) {
   return properties.commHash;
 }
 
-/// Checks that ranks of a communicator have one hash, and that other communicators and parts have other ones.
+/// Checks that all ranks of a communicator have one hash, and that other communicators and parts have other hashes.
 void check_hashes(Ranks &ranks) {
   Ranks others(2);
   std::set<uint64_t> hashes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This library is a small CUDA runtime over the driver that RONDO_CUDA_LIBRARY names. So programs for the runtime and
 // nccl.h can run on the driver in software. Kernels are host functions (runtime_kernels.h), which run in the order of
-// their stream. The runtime's error codes are those of the driver.
+// their stream. The runtime has the driver's error codes.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover what the copy-engine executor decides before it calls the driver: in which order a stream does the
-// slices of a plan, and for which words the stream waits. Other cases check when this executor is chosen.
+// These tests cover the decisions of the copy-engine executor before it calls the driver. One stream does the slices of
+// a plan: in which order, and for which words does it wait? Other cases check when this executor is chosen.
 #include <map>
 #include <vector>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what `rondo info` prints about CUDA: with a driver, without a driver, and without kernels. usage:
+"""Tests what `rondo info` prints about CUDA with a driver, without a driver, and without kernels. usage:
 info_device_test.py RONDO"""
 
 import json

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on two hosts, network namespaces, find each other though addresses are as in the field. One has a name that is
-loopback on its own host, one a bridge with the same address on all hosts. usage: addresses_test.py RANK_PROGRAM"""
+"""Ranks on two hosts, which are network namespaces, find each other with addresses as on real sites. A host's name
+is loopback there, or all hosts have a bridge with one address. usage: addresses_test.py RANK_PROGRAM"""
 
 import os
 import shutil

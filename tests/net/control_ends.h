@@ -22,7 +22,7 @@ namespace rondo::net_test {
 inline constexpr uint64_t patience_ns = 60'000'000'000;
 inline constexpr uint64_t second_ns = 1'000'000'000;
 
-/// Two hosts with `per_host` ranks each, and one connection. The ranks of host 1 follow those of host 0.
+/// Two hosts with `per_host` ranks each, and one connection. Host 0 has the first ranks, and host 1 the others.
 class TwoHosts {
  public:
   explicit TwoHosts(uint32_t per_host) : host{SceneRanks(per_host), SceneRanks(per_host)} {

@@ -205,8 +205,8 @@ TEST_CASE("verbs: a peer's message that does not fit the link's state ends the l
 
 TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]") {
   if (!verbs_is_there()) return;
-  // The peer writes 256 bytes at three places: the headers before the slots, the bytes after the last slot, and memory
-  // that rank 0 has opened for rank 2. The peer has rank 2's key, because every rank can read that key in the store.
+  // The peer writes 256 bytes at three places: into the headers, after the last slot, and into memory that rank 0 has
+  // opened for rank 2. The peer has the key of that memory, because every rank can read it in the store.
   for (const int where : {0, 1, 2}) {
     Scene scene(3);
     Hostile &hostile = *scene.others[0];

@@ -108,7 +108,7 @@ Function *real(const char *name) {
 
 }  // namespace
 
-// These functions replace those of the C library, and then call them.
+// These functions replace functions of the C library, and then call them.
 extern "C" {
 
 int socket(int domain, int type, int protocol) noexcept {

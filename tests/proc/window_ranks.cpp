@@ -160,7 +160,7 @@ int run_apart() {
   return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
 }
 
-/// Lets rank 0 put by cross-memory attach. With `own`, its own buffer is unmapped, otherwise rank 1's window is.
+/// Lets rank 0 put by cross-memory attach. If `own`, rank 0's buffer is unmapped, otherwise rank 1's window is.
 int run_gone(bool own) {
   IdBoard *const board = make_board<IdBoard>();
   const auto children = start(2, [&](int rank) {

@@ -30,7 +30,7 @@ class Wire {
   /// Makes the wire. It implements the defects early_flag and early_counter.
   Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks);
 
-  /// Returns the sender's end of a connection whose receiver's end is `target`. Counters begin at its head.
+  /// Returns the sender's end of a connection. `target` is the receiver's end, at whose head the counters begin.
   [[nodiscard]] ConnectionView sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target);
 
   /// Returns the exchange that the rank sees.

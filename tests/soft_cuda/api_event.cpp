@@ -17,7 +17,7 @@ namespace {
 
 using Page = std::shared_ptr<SharedEventPage>;
 
-// These functions access the counters of an event between processes. The comments say which accesses pair.
+// The counters of an event between processes are read and written here. The comments say which accesses pair.
 uint64_t recorded_of(SharedEvent &event) {
   return std::atomic_ref(event.recorded).load(std::memory_order_acquire);  // pairs with record_shared()
 }

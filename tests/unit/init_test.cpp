@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// What happens before rank 1 checks for the last time.
+/// The events that precede rank 1's last check.
 enum class Plot {
   store_died,      ///< rank 0's process died, which ran the store; so rank 2 gave up and ended
   rank_died,       ///< rank 2 died

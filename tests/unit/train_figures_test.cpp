@@ -52,7 +52,7 @@ std::vector<double> times(const std::vector<double> &values, double factor) {
   return scaled;
 }
 
-/// The same collective as two ranks see it. The second begins 110 ms late. The first waits from 101 ms on.
+/// Two ranks' view of one collective. The second rank begins it 110 ms late. The first rank waits from 101 ms on.
 struct Skewed {
   Traffic early{{{{1 * ms, 112'300 * us}, true}}, {{101 * ms, 112'310 * us}}};
   Traffic late{{{{111 * ms, 112'300 * us}, true}}, {{111'500 * us, 112'320 * us}}};
