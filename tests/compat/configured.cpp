@@ -132,7 +132,7 @@ void check_refusals(Ranks &ranks) {
   ranks.check_usable();
 }
 
-/// Returns whether an all-reduce of one rank is accepted. Another call of the group is wrong, so no call of it runs.
+/// Returns whether an all-reduce of one rank is accepted. Another call is wrong, so that no call of the group runs.
 bool accepts(Ranks &ranks, Case it, const char *algorithm, ncclDataType_t type, ncclRedOp_t op) {
   const ncclCollConfig_t config = with_algorithms(algorithm);
   it.type = type;

@@ -48,8 +48,8 @@ inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   return RONDO_OK;
 }
 
-/// Copies the buffer to the host after the stream's work has ended. A failure of the communicator comes before a driver
-/// error. The context must be current.
+/// Copies the buffer to the host after the stream's work has ended. If the communicator has failed, its failure is
+/// returned. The context must be current.
 inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
   using rondo::cuda::CuStatus;
   auto *const stream = self.stream.get().object;

@@ -21,7 +21,7 @@ struct Pair {
     void *const values = (rank == 0 ? first : second).pointer();
     return rondo_all_reduce(values, values, 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream);
   }
-  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, and that it may call on its own.
+  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, and may call on its own one.
   void check_refused(int rank, rondo_stream_t stream, const std::string &which) {
     CHECK(sum(rank, stream) == RONDO_ERROR_INVALID_ARGUMENT);
     const std::string own = std::to_string(rank), other = std::to_string(1 - rank);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the kernel load_store on devices through the public interface. Ranks that are threads call and replay sums,
-// abort, and disagree. If the kernel is not available, they get an error. "[image]" needs a driver in software whose
-// image lacks the kernel.
+// abort, and disagree. If the kernel is not available, calls fail. "[image]" needs a driver in software whose image
+// lacks the kernel.
 #include <string>
 #include <utility>
 #include <vector>

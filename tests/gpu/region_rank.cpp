@@ -32,7 +32,7 @@
 //     abort                   aborts the communicator
 //     destroy                 destroys the communicator, as its last step; prints the time and the blocks of its device
 //                             that the process still claims: "destroyed SECONDS DEVICE BLOCKS"
-//     return                  ends the process, which has not destroyed its communicator
+//     return                  ends the process, and does not destroy the communicator
 //     kill, sleep, nap        kills the process, or sleeps; a nap takes 0.2 s
 //     not_quiet               waits until something of this process is in flight, or it opens or closes peers' memory
 //     post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it exists

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests share a thread among objects that are made and destroyed. ThreadSanitizer checks their order.
+// These tests share a thread among objects that are made and destroyed. ThreadSanitizer checks the order of accesses.
 #include "src/base/shared_thread.h"
 
 #include <atomic>

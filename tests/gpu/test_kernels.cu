@@ -32,7 +32,7 @@ __device__ uint64_t now_ns() {
 }
 
 /// If launches are programmatic, waits for the end of the previous kernel, and then lets the stream's next kernel
-/// begin. In the other order, each kernel would let the next begin while it waits itself, until waiting ones fill it.
+/// begin. In the other order, each kernel would let the next begin while it waits itself, until the device is full.
 __device__ void overlap_launches() {
   NV_IF_TARGET(NV_PROVIDES_SM_90,
                (asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" : : : "memory");))

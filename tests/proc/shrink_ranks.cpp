@@ -2,7 +2,7 @@
 // This program is one rank of a job that shrinks its communicator: `shrink_ranks SCENARIO [ARGUMENTS]`. It uses only
 // the public interface, and prints one line with its result like rank_program.
 //     survive VICTIM... the VICTIMs die one after another, in the middle of sums; the others shrink and continue
-//     chaos SEED DEATHS     as many ranks die, each at any time, and the others shrink until they have a communicator
+//     chaos SEED DEATHS     DEATHS ranks die, each at any time, and the others shrink until they have a communicator
 //     strike FIRST SECOND   FIRST dies; SECOND dies as it connects to the store of the shrunk communicator
 //     differ RANK           that rank excludes rank 1 and the last one, the others exclude rank 1 alone
 //     healthy               shrinks without a failure, beside sums on the parent

@@ -220,7 +220,7 @@ class Judge {
       complain(rank, name + ": not the first failure: " + call.error.message);
   }
 
-  /// Checks that a rank that has met all others got an error if one of them had made another call, in this or before.
+  /// Checks that a rank that has met all others got an error if one of them had made another call by then.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
     if (!waits_for_all(calls[index].signature)) return;

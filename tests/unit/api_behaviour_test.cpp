@@ -76,8 +76,8 @@ TEST_CASE("streams: operations of one communicator run in the order of the calls
     if (status == RONDO_OK) status = rondo_stream_create(&streams[1]);
     if (status == RONDO_OK) status = rondo_event_create(&event);
     for (int round = 0; round < 100 && status == RONDO_OK; ++round) {
-      // Each operation needs the previous one: a sum, then an
-      // average that undoes it. Some are without a stream.
+      // Each operation needs the result before it: a sum, then a mean or a maximum of equal values. Some have no
+      // stream.
       status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, RONDO_SUM, comm,
                                 round % 3 == 2 ? nullptr : streams[round % 2]);
       if (status == RONDO_OK)

@@ -239,7 +239,7 @@ double simulated_us(const sim::Network &network, uint64_t bytes, const PlanChoic
   return static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us;
 }
 
-/// Returns ranks on two cores, with costs that differ from the machine's measured ones.
+/// Returns a network of ranks on two cores. Its costs differ from the measured costs of the machine.
 sim::Network true_network(uint32_t rank_count) {
   sim::Network network;
   network.nodes = {{rank_count, 1, 0}};

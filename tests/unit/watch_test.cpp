@@ -103,7 +103,7 @@ TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the 
 
 TEST_CASE("watch: a slot of another operation is a disagreement also where the deadline is near and the record missing",
           "[unit]") {
-  // Rank 1's call of operation 2 arrives after its slot. If the call has arrived and is equal, or if rank 1 is on this
+  // Rank 1's call of operation 2 becomes known after its slot. If the call is known and equal, or if rank 1 is on this
   // host, the slot is a defect.
   for (const auto &[known, far] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
     CAPTURE(known, far);
