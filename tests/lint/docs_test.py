@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the documentation: links lead to pages, the README's example is the built one, each status has a row."""
+"""Tests the documentation: links lead to pages, the README's example is built, errors.md has each status."""
 
 import re
 import unittest
