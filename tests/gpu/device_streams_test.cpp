@@ -21,7 +21,7 @@ struct Pair {
     void *const values = (rank == 0 ? first : second).pointer();
     return rondo_all_reduce(values, values, 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream);
   }
-  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, and may call on its own one.
+  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, but may call on its own.
   void check_refused(int rank, rondo_stream_t stream, const std::string &which) {
     CHECK(sum(rank, stream) == RONDO_ERROR_INVALID_ARGUMENT);
     const std::string own = std::to_string(rank), other = std::to_string(1 - rank);

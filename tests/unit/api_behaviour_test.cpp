@@ -265,7 +265,7 @@ TEST_CASE("disagreement: calls of 0 elements do not carry a rank further than ot
   constexpr int far = 3 * 1024;  // more than are recorded
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = 120'000;
-  // After these calls, each rank waits for data that the other never sends. Rank 1 finds a slot of a much older call.
+  // Rank 0 makes `far` calls first. Then each rank waits for data that is never sent, and rank 1 finds an old slot.
   for (const bool meets : {false, true}) {
     Ranks ranks(2, config);
     const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
