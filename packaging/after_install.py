@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last step of `meson install` (not under DESTDIR), with MESON_INSTALL_PREFIX.
+"""Runs as the last step of `meson install` (not under DESTDIR), with MESON_INSTALL_PREFIX.
 
 usage: after_install.py LIBDIR BINDIR PYTHON PLACE
 
 PLACE is the folder of the Python package, or empty, and PYTHON the program that it is for.
 
-Tells the dynamic linker of the new library where root installs, and says what to set where programs, pkg-config or the
-shell would not find what was installed. Nothing of this makes the installation fail."""
+If root installs, this adds the new library to the dynamic linker's cache. If programs, pkg-config or the shell would
+not find what was installed, it says what to set. No failure here makes the installation fail."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ ADMINISTRATOR = "/usr/sbin:/sbin"  # often not in a user's PATH
 
 
 def output_of(program, *arguments):
-    """Standard output; empty where the program is not there or fails."""
+    """Returns standard output, or an empty text if the program is missing or fails."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{ADMINISTRATOR}")
     if path is None:
         return ""
@@ -38,7 +38,7 @@ def is_in(folder, path):
 
 
 def missing(libraries, binaries, python, package):
-    """Yields the variables to set, a line each."""
+    """Yields the variables to set, each as a line."""
     if not linker_finds(libraries / "librondo.so.0") and not is_in(libraries, os.environ.get("LD_LIBRARY_PATH", "")):
         yield f"export LD_LIBRARY_PATH={libraries}:$LD_LIBRARY_PATH"
     packages = libraries / "pkgconfig"
@@ -57,8 +57,8 @@ def python_searches(python):
 
 
 def say(text):
-    """To where Meson's own output goes: it keeps that of its scripts to itself. Not into a file, where it would be
-    overwritten by what Meson has not written yet."""
+    """Writes to Meson's own output, since Meson keeps the output of its scripts to itself. If that is a file, this
+    does not write there, because Meson would overwrite the text."""
     try:
         output = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:

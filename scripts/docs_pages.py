@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the pages as Doxygen reads them: docs_pages.py ROOT OUT writes README.md and docs/*.md to OUT/pages.
 
-Doxygen knows headings by labels only, so each heading gets the label PAGE--HEADING, and each link to it names that.
-Links to files that are not on the site, such as sources and laboratory notes, become plain text."""
+Doxygen knows headings by labels only, so each heading gets the label PAGE--HEADING, and each link to the heading
+names this label. Links to files that are not on the site, such as sources and laboratory notes, become plain text."""
 
 import posixpath
 import re

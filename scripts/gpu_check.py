@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check, which see: runs the steps of a list one after the other, each with a deadline and a log of its
-own, and keeps the record."""
+"""Implements scripts/gpu-check, which explains itself. Runs the steps of a list one after the other, each with a
+deadline and a log, and keeps the record."""
 
 import argparse
 import json
@@ -89,8 +89,8 @@ class Runner:
         return f"{said}; see {log.name}"
 
     def take(self, step, passed):
-        """Takes what a step measured. If the step failed, the device costs that it had measured before are still
-        true."""
+        """Takes what a step measured. If the step failed, the device costs that it measured before that are still
+        valid."""
         if not passed and (step.judge is not None or not step.report.exists()):
             return
         report = json.loads(step.report.read_text(encoding="utf-8"))
@@ -107,8 +107,8 @@ class Runner:
         self.record.add_figures(step.judge(report))
 
     def wait(self, step, log):
-        """Returns the exit status, or None if it did not end in time. It has a process group of its own, which ends
-        with it."""
+        """Returns the exit status, or None if the step did not end in time. The step has its own process group,
+        which ends with it."""
         with open(log, "wb") as file:
             child = subprocess.Popen(step.command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                      env=self.environment | step.environment, start_new_session=True)
@@ -123,7 +123,7 @@ class Runner:
 
     @staticmethod
     def end_group(child):
-        """Ends a group. A program that can gives its device back, or ends a daemon of its own, before it is killed."""
+        """Ends a group. Before it is killed, a program can give its device back, or end a daemon of its own."""
         os.killpg(child.pid, signal.SIGTERM)  # not waited for yet, so the number is still its own
         end = time.monotonic() + END_SECONDS_MAX
         while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < end:
@@ -132,8 +132,8 @@ class Runner:
         child.wait()
 
     def wait_for_ranks(self):
-        """Waits for the ranks of a launcher that was killed. They end a little later, in groups of their own, and leave
-        the device then."""
+        """Waits for the ranks of a launcher that was killed. They end a little later, in groups of their own, and
+        only then leave the device."""
         end = time.monotonic() + RANKS_SECONDS_MAX
         while time.monotonic() < end and any(map(self.is_ours, Path("/proc").glob("[0-9]*/exe"))):
             time.sleep(0.05)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns reports of `rondo perf` and `rondo train` into figures for scripts/gpu-check, and holds the bars that they are
-to meet."""
+"""Turns reports of `rondo perf` and `rondo train` into figures for scripts/gpu-check. It also has the bars that the
+figures should meet."""
 
 import json
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def setup(report):
 
 
 def against_floor_and_turns(report):
-    """Yields for processes that share a device the floor, and the hand-overs that the plan has in a row."""
+    """Yields, for processes that share a device, the floor, and how many hand-overs the plan has in a row."""
     told = [device["hand_over_us"] for device in report["devices"] if "hand_over_us" in device]
     if not told:  # the device cannot wait for words
         yield from against_floor(None)(report)
@@ -78,7 +78,7 @@ def against_floor_and_turns(report):
 
 
 def beside_product(bar):
-    """Returns a judge of both slow-downs; `bar`, which may be None, is the product's."""
+    """Returns a judge of both slow-downs. `bar`, which may be None, is for the product's slow-down."""
     def judge(report):
         for name, _, result in results(report):
             beside = result["beside"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command whose processes share a device through NVIDIA's Multi-Process Service, by a daemon of its own that
-ends with it. If MPS does not work, the driver goes on without it, and processes take turns. So a process first checks
-whether it is served. If it is not, the command does not run (exit status 77).
+ends with it. If MPS does not work, the driver goes on without it, and processes take turns. So a process first
+checks whether MPS serves it. If not, the command does not run (exit status 77).
 
 usage: gpu_check_mps.py COMMAND..."""
 
@@ -21,8 +21,8 @@ MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED: a context made on the devi
 
 
 def begin(environment):
-    """Starts the daemon. Returns it once it listens, or None if it does not. It stays in this process's group, and so
-    ends with it."""
+    """Starts the daemon. Returns the daemon once it listens, or None if it does not listen. The daemon stays in this
+    process's group, and so ends with the group."""
     daemon = subprocess.Popen([CONTROL, "-f"], env=environment, stdin=subprocess.DEVNULL)
     end = time.monotonic() + PATIENCE
     while not (Path(environment["CUDA_MPS_PIPE_DIRECTORY"]) / "control").exists():
@@ -35,8 +35,8 @@ def begin(environment):
 
 
 def why_not_served(environment):
-    """Returns why a process is not served, or "" if it is. The driver keeps what it has found, so a new process asks
-    it."""
+    """Returns why a process is not served, or "" if it is. The driver remembers the answer, so a new process asks
+    the driver."""
     try:
         done = subprocess.run([sys.executable, "-B", __file__, "--served"], env=environment, capture_output=True,
                               text=True, timeout=PATIENCE, check=False)

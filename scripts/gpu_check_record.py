@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of scripts/gpu-check: what ran where with which result, as JSON, Markdown (docs/lab/gpu-records.md), and
-an archive of all logs. The three files are written anew after each step, so that what was cut off keeps what it has."""
+"""The record of scripts/gpu-check: what ran where with which result, as JSON, Markdown (docs/lab/gpu-records.md),
+and an archive of all logs. The files are rewritten after each step, so a run that is cut off keeps its results."""
 
 import json
 import os
@@ -14,7 +14,7 @@ KERNEL = re.compile(r"NVRM|\bXid\b|nvidia", re.I)
 
 
 def output_of(command, environment=None, log=None):
-    """Returns what the command prints, or "" if it fails. With `log` all its output is kept there."""
+    """Returns what the command prints, or "" if it fails. If `log` is given, that file gets all output."""
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60,
                               env=environment, check=False, errors="replace", stdin=subprocess.DEVNULL)
@@ -28,13 +28,13 @@ def output_of(command, environment=None, log=None):
 
 
 def kernel_messages():
-    """Returns the messages of the kernel's log about the driver, mainly an Xid. Without dmesg there are none."""
+    """Returns the kernel's messages about the driver, mainly an Xid. Without dmesg there are none."""
     tool = shutil.which("dmesg")
     return [line for line in (output_of([tool]) if tool else "").splitlines() if KERNEL.search(line)]
 
 
 def machine_of(bundle, work, environment, soft):
-    """Returns the record's description of the place. It has "refused" if Rondo cannot use the device."""
+    """Returns the record's description of the machine. It has "refused" if Rondo cannot use the device."""
     machine = {"commit": (bundle / "COMMIT").read_text(encoding="utf-8").strip(),
                "host": f"{os.uname().sysname} {os.uname().release}, {os.cpu_count()} processors"}
     text = output_of([bundle / "bin/rondo", "info", "--json"], environment, work / "rondo-info.log")
@@ -57,7 +57,7 @@ def machine_of(bundle, work, environment, soft):
 
 
 def written(path, write):
-    """Writes `path`, whole or not at all."""
+    """Writes `path` as a whole or not at all."""
     write(f"{path}.new")
     os.replace(f"{path}.new", path)
 

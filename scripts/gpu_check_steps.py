@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of what scripts/gpu-check runs. Each step has a priority: 1 shows whether anything works, 2 whether it is
-right, 3 whether it is fast enough, and 4 what else is of use."""
+"""Lists what scripts/gpu-check runs. Each step has a priority: 1 shows whether anything works, 2 whether it is
+right, 3 whether it is fast enough, and 4 other useful facts."""
 
 import os
 import shutil
@@ -20,8 +20,8 @@ RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a 
 COLLECTIVES = ("reduce_scatter", "all_gather", "broadcast", "reduce")
 LOAD_STORE = ("--kernel", "load_store")
 SMALL_MODEL = ("--width", 32, "--layers", 2, "--heads", 2, "--context", 32, "--batch", 2)
-# Commands for tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in others, and other
-# collectives.
+# These are steps of tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in other buffers,
+# and other collectives.
 REGISTERED = ["register", "shared", "plan", "sum=in_place", "capture", "replay=graph", "deregister", "sum=places",
               "replace", "register", "shared", "sum=again",
               *(word for name in COLLECTIVES for word in (f"collective={name}", f"sum={name}"))]
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass
 class Sizes:
-    """The amount of work: on a GPU, on the driver in software, and just to show that the scripts work."""
+    """The amount of work: for a GPU, for the driver in software, and only to show that the scripts work."""
     large: str            # of one rank's vector, where bandwidth is asked for
     medium: str
     small: tuple          # range of sizes at which latency is asked for
@@ -116,8 +116,8 @@ class Steps:
         return self.perf(priority, name, arguments, labelled(judge, label), **more)
 
     def timeout(self, seconds):
-        """Returns the timeout of `rondo perf` in seconds. On the driver in software it only ends what hangs: a busy
-        machine takes longer than a GPU by any factor."""
+        """Returns the timeout of `rondo perf` in seconds. On the driver in software the timeout only ends what
+        hangs, because a busy machine takes longer than a GPU by any factor."""
         return 60 if self.soft else seconds
 
     def kernels(self, *names):
@@ -135,14 +135,14 @@ class Steps:
         if self.soft:
             return (), {"environment": {"SOFT_CUDA_MPS": "on", "REGION_RANK_COUNT": "20000"}}
         control = gpu_check_mps.CONTROL
-        # Clients share the queues that their server has, so each asks for no more than a driver gives by itself.
+        # Clients share the queues of their server, so each client requests no more than a driver gives by default.
         return (("python3", "-B", gpu_check_mps.__file__),
                 {"missing": "" if shutil.which(control) else f"{control} is not installed",
                  "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "8", "RONDO_LOG": "info"}})
 
     def smoke(self):
-        """Yields each protocol, kernel and executor once, with results verified. On a GPU a call that takes over 2 s is
-        aborted."""
+        """Yields each protocol, kernel and executor once, with verified results. On a GPU, a call that takes over 2
+        s is aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", self.timeout(2))
         ways = [("simple", ["--protocol", "simple"], KERNELS), ("ll", ["--protocol", "ll"], KERNELS),
                 ("load_store", LOAD_STORE, KERNELS), ("kernels, replayed", ["--graph"], KERNELS),
@@ -172,7 +172,7 @@ class Steps:
 
     def tests_of_parts(self):
         yield Step(2, "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
-        # Processes that take turns on a device share no buffers: what is asked for goes through their places.
+        # Processes that take turns on a device share no buffers, so requested calls go through their places.
         for collective in ("all_reduce", *COLLECTIVES):
             yield self.perf(2, f"{collective} of processes through places",
                             [collective, *LOAD_STORE, "-b", 8, "-e", "1M", "-f", 512, "-n", 1, "-w", 1, "-m", 2, "-T",
@@ -197,7 +197,7 @@ class Steps:
         threads, processes = self.sizes.thread_seeds, self.sizes.process_seeds
         yield Step(2, f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"], 120,
                    {"RONDO_SEED_COUNT": str(threads)})
-        # Without MPS a device does the work of one process at a time: jobs side by side would miss their deadlines.
+        # Without MPS a device does the work of one process at a time. Jobs side by side would miss their deadlines.
         yield Step(2, f"{processes} seeds of processes: one is killed, exits, aborts, is silent or disagrees",
                    ["python3", "-B", self.tests / "gpu/device_chaos_test.py", self.bin / "device_chaos_rank",
                     "--any-driver", "--jobs", "1", "--seeds", processes], 180)
@@ -206,8 +206,8 @@ class Steps:
         return ("-b", size, "-e", size, *self.sizes.runs)
 
     def replayed(self):
-        """Returns options for many calls in a graph, and all streams released by one word. So neither launches nor
-        their skew are measured."""
+        """Returns options for many calls in a graph, and for one word that releases all streams. So neither launches
+        nor their skew are measured."""
         return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
 
     def bars(self):
@@ -288,7 +288,7 @@ class Steps:
         device = () if name == "losses of the host" else ("--device", "cuda:0", "--product-library", library)
         command = [*before, *self.run(ranks), self.bin / "rondo", "train", *corpus, *arguments, *device, "--report",
                    folder]
-        # The library's kernels and the trainer's.
+        # These are the library's kernels, and the trainer's kernels.
         soft = self.kernels("librondo_soft_kernels.so", "librondo_soft_train_kernels.so")
         return Step(priority, name, command, 90, (environment or {}) | soft, missing, report=folder / "report.json",
                     judge=judge)
@@ -304,7 +304,7 @@ class Steps:
         model = (*large, "--precision", "bfloat16", "--wire", "bfloat16", "--check-every", 0, "--validation-batches", 1,
                  *self.sizes.train)
         yield self.train(4, "gpt2, one rank", 1, model, overlap("alone"))
-        # Without MPS a kernel that waits keeps the device from the computation of the rank that it waits for.
+        # Without MPS, a kernel that waits for a rank keeps that rank's computation from the device.
         before, more = self.through_mps()
         for ranks in self.sizes.train_ranks:
             yield self.train(4, f"gpt2, {ranks} ranks, copies", ranks, model, overlap("copies"), COPIES)
@@ -320,13 +320,13 @@ class Steps:
             [os.environ.get("PATH", ""), "/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer"]))
         missing = "there is no GPU" if self.soft else "" if tool else "compute-sanitizer is not installed"
         for check in ("memcheck", "racecheck"):
-            # It may make kernels run one by one: ranks in kernels of their own would wait for ever.
+            # The tool may make kernels run one by one. Then ranks with kernels of their own would wait for ever.
             yield Step(4, check, [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 90,
                        {"RONDO_TEST_MATRIX": "tiny"} | SHARED, missing)
 
 
 def soft_environment(bundle):
-    """Sets up the driver in software as devices are: a queue for each stream, and two blocks on a multiprocessor."""
+    """Sets the driver in software up like real devices: a queue for each stream, and two blocks on a multiprocessor."""
     libraries = Path(bundle) / "lib"
     return {"RONDO_CUDA_LIBRARY": str(libraries / "libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
             "SOFT_CUDA_KERNELS": str(libraries / "librondo_soft_kernels.so"),

@@ -79,8 +79,8 @@ TOOL_FILES = {
     "soak between hosts": ("tests/net/soak.py",),
 }
 
-# About how many seconds some occasional tests keep a core on an optimised build, so that the quarters take alike.
-# Others count as one second. A test that must be alone keeps two cores.
+# These are about the seconds for which occasional tests keep a core on an optimised build, so that quarters take
+# equally long. Other tests count as one second. A test that must be alone keeps two cores.
 SECONDS = {
     "budgets": 34, "chaos, timed": 30, "collectives between hosts": 60,
     "collectives of processes": 10, "commands": 29, "compare": 6, "compare peers": 9, "compile kernels": 11,
@@ -215,8 +215,8 @@ def seconds_of(name, stage):
 
 
 def divide(names, stage):
-    """Returns the names in QUARTERS sets. Each name, the longest test first, joins the set that takes least until
-    then."""
+    """Returns the names in QUARTERS sets. The longest test comes first. Each test joins the set that takes least so
+    far."""
     quarters = [(0, number, set()) for number in range(QUARTERS)]
     for name in sorted(names, key=lambda name: (-seconds_of(name, stage), name)):
         seconds, number, members = min(quarters, key=lambda quarter: quarter[:2])

@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Ends the program unless it is destroyed in time.
+/// Ends the program unless this object is destroyed in time.
 class Deadline {
  public:
   Deadline(std::string name, std::chrono::duration<double> limit)
@@ -42,7 +42,7 @@ class Deadline {
     changed_.notify_one();
     thread_.join();
   }
-  /// Records the location of the last evaluated assertion. The case waits at a later line.
+  /// Records the location of the last evaluated assertion. If the case hangs, it waits at a later line.
   void passed(const Catch::SourceLineInfo &place) {
     file_.store(place.file, std::memory_order_relaxed);  // relaxed: at worst, the line is of another file
     line_.store(place.line, std::memory_order_relaxed);

@@ -40,7 +40,7 @@ size_t draw_count(Random &random) {
 
 DrawnCall draw_call(Random &random, int rank_count, bool blocks) {
   DrawnCall call;
-  // Most draws are collectives that a rank can complete without waiting for another one.
+  // Most drawn calls are collectives that a rank can complete without waiting for another rank.
   call.collective =
       random.pick({RONDO_BROADCAST, RONDO_BROADCAST, RONDO_BROADCAST, RONDO_REDUCE, RONDO_REDUCE, RONDO_REDUCE,
                    RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER, RONDO_BARRIER});
@@ -52,7 +52,7 @@ DrawnCall draw_call(Random &random, int rank_count, bool blocks) {
   return call;
 }
 
-/// Draws a call that differs from `call` in one property or in all.
+/// Draws a call that differs from `call` in one property or in all properties.
 DrawnCall draw_other(Random &random, const DrawnCall &call, int rank_count, bool blocks) {
   for (;;) {  // ends, because nearly all draws differ
     DrawnCall other = call;

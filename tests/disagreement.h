@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file describes one disagreement of ranks, drawn from a seed. At first all ranks make the same calls. Then they
-// divide into groups whose calls differ. After that all make the same calls again. Every rank must get an error before
-// the end.
+// divide into groups whose calls differ. Finally all ranks make the same calls again. Every rank must get an error
+// before the end.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct Disagreement {
   [[nodiscard]] std::string text() const;
 };
 
-/// Draws a disagreement. If `blocks`, it may have all_to_all, gather and scatter, which devices do not support.
+/// Draws a disagreement. If `blocks`, its calls may be all_to_all, gather and scatter, which devices do not support.
 [[nodiscard]] Disagreement draw_disagreement(uint64_t seed, bool blocks = false);
 
 /// The result of a rank. It is plain data, which processes exchange.
@@ -60,7 +60,7 @@ struct RankPart {
   std::byte *send = nullptr;
   std::byte *recv = nullptr;
   rondo_stream_t stream = nullptr;
-  /// Returns the outcome of the call that has just returned RONDO_OK. It is empty if the outcome is known already.
+  /// Returns the outcome of the call that has just returned RONDO_OK. It is empty if that outcome is already known.
   std::function<rondo_status_t()> settle;
 };
 [[nodiscard]] size_t buffer_bytes(const Disagreement &drawn);

@@ -27,7 +27,7 @@ class ExchangeCall {
     return call(out.empty() ? nullptr : out.data(), in.empty() ? nullptr : in.data(), comm, stream);
   }
 
-  /// Makes the call with buffers that contain sent(), and have room for received(). In place, both are in `in`.
+  /// Makes the call with buffers that contain sent(), and have room for received(). In place, both are one buffer.
   rondo_status_t call(const void *send, void *recv, rondo_comm_t comm, rondo_stream_t stream) const {
     const int root = static_cast<int>(root_);
     const std::vector<size_t> to = sizes(true), from = sizes(false);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file makes random legal programs of messages, groups and collectives. All ranks get the same program from one
 // seed. The items have one order. Each rank runs its own items in that order, and divides them into groups as it likes.
-// So ranks cannot wait in a circle: consider the first item that is not complete. Both of its ends have completed all
-// items before it.
+// So ranks cannot wait in a circle: both ends of the first incomplete item have completed all items before it, so this
+// item can go on.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct MessageProgram {
   uint32_t rank_count = 2;
   uint32_t comm_count = 1;
   std::vector<Item> items;
-  /// For each rank, the first items of its groups and single calls. A group may have a single call.
+  /// The first items of each rank's groups and single calls, by rank. A group may have only one call.
   std::vector<std::vector<size_t>> cuts;
 };
 

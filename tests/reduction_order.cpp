@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the section "Order of rounding" of docs/schedules.md in code.
+// This file implements the section "Order of rounding" of docs/schedules.md.
 #include "tests/reduction_order.h"
 
 #include <algorithm>

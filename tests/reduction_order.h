@@ -20,7 +20,7 @@ struct Reduction {
 
 /// Returns how element i of a chunk is reduced. `root` matters only for reduce, and `channel` (even or odd) only for
 /// the tree. `chunk` matters for algorithms with several chunks: ring, halving-doubling and hierarchical on one host.
-/// In a ring's reduce-scatter it is the block. The kernel load_store rounds one_shot and two_shot once, at the end.
+/// In a ring's reduce-scatter it is the block. With load_store, one_shot and two_shot round once, at the end.
 [[nodiscard]] Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint32_t rank_count,
                               uint32_t root, uint32_t channel, uint32_t chunk,
                               rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER);

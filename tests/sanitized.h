@@ -8,8 +8,8 @@
 
 namespace rondo_test {
 
-/// Says whether the tests run under a sanitizer, which scripts/test sets. Tests that would take minutes do less then,
-/// and print that.
+/// Says whether the tests run under a sanitizer. scripts/test sets the variable. Tests that would take minutes do less
+/// under a sanitizer, and print that.
 [[nodiscard]] inline bool sanitized() { return std::getenv("RONDO_TEST_SANITIZED") != nullptr; }
 
 /// Returns which quarter of the long tests runs, from 0 to 3. Returns nothing if all of them run.
@@ -21,8 +21,8 @@ namespace rondo_test {
 /// Selects a quarter of many similar cases at the gate under a sanitizer, otherwise all of them.
 class GateShare {
  public:
-  /// `what` names the cases in the line that says how many are left out. If `divided` is false, this selects all cases,
-  /// because another rule leaves cases out.
+  /// Makes the selection. `what` names the cases in the line that says how many are left out. If `divided` is false,
+  /// this selects all cases, because another rule leaves cases out.
   explicit GateShare(const char *what, bool divided = true)
       : quarter_(divided && sanitized() ? gate_quarter().value_or(all) : all) {
     if (quarter_ != all)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells whether tests run under a sanitizer, which scripts/test sets, and leaves out cases there that run the same code
-as others."""
+"""Says whether tests run under a sanitizer, which scripts/test sets. Then leaves out cases that run the same code as
+other cases."""
 
 import os
 

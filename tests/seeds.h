@@ -15,8 +15,8 @@ inline uint64_t seed_from_environment() {
   return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
 }
 
-/// Calls `run` with the seeds from 1 to `count`, or to 1,000 if every test runs in full. With RONDO_SEED, it calls it
-/// with that seed alone.
+/// Calls `run` with the seeds from 1 to `count`, or to 1,000 if every test runs in full. With RONDO_SEED, `run` is
+/// called only with that seed.
 inline void for_each_seed(uint64_t count, const std::function<void(uint64_t)> &run) {
   const char *const given = std::getenv("RONDO_SEED");
   const uint64_t first = given != nullptr ? seed_from_environment() : 1;

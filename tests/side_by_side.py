@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the cases of a test side by side, each in a process of its own. It suits cases that spend their time waiting for
-deadlines, which need no processor meanwhile. A module calls main() where it would call unittest.main().
+"""Runs the cases of a test side by side, each in a process of its own. It suits cases that mostly wait for deadlines,
+and need no processor meanwhile. A module calls main() where it would call unittest.main().
 
 When the command line names cases, only these run, one after the other, in the process itself."""
 
@@ -27,7 +27,7 @@ def cases_of(suite):
 
 
 def run_case(case):
-    """Runs one case. Returns its output, without the lines that count cases, and its number of each outcome."""
+    """Runs one case. Returns its output, without the lines that count cases, and how many cases had each outcome."""
     began = time.monotonic()
     done = subprocess.run(sys.orig_argv, env={**os.environ, CASE: case}, stdin=subprocess.DEVNULL, capture_output=True,
                           encoding="utf-8", errors="replace", check=False)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This executor has no links. Its ranks, threads of one process, put their buffers on a table, and each adds up all of
-// them. It shows an executor's promises to a communicator, and the communicator's arguments for an executor.
+// This executor has no links. Its ranks are threads of one process. They put their buffers on a table, and each rank
+// adds all buffers. It shows an executor's promises to a communicator, and a communicator's arguments for an executor.
 #pragma once
 
 #include <chrono>

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-// This includes the machine's clock under another name, and the rest of the file unchanged.
+// This includes the machine's clock under another name, and leaves the rest of that file unchanged.
 #define now_ns machine_now_ns
 #include "src/base/clock.cpp"
 #undef now_ns
@@ -29,7 +29,7 @@ namespace rondo_test {
 
 HeldClock::HeldClock() { rondo::held_ns.store(rondo::now_ns(), std::memory_order_release); }
 
-/// Lets the time continue from the held time, or from the machine's time if that is later.
+/// Lets the time continue from the held time, or from the machine's time if the machine's time is later.
 HeldClock::~HeldClock() {
   const uint64_t held = rondo::held_ns.load(std::memory_order_relaxed);  // relaxed: this side writes it
   const uint64_t machine = rondo::machine_now_ns();

@@ -7,8 +7,8 @@
 
 namespace rondo_test {
 
-/// Holds the clock while it exists. No deadline of the library passes unless the test moves the time. Only one may
-/// exist.
+/// Holds the clock while this object exists. No deadline of the library passes unless the test moves the time. Only one
+/// such object may exist.
 class HeldClock {
  public:
   HeldClock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file checks promises about time, in test cases tagged [.timed]. They run only if requested, by a test of the
-// suite "timed", which has the machine to itself. A case does not retry: it compares a median with its bound. With
+// This file checks promises about time, in test cases tagged [.timed]. Such cases run only if requested, by a test of
+// the suite "timed", which has the machine to itself. A case does not retry: it compares a median with its bound. With
 // RONDO_TEST_TIMED=report a missed bound is only reported, and the time is measured once.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace rondo_test {
 
 inline constexpr size_t timed_repetitions = 5;
 
-/// Says whether a missed bound fails the test. It does not under a sanitizer, whose build is slow by design.
+/// Says whether a missed bound fails the test. Under a sanitizer it does not, since such a build is slow by design.
 [[nodiscard]] inline bool bounds_hold() {
   const char *const mode = std::getenv("RONDO_TEST_TIMED");
   return !sanitized() && (mode == nullptr || std::string(mode) != "report");

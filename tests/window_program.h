@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of puts, signals and waits, and the contents that windows must have after them. All ranks make the
-// same program from the seed. In each round, random ranks write pieces of the windows. Then every rank waits for the
-// signals of all pieces of its window, and compares all bytes with the model.
+// This file makes random programs of puts, signals and waits, and knows what windows must contain after them. All ranks
+// make the same program from the seed. In each round, random ranks write pieces of the windows. Then every rank waits
+// for the signals of all pieces of its window, and compares all bytes with the model.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct WindowMemory {
   std::function<rondo_status_t()> synchronize = [] { return RONDO_OK; };
 };
 
-/// A piece of the window of rank `to`, which rank `from` writes.
+/// A piece of the window of rank `to`. Rank `from` writes it.
 struct WindowPiece {
   uint32_t from = 0, to = 0, signal = 0;
   size_t offset = 0, bytes = 0;
@@ -41,13 +41,13 @@ class WindowProgram {
 
   [[nodiscard]] size_t window_bytes() const { return window_bytes_; }
 
-  /// Runs the part of one rank. `window` is a window over `own`, of window_bytes() on every rank, and `source` has as
-  /// many bytes. Returns RONDO_ERROR_INTERNAL if a byte is wrong.
+  /// Runs the part of one rank. `window` is a window over `own`, of window_bytes() on every rank, and `source` has the
+  /// same size. Returns RONDO_ERROR_INTERNAL if a byte is wrong.
   rondo_status_t run(uint32_t rank, rondo_comm_t comm, rondo_stream_t stream, rondo_window_t window, std::byte *own,
                      std::byte *source, const WindowMemory &memory) {
     std::vector<std::byte> expected(window_bytes_), seen(window_bytes_);
     memory.write(own, expected.data(), window_bytes_);
-    // No rank may write into a window before it is cleared.
+    // No rank may write into a window before the window's owner has cleared it.
     if (const auto all = rondo_barrier(comm, stream); all != RONDO_OK) return all;
     std::mt19937_64 local(seed_ ^ (rank + 1) * 0x9E37'79B9'7F4A'7C15u);
     for (uint32_t round = 0; round < round_count_; ++round) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This test checks include/rondo/constants.json, which other languages read, and with which released programs were
-compiled (64-bit). It must have all sizes, offsets and values of the header. A value that changes is an ABI break:
-append in its place.
+"""Tests include/rondo/constants.json, which other languages read, and with which released programs were compiled
+(64-bit). It must have all sizes, offsets and values of the header. A changed value is an ABI break: append
+instead.
 
 usage: constants_test.py CC"""
 

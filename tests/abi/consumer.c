@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stranger's program: built by a plain C compiler with what pkg-config says of the installed library, nothing else.
- * Two ranks in one process, each with a stream of its own, add up (1, 2, 3, 4) and (10, 20, 30, 40).
+ * This is a user's program. A plain C compiler builds it with what pkg-config says of the installed library. Two ranks
+ * in one process, each with its own stream, add up (1, 2, 3, 4) and (10, 20, 30, 40).
  */
 #include <inttypes.h>
 #include <rondo/rondo.h>

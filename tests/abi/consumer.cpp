@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stranger's program in C++17, built with what pkg-config says of the installed library. Two ranks, each in a thread
- * of its own, use every handle of rondo.hpp. It prints one line, or what was wrong.
+ * This is a user's program in C++17. It is built with what pkg-config says of the installed library. Two ranks, each on
+ * its own thread, use every handle of rondo.hpp. It prints one line, or what was wrong.
  */
 #include <rondo/rondo.hpp>
 
@@ -81,7 +81,7 @@ void handles(const rondo::Communicator &comm) {
   }
 }
 
-/* Rank 1 leaves its scope by an exception, which aborts its communicator, so that rank 0 does not wait. */
+/* Rank 1 leaves its scope by an exception. That aborts its communicator, so that rank 0 does not wait. */
 void unwinding(rondo::Communicator comm) {
   const int rank = comm.rank();
   try {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR PYTHON PLACE CXX, started in the
-build folder. PLACE is the folder of the package for PYTHON."""
+"""Tests the installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR PYTHON PLACE CXX, started in the build
+folder. PLACE is the folder of the package for PYTHON."""
 
 import os
 import re
@@ -45,7 +45,7 @@ class Installed(unittest.TestCase):
         cls.lib = cls.tree / cls.libdir
 
     def pkg_config(self, *arguments):
-        # The tree is not at its configured prefix, so this passes the actual one.
+        # The tree is not at its configured prefix, so this command gets the actual prefix.
         return run("pkg-config", f"--define-variable=prefix={self.tree}", *arguments, "rondo",
                    PKG_CONFIG_PATH=str(self.lib / "pkgconfig")).split()
 
@@ -104,7 +104,7 @@ class Installed(unittest.TestCase):
         said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
                    str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib), PYTHONUNBUFFERED="1")
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
-        # Without arguments the program calls pkg-config, which gets the prefix as above.
+        # Without arguments the program calls pkg-config, which gets the actual prefix, as in pkg_config().
         folder = Path(self.folder.name) / "bin"
         folder.mkdir()
         script = f'#!/bin/sh\nPATH=$OLD_PATH exec pkg-config --define-variable=prefix={self.tree} "$@"\n'

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The library was built with this header, and its default functions write what the initialiser macros do. What sizes,
- * offsets and values are is in include/rondo/constants.json: constants_test.py.
+ * The library was built with this header, and its default functions must write what the initialiser macros do.
+ * constants_test.py checks sizes, offsets and values, which are in include/rondo/constants.json.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int check_config(void) {
   return 0;
 }
 
-/* A struct of a later version has a tail, which gets zeros; one that is too small, or NULL, is refused untouched. */
+/* The tail of a later version's struct gets zeros. A struct that is too small, or NULL, is refused, and not written. */
 #define CHECK_GROWTH(type, function)                                                 \
   do {                                                                               \
     struct { type known; unsigned char tail[16]; unsigned char behind; } given;      \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program uses host memory that devices reach as buffers: pinned, registered and managed memory.
+// This part of the test program uses host memory as buffers that devices reach: pinned, registered and managed memory.
 #include <cstdlib>
 #include <functional>
 #include <vector>
@@ -47,7 +47,7 @@ constexpr MemoryKind kinds[] = {
        std::free(memory);
      }}};
 
-/// Memory of the host and a stream of the device. The memory may be made on another device.
+/// Memory of the host, and a stream of the device. The device `maker` makes the memory, and may be another one.
 class HostPart {
  public:
   HostPart(const MemoryKind &kind, int device, int maker) : kind_(kind), part_(device, 64), maker_(maker) {
@@ -75,7 +75,7 @@ class HostPart {
   unsigned char *memory_ = nullptr;
 };
 
-/// Runs a call on all ranks of one thread, and waits for it.
+/// Runs a call of all ranks on one thread in a group, and waits for the end.
 void in_a_group(int rank_count, const std::function<ncclResult_t(int)> &call) {
   NCCL(ncclGroupStart());
   for (int rank = 0; rank < rank_count; ++rank) NCCL(call(rank));
@@ -95,7 +95,7 @@ void check_kind(const MemoryKind &kind, int devices, ncclComm_t *comms) {
       in_a_group(2, [&](int rank) { return call(it, rank, parts[rank], comms[rank]); });
       for (int rank = 0; rank < 2; ++rank) check_after(it, rank, parts[rank]);
     }
-  // A message, and an operation whose factor is in such memory.
+  // The cases are a message, and an operation whose factor is in such memory.
   Case it;
   it.count = 1000;
   it.rank_count = 2;

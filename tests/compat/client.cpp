@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. If all results are
-// right, it prints "done" and ends with status 0.
+// This is a program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. If all
+// results are right, it prints "done" and ends with status 0.
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ int number_of(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// Runs every case on one rank, on this thread. The caller allocates `part` before it makes the communicator, because
-/// an allocation may wait for the device, and so for a kernel that waits for this rank.
+/// Runs every case on one rank, on this thread. The caller allocates `part` before it makes the communicator. An
+/// allocation may wait for the device, and so for a kernel that waits for this rank.
 void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part) {
   for (const Case &it : all_cases(rank_count)) {
     part.write(before(it, rank));
@@ -29,7 +29,7 @@ void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part)
   }
 }
 
-/// Returns the id, which rank 0 writes into a file and the others wait for.
+/// Returns the id. Rank 0 writes it into a file, and the other ranks wait for the file.
 ncclUniqueId shared_id(int rank, const std::string &path) {
   ncclUniqueId id;
   if (rank == 0) {
@@ -79,7 +79,7 @@ void process(const std::string &id_file) {
   NCCL(ncclCommDestroy(comm));
 }
 
-/// Runs one rank of a job of processes of which rank 1 is killed before its second call.
+/// Runs one rank of a job of processes. Rank 1 is killed before its second call.
 void die(const std::string &id_file) {
   const int rank = number_of("RANK", 0), rank_count = number_of("WORLD_SIZE", 1);
   const OnDevice current(0);
@@ -127,7 +127,7 @@ void leave() {
   NCCL(ncclCommInitRank(&comm, 1, id, 0));
 }
 
-/// Runs ranks that one thread drives by groups. Another test makes such communicators by a group of ncclCommInitRank().
+/// Runs ranks that one thread drives by groups. Another test makes such ranks by ncclCommInitRank() in a group.
 void group() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   std::vector<int> places;

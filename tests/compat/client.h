@@ -34,7 +34,7 @@ void check_sum();
 void check_timeout();
 void check_blocking_variable();
 
-/// Makes a configuration that an older release would have, with the fields up to `blocking`, which is 0.
+/// Makes a configuration as of an older release, which has the fields up to `blocking`. `blocking` is 0.
 inline ncclConfig_t nonblocking() {
   ncclConfig_t config;
   std::memset(&config, 0, sizeof config);
@@ -44,11 +44,11 @@ inline ncclConfig_t nonblocking() {
   return config;
 }
 
-/// Waits, for at most a minute, while the communicator's state is `lasting`. So a test waits until a communicator is
-/// made, or until a ready one fails. Returns the state.
+/// Waits, for at most a minute, while the communicator's state is `lasting`. By this, a test waits until a communicator
+/// is made, or until it fails. Returns the state.
 ncclResult_t wait_while(ncclComm_t comm, ncclResult_t lasting);
 
-/// The ranks of one communicator on device 0. One thread drives them all, and there is memory for every case.
+/// The ranks of one communicator on device 0, with memory for every case. One thread drives all ranks.
 class Ranks {
  public:
   explicit Ranks(int rank_count) {

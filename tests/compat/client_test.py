@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for nccl.h over libnccl.so.2: client_test.py CLIENT. Each scenario is a process, or several."""
+"""Tests programs for nccl.h over libnccl.so.2: client_test.py CLIENT. Each scenario is one process or several."""
 
 import os
 import subprocess

@@ -126,7 +126,7 @@ void check_after(const Case &it, int rank, const Part &part) {
   fail_test(described(it).c_str(), __FILE__, __LINE__, 0);
 }
 
-/// Returns every combination; the last two ranks are roots in turn. Under a sanitizer, there is a type of each size.
+/// Returns every combination. The last two ranks are roots in turn. Under a sanitizer, one type of each size is used.
 inline std::vector<Case> all_cases(int rank_count) {
   constexpr ncclDataType_t of_each_size[] = {ncclInt8, ncclBfloat16, ncclFloat32, ncclUint64};
   const auto is_chosen = [&](int type) {

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 RONDO, LIBRARY, LIBRONDO = "", "", ""
-# One write, since ranks share their output.
+# The output is one write, since ranks share their standard output.
 LOOK = ("import ctypes, os; version = ctypes.c_int(); ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version));"
         "os.write(1, f\"{os.environ['RONDO_RANK']} {version.value} {os.environ['LD_PRELOAD']}\\n\".encode())")
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program calls collectives with a configuration of their own.
+// This part of the test program calls collectives with a configuration of their own.
 #include <nccl.h>
 
 #include <climits>
@@ -68,7 +68,7 @@ void check_kinds(Ranks &ranks) {
     }
 }
 
-/// Checks the exchanges of blocks: two ranks send blocks of 4 bytes, which have the numbers of both ends.
+/// Checks the exchanges of blocks. Two ranks send blocks of 4 bytes, which contain the numbers of both ranks.
 void check_blocks(Ranks &ranks) {
   const ncclCollConfig_t set = plain();
   const auto each = [&](const auto &call) {
@@ -123,7 +123,7 @@ void check_refusals(Ranks &ranks) {
   for (int rank = 0; rank < ranks.size(); ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank)));
   NCCL(ncclGroupEnd());
   ranks.check(it);
-  // After the refusal of an algorithm, the group does not run, as rank 1 would wait for rank 0.
+  // After the refusal of an algorithm, the group must not run, because rank 1 would wait for rank 0.
   const ncclCollConfig_t other = with_algorithms("nvls");
   NCCL(ncclGroupStart());
   CHECK_REFUSED(call_with(it, 0, ranks.part(0), ranks.comm(0), &other), ncclInvalidArgument, "but Rondo uses ");
@@ -132,7 +132,7 @@ void check_refusals(Ranks &ranks) {
   ranks.check_usable();
 }
 
-/// Returns whether an all-reduce of one rank is accepted. A wrong call makes its group fail, so that it does not run.
+/// Returns whether an all-reduce of one rank is accepted. Another call is wrong, so that no call of the group runs.
 bool accepts(Ranks &ranks, Case it, const char *algorithm, ncclDataType_t type, ncclRedOp_t op) {
   const ncclCollConfig_t config = with_algorithms(algorithm);
   it.type = type;
@@ -143,7 +143,7 @@ bool accepts(Ranks &ranks, Case it, const char *algorithm, ncclDataType_t type, 
   return result == ncclSuccess;
 }
 
-/// Checks that a mean of integers has the algorithm of a sum of the wider words that Rondo adds for it.
+/// Checks that a mean of integers uses the same algorithm as the sum of wider words by which Rondo computes it.
 void check_means(Ranks &ranks) {
   int differences = 0;
   for (size_t count = 4; count <= size_t{1} << 26; count *= 2)
@@ -160,7 +160,7 @@ void check_means(Ranks &ranks) {
   CHECK(differences > 0);
 }
 
-/// Checks hints, and lists of algorithms that allow or do not force what Rondo chooses.
+/// Checks that hints are accepted, and lists of algorithms that permit Rondo's choice or do not force another.
 void check_accepted(Ranks &ranks) {
   ncclCollConfig_t hints = plain();
   hints.minCTAs = 4;
@@ -177,7 +177,7 @@ void check_accepted(Ranks &ranks) {
     run(ranks, ranks.sum(100), &each);
 }
 
-/// Checks that the event is recorded before the collective: it has happened while rank 1 has not called yet.
+/// Checks that the event is recorded before the collective: the event happens although rank 1 has not called yet.
 void check_event(Ranks &ranks) {
   const Case it = ranks.sum(100);
   ranks.write(it);

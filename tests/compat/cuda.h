@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file uses the CUDA driver as a program with nccl.h does: contexts, memory, streams, graphs. RONDO_CUDA_LIBRARY
-// names the driver's library. Every failed call ends the program.
+// This file uses the CUDA driver like a program for nccl.h: contexts, memory, streams, graphs. RONDO_CUDA_LIBRARY names
+// the driver's library. Every failed call ends the program.
 #pragma once
 
 #include <dlfcn.h>

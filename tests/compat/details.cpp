@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program depends on details of groups, streams and configurations, as frameworks do.
+// This part of the test program depends on details of groups, streams and configurations, as frameworks do.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ using namespace compat_test;
 
 namespace {
 
-/// Checks that all streams of a communicator in a group must be captured by one graph, or none.
+/// Checks that one graph must capture all streams of a communicator in a group, or that none may be captured.
 void check_captured_streams() {
   Ranks ranks(1);
   const DevicePart other(0, 64);
@@ -78,8 +78,8 @@ void check_inherited_configuration() {
   for (const ncclComm_t comm : {rest, part, parent}) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that allocations do not wait for the end of a group, and that all groups can be ended for an initialisation
-/// and reopened.
+/// Checks that allocations do not wait for the end of a group. Also checks that all groups can be ended for an
+/// initialisation, and reopened.
 void check_reopened_groups() {
   Ranks ranks(1);
   const OnDevice current(0);
@@ -105,7 +105,7 @@ void check_reopened_groups() {
 
 const auto of_thread = reinterpret_cast<Stream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
 
-/// Checks that the numbers 0 to 2 are streams, too: 0 and 1 are the default stream, and 2 is the thread's own.
+/// Checks that the numbers 0 to 2 are also streams: 0 and 1 are the default stream, and 2 is the thread's own stream.
 void check_streams_without_a_handle() {
   Ranks ranks(1);
   const OnDevice current(0);
@@ -125,8 +125,8 @@ void wait_until_set(void *flag) {
   while (!set->load(std::memory_order_acquire)) ::usleep(1000);  // pairs with the stores of the test
 }
 
-/// Checks that a call on a thread's own stream follows the latest call on the other thread's, which has the same
-/// number.
+/// Checks that a call on a thread's own stream follows the latest call on another thread's own stream, though both
+/// streams have the same number.
 void check_a_stream_of_each_thread() {
   Ranks ranks(1);
   const DevicePart other(0, 2 * half_bytes);

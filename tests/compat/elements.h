@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file has elements of every type of nccl.h as bits, and the results of its operations. The values are small whole
-// numbers. So every result of up to four ranks is exact in every type, in any order.
+// numbers, so every result of up to four ranks is exact in every type and in any order.
 #pragma once
 
 #include <nccl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program makes ids, and children of fork() that use them. The children's ranks meet at their parent, which
-// listens.
+// This part of the test program makes ids, and children of fork() that use them. The children's ranks meet at their
+// parent, which runs the store.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ pid_t start_child(const Run &run) {
   if (child != 0) return child;
   run();
   std::fflush(stdout);
-  // The stacks of the parent's threads held memory, which a detector of leaks would report here.
+  // The stacks of the parent's other threads held memory that LeakSanitizer would report in the child.
   if (rondo_test::sanitized()) std::_Exit(0);
   std::exit(0);  // with the exit handlers of the libraries
 }
@@ -53,8 +53,8 @@ void wait_for(const std::vector<pid_t> &children) {
 
 }  // namespace
 
-/// Checks ranks that are all children, then a parent that is a rank itself. Then a child of a parent with communicators
-/// is refused.
+/// Checks ranks that are all children. Then checks a parent that is a rank itself. Finally, a child is refused if its
+/// parent had communicators.
 void compat_test::check_fork() {
   std::vector<ncclUniqueId> ids(2);
   for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));

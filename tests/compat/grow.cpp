@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program grows communicators by new ranks.
+// This part of the test program adds new ranks to communicators.
 #include <nccl.h>
 
 #include <string>
@@ -11,8 +11,8 @@ using namespace compat_test;
 
 namespace {
 
-/// Grows a communicator of two ranks by two, by one thread in a group, and checks sums. With `passes`, the rank that
-/// made the id passes it, and otherwise NULL.
+/// Grows a communicator of two ranks by two, by one thread in a group, and checks sums. If `passes`, the rank that made
+/// the id passes the id. Otherwise it passes NULL.
 void grow_and_sum(Ranks &ranks, bool passes, ncclConfig_t *config) {
   constexpr int size = 4;
   ncclUniqueId id;

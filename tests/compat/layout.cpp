@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the numbers of nccl.h on which programs and library must agree. It is compiled with our declarations and with
-// NVIDIA's header.
+// Prints the numbers of nccl.h on which programs and the library must agree. This file is compiled with our
+// declarations, and again with NVIDIA's header.
 #include <nccl.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program uses groups, makes communicators without waiting, and ends them.
+// This part of the test program uses groups, makes communicators without waiting, and ends them.
 #include <unistd.h>
 
 #include <cstring>
@@ -30,7 +30,7 @@ void check_first_error() {
   ranks.check_usable();
 }
 
-/// Checks several calls of each rank in one group, of several communicators.
+/// Checks several calls of each rank in one group, on two communicators.
 void check_many_calls() {
   Ranks one(2), other(2);
   const Case sum = one.sum(1000);
@@ -49,7 +49,7 @@ void check_many_calls() {
   other.check(gather);
 }
 
-/// Calls of one communicator that are on two streams run in the order of the calls.
+/// Checks that calls of one communicator on two streams run in the order of the calls.
 void check_two_streams() {
   Ranks ranks(2);
   const DevicePart others[2] = {{0, 64}, {0, 64}};
@@ -77,7 +77,7 @@ void check_two_streams() {
   }
 }
 
-/// Checks that one thread can make all ranks of a communicator, each on the device that is current at its call.
+/// Checks that one thread can make all ranks of a communicator. Each rank is on the device that is current at its call.
 void check_inits_in_a_group() {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -101,7 +101,7 @@ void check_inits_in_a_group() {
   NCCL(ncclGroupEnd());
 }
 
-/// Checks that a refused rank ends the making of the others in its group, which would wait for it.
+/// Checks that a refused rank ends the making of the other ranks in its group, which would wait for the refused rank.
 void check_refused_init_in_a_group() {
   const OnDevice current(0);
   ncclUniqueId id, zeros;
@@ -175,7 +175,7 @@ void check_abort_of_an_init() {
   const ncclResult_t made = ncclCommInitRank(&comm, 2, id, 0);
   other.join();
   CHECK(made != ncclSuccess && made != ncclInProgress && comm == nullptr);
-  // An init can also be given up before a wait for it.
+  // An initialisation can also be given up before anything waits for it.
   NCCL(ncclGetUniqueId(&id));
   ncclConfig_t config = nonblocking();
   ncclComm_t pending = nullptr;
@@ -198,7 +198,7 @@ void check_abort_of_a_collective() {
   CHECK(call(it, 1, ranks.part(1), ranks.comm(1)) == ncclRemoteError);
 }
 
-/// Checks that a communicator of one rank takes any id, and that several can be made with the same.
+/// Checks that a communicator of one rank accepts any id, and that several such communicators can have one id.
 void check_one_rank() {
   const OnDevice current(0);
   ncclUniqueId id;
@@ -259,7 +259,7 @@ void check_split() {
   for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
   ranks.check_usable();
   for (const int member : members) NCCL(ncclCommDestroy(parts[member]));
-  // Its own configuration can make a part nonblocking.
+  // A part's own configuration can make the part nonblocking.
   ncclConfig_t config = nonblocking();
   for (int rank = 0; rank < 4; ++rank)
     CHECK(ncclCommSplit(ranks.comm(rank), rank % 2, 0, &parts[rank], &config) == ncclInProgress);
@@ -334,7 +334,7 @@ void compat_test::check_memory() {
   CHECK(pointer == nullptr);
 }
 
-/// Checks graphs: each rank captures its call, and one group holds both. The test polls for errors meanwhile.
+/// Checks graphs. Each rank captures its call, and one group has both calls. Meanwhile the test polls for errors.
 void compat_test::check_graphs() {
   Ranks ranks(2);
   const Case it = ranks.sum(1000);
@@ -354,8 +354,8 @@ void compat_test::check_graphs() {
       CU(end_capture(ranks.part(rank).stream(), &graph));
       CU(instantiate(&execs[rank], graph, 0));
       CU(graph_destroy(graph));
-      // Without an upload the first launch may wait for the device, on which the other rank's kernel waits for this
-      // one.
+      // Without an upload, the first launch may wait for the device. There, the other rank's kernel waits for this
+      // rank.
       CU(upload(execs[rank], ranks.part(rank).stream()));
       CU(synchronize(ranks.part(rank).stream()));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program sends and receives, and exchanges blocks.
+// This part of the test program sends, receives, and exchanges blocks.
 #include "tests/compat/client.h"
 
 using namespace compat_test;
@@ -19,7 +19,7 @@ void place(Memory &memory, size_t at, const Memory &bytes) {
   std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-/// Fills each rank's memory by `fill`, makes `call` for each rank in a group, and compares with memory from `wanted`.
+/// Fills each rank's memory by `fill`, makes `call` for each rank in a group, and compares the memory with `wanted`.
 template <class Fill, class Call, class Wanted>
 void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &call, const Wanted &wanted) {
   std::vector<Memory> memories;
@@ -42,8 +42,8 @@ constexpr size_t count = 1500;  // int32 values of a message or block
 
 size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
 
-/// Lets every rank exchange messages with all, itself included. Types of equal size differ, and some messages are
-/// empty.
+/// Lets every rank exchange messages with all ranks, also itself. Both ends of a message have the same number of bytes,
+/// in different types. Some messages are empty.
 void check_messages(Ranks &ranks) {
   check_call(
       ranks, "messages", [&](Memory &memory, int rank) {
@@ -78,7 +78,7 @@ void check_all_to_all(Ranks &ranks) {
       });
 }
 
-/// Gathers. The root works in place, by the address of its own block, and the others use another buffer.
+/// Checks gather. The root works in place, by the address of its own block, and the other ranks use another buffer.
 void check_gather(Ranks &ranks, int root) {
   const auto own = [&](int rank) { return rank == root ? half_bytes + block(rank) : 0; };
   check_call(
@@ -113,7 +113,7 @@ void check_refusals(Ranks &ranks) {
   CHECK_REFUSED(ncclRecv(nullptr, 1, ncclInt8, 1, comm, part.stream()), ncclInvalidArgument, "recvbuff is NULL");
   CHECK_REFUSED(ncclGather(part.at(0), nullptr, 1, ncclInt8, 0, comm, part.stream()), ncclInvalidArgument, "recvbuff");
   NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // of one rank only, so it is dropped
-  // A message to the rank itself needs both of its ends in the group.
+  // If a rank sends a message to itself, the group must have both ends of the message.
   NCCL(ncclGroupStart());
   NCCL(ncclSend(part.at(0), 1, ncclInt8, 0, comm, part.stream()));
   CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "sends itself 1 messages");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program makes operations with a factor, of every type, by value and on the device. It destroys them before
-// the end of the group that uses them, and replays them with other factors.
+// This part of the test program makes operations with a factor, for every type, by value and in device memory. It
+// destroys operations before the end of the group that uses them, and replays them with other factors.
 #include <cstring>
 
 #include "tests/compat/client.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Kind reducing[] = {Kind::all_reduce, Kind::reduce, Kind::reduce_scatter};
 
-/// Writes the factor of a rank to the end of its memory, which no case uses. Returns its address.
+/// Writes the factor of a rank to the end of the rank's memory, which no case uses. Returns the factor's address.
 void *write_factor(const Ranks &ranks, int rank, ncclDataType_t type, double factor) {
   const OnDevice current(0);
   unsigned char bits[8] = {};
@@ -49,7 +49,7 @@ void check_products(const Ranks &ranks, const Case &it, const double (&factors)[
   }
 }
 
-/// Checks every type. An operation is destroyed before the group ends, and the communicator's next one reuses its slot.
+/// Checks every type. An operation is destroyed before its group ends, and the next operation reuses its slot.
 void check_types(Ranks &ranks) {
   const double factors[2] = {2, 3};
   for (const Kind kind : reducing)
@@ -106,7 +106,7 @@ void check_refusals(Ranks &ranks) {
   ranks.check_usable();
 }
 
-/// Replays a graph, each time with other factors in the memory of the device. By then, the operations are destroyed.
+/// Replays a graph, each time with other factors in device memory. The operations were destroyed before the replays.
 void check_replays(Ranks &ranks) {
   Case it = ranks.sum(1000);
   constexpr int thread_local_capture = 1;

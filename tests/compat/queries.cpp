@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program reads parameters of the library and properties of a communicator.
+// This part of the test program reads parameters of the library, and properties of a communicator.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ using namespace compat_test;
 
 namespace {
 
-/// Checks that a function reads the number 300, or refuses it if it does not fit.
+/// Checks that a function reads the number 300, or refuses the number if its type cannot hold it.
 template <class Number>
 void check_number(ncclResult_t (*get)(ncclParamHandle_t, Number *), ncclParamHandle_t number, ncclParamHandle_t text) {
   Number value = 7;
@@ -74,7 +74,7 @@ std::string dumped() {
   return text;
 }
 
-/// Checks the struct of a release, which has this size. The bytes that follow it stay unchanged.
+/// Checks that the struct of a release, which has this size, is filled. The bytes after the struct stay unchanged.
 void check_release(ncclComm_t comm, size_t size, unsigned version) {
   ncclCommProperties_t properties;
   std::memset(&properties, 0x5A, sizeof properties);
@@ -103,7 +103,7 @@ uint64_t hash_of(ncclComm_t comm) {
   return properties.commHash;
 }
 
-/// Checks that ranks of a communicator have one hash, and that other communicators and parts have other ones.
+/// Checks that all ranks of a communicator have one hash, and that other communicators and parts have other hashes.
 void check_hashes(Ranks &ranks) {
   Ranks others(2);
   std::set<uint64_t> hashes;

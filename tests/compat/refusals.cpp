@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program makes mistakes, and checks the errors that it gets.
+// This part of the test program makes mistakes, and checks the errors that it gets.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@ using namespace compat_test;
 namespace {
 
 constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
-/// Every function without a body of its own, except those that return no result.
+/// The functions that have no body of their own, except those that return no result.
 constexpr const char *unsupported[] = {
     "ncclDevCommCreate", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
     "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
@@ -39,7 +39,7 @@ void check_collectives(Ranks &ranks) {
                 "overlap");
   int on_the_stack = 0;
   CHECK_REFUSED(ncclAllReduce(&on_the_stack, to, 1, ncclInt32, ncclSum, comm, stream), ncclInvalidArgument, "send");
-  // A call of no elements on only one rank is dropped, whatever its buffers are.
+  // If only one rank makes a call of no elements, the call is dropped, whatever its buffers are.
   NCCL(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, comm, stream));
   ranks.check_usable();
 }
@@ -71,7 +71,7 @@ void check_configs() {
   CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "more than its maxCTAs");
   config.maxCTAs = 0;
   CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "maxCTAs is 0");
-  // The struct of an older release ends before the fields with these values.
+  // The struct of an older release ends before the fields that have these values.
   config.size = offsetof(ncclConfig_t, minCTAs);
   NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
   NCCL(ncclCommDestroy(comm));
@@ -106,7 +106,7 @@ void compat_test::check_arguments() {
   check_handles(ranks);
 }
 
-/// Calls the functions only by their names, since they read no argument.
+/// Calls functions that have only a name here, since they read no argument.
 void compat_test::check_unsupported() {
   Ranks ranks(1);
   for (const char *const name : unsupported) {
@@ -138,10 +138,10 @@ void compat_test::check_version() {
   CHECK(std::to_string(version) == wanted);
 }
 
-/// Runs a sum for settings whose effect the library's messages show.
+/// Runs a sum. The library's messages show the effect of the settings.
 void compat_test::check_sum() { Ranks(2).check_usable(case_count_max); }
 
-/// Checks the error if rank 1 does not call. CLIENT_RESULT is what rank 0 must get.
+/// Checks the error of rank 0 if rank 1 does not call. CLIENT_RESULT is the expected error.
 void compat_test::check_timeout() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This library is a small CUDA runtime over the driver that RONDO_CUDA_LIBRARY names, so that programs for the runtime
-// and nccl.h run on the driver in software. Kernels are host functions (runtime_kernels.h), which run in the order of
-// their stream. The runtime's codes of errors are the driver's.
+// This library is a small CUDA runtime over the driver that RONDO_CUDA_LIBRARY names. So programs for the runtime and
+// nccl.h can run on the driver in software. Kernels are host functions (runtime_kernels.h), which run in the order of
+// their stream. The runtime has the driver's error codes.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -58,7 +58,7 @@ int plain(const char *name, Arguments... arguments) {
   return reinterpret_cast<int (*)(Arguments...)>(find(name))(arguments...);
 }
 
-/// Makes the primary context of the current device current in this thread, if none is.
+/// Makes the primary context of the current device current on this thread, if the thread has no current context.
 int enter() {
   static const int initialized = plain("cuInit", 0U);
   void *current = nullptr;
@@ -99,7 +99,7 @@ void soft_runtime::add_kernel(const void *function, PrepareLaunch prepare) {
 
 extern "C" {
 
-// Host code that nvcc compiled calls these functions. Its kernels for the GPU never run.
+// Code that nvcc compiled for the host calls these functions. The program's kernels for the GPU never run.
 void **__cudaRegisterFatBinary(void * /*binary*/) {
   static void *handle = nullptr;
   return &handle;

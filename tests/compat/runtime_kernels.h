@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes the kernels of a program host functions. Launch `soft_kernel(&kernel)` by cudaLaunchKernel. The
-// threads of a launch run one after another, so no thread may wait for another one.
+// This file makes the kernels of a program host functions. cudaLaunchKernel launches such a kernel as
+// `soft_kernel(&kernel)`. The threads of a launch run one after another, so no thread may wait for another one.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace soft_runtime {
 
-/// Copies the arguments of a launch, and returns a function that runs all threads.
+/// Copies the arguments of a launch, and returns a function that runs all threads of the launch.
 using PrepareLaunch = std::function<std::function<void()>(dim3 grid, dim3 block, void *const *arguments)>;
 
 /// Adds a kernel. `function` names it in cudaLaunchKernel.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program shrinks and revokes communicators.
+// This part of the test program shrinks and revokes communicators.
 #include <string>
 
 #include "tests/compat/client.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int keep = 0, abort_first = 1;  // the macros NCCL_SHRINK_DEFAULT and NCCL_SHRINK_ABORT
 
-/// Shrinks four ranks to all except rank 2, by one thread in a group, and checks sums of the survivors.
+/// Shrinks four ranks to three, without rank 2, by one thread in a group. Checks sums of the survivors.
 void shrink_and_sum(Ranks &ranks, int flags) {
   int excluded[] = {2};
   ncclComm_t rest[4] = {};
@@ -34,7 +34,7 @@ void shrink_and_sum(Ranks &ranks, int flags) {
   for (const int member : members) NCCL(ncclCommDestroy(rest[member]));
 }
 
-/// Checks that every rank is revoked, and that errors of its calls say so.
+/// Checks that every rank is revoked, and that the errors of its calls say that.
 void check_revoked(Ranks &ranks) {
   const Case it = ranks.sum(100);
   for (int rank = 0; rank < ranks.size(); ++rank) {

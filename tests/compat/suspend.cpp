@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program suspends communicators, which then give their device memory
-// back. Two devices share memory by descriptors.
+// This program suspends communicators, which then return their device memory. Devices share memory by descriptors.
 #include <nccl.h>
 
 #include <cstddef>
@@ -22,7 +21,7 @@ uint64_t figure(ncclComm_t comm, ncclCommMemStat_t stat) {
   return value;
 }
 
-/// Checks that a group refuses the suspension of a blocking communicator beside a nonblocking one.
+/// Checks that a group refuses to suspend a blocking communicator and a nonblocking one together.
 void check_mixed_group(ncclComm_t blocking) {
   ncclUniqueId id;
   std::memset(&id, 7, sizeof id);

@@ -80,7 +80,7 @@ class Library(unittest.TestCase):
         self.assertEqual(run("sh", "-c", "true", **environment), "")
 
     def test_a_program_that_destroys_nothing_ends_and_is_told_nothing(self):
-        # It also prints nothing about a variable that only this library knows.
+        # The library also prints nothing about a variable that only this library knows.
         self.assertEqual(run(self.client, "leave", RONDO_NCCL_VERSION="2.28.9"), "done\n")
 
 

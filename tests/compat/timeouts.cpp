@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program checks the timeouts that the library requests. NCCL has none, so a framework's own timeout must pass
-// first. This file replaces a function of Rondo that the library calls, and passes its calls on.
+// This part of the test program checks the timeouts that the library requests. NCCL has no timeouts, so a framework's
+// own timeout must pass first. This file replaces a function of Rondo that the library calls, and passes the calls on.
 #include <dlfcn.h>
 
 #include <cstring>

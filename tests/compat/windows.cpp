@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test program uses windows: it puts data, signals and waits, as the documentation of NCCL does it.
+// This part of the test program uses windows. It puts data, signals and waits, as in the documentation of NCCL.
 #include <nccl.h>
 
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 constexpr size_t count = 1500;  // int32
 constexpr int symmetric = 1;    // NCCL_WIN_COLL_SYMMETRIC
 
-/// Runs one of two ranks. It puts its values into the other's window, and waits for the other's values.
+/// Runs one of two ranks. The rank puts its values into the other's window, and waits for the other's values.
 void run_rank(Ranks &ranks, int rank) {
   const int peer = 1 - rank;
   const OnDevice current(0);
@@ -25,7 +25,7 @@ void run_rank(Ranks &ranks, int rank) {
   void *memory = nullptr, *found = nullptr;
   NCCL(ncclMemAlloc(&memory, 2 * count * 4));
   ncclWindow_t window = nullptr;
-  // If one rank passes no buffer, a size of 0 or no result, the other one fails at once, and later calls work.
+  // If one rank passes no buffer, a size of 0 or no result, the other rank fails at once, and later calls work.
   for (int kind = 0; kind < 3; ++kind) {
     const bool wrong = rank == 1;
     const ncclResult_t result =

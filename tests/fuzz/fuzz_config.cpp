@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the environment. In each line, a letter picks the variable (A is the first), and its value follows. Either
-// every value is accepted and its printed form is read as the same value, or a short error names the variable.
+// Fuzzes the environment. In each line, a letter picks the variable (A is the first), and the variable's value follows.
+// Either all values are accepted, and their printed forms read as equal values, or an error names the variable.
 #include <cstddef>
 #include <cstdint>
 #include <map>

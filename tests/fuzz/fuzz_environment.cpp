@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the detection of a job: "NAME=value" lines, with the known names also by number, and the texts inside of them.
+// Fuzzes the detection of a job. Input is "NAME=value" lines, in which a number may stand for a known name.
 #include <map>
 
 #include "src/bootstrap/endpoint.h"

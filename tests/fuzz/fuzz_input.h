@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzers of the store share this file. It turns a fuzzer's bytes into choices and pieces, and has a check that
-// ends the run.
+// The fuzzers of the store share this file. It turns a fuzzer's bytes into choices and pieces of data. It also has a
+// check that ends the run.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace rondo::fuzz {
 
-/// Ends the run if `holds` is false, which is a finding.
+/// Ends the run if `holds` is false. The fuzzer reports this as a finding.
 inline void require(bool holds, const char *what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);

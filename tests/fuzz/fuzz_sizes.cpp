@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes numbers, sizes and seconds. Each accepted value is within its range, and
-// its printed form is read as the same value.
+// Fuzzes numbers, sizes and seconds: an accepted value must be in range, and its printed form must be read back.
 #include <cstddef>
 #include <cstdint>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the store's client. A server sends any bytes, with or without the secret, and any reply with a right tag.
+// Fuzzes the store's client. A server sends any bytes, with or without the secret, and any reply with a correct tag.
 #include "src/bootstrap/store/client_session.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -15,7 +15,7 @@ Bytes server_hello(const Secret &secret) {
   return hello;
 }
 
-/// Checks that a failed session sends nothing more, and that an answered one has the reply to its request.
+/// Checks that a failed session sends nothing more, and that an answered session has the reply to its request.
 void check(StoreClientSession &client) {
   if (client.failure()) fuzz::require(client.output().empty() && !client.in_flight(), "a failed session is silent");
   const auto reply = client.take_reply();

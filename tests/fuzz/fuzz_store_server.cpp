@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the store's server. Strangers send any bytes, and members that know the secret send any message, divided
-// anywhere and at any time. The bounds must hold, and no stranger may become a member.
+// Fuzzes the store's server. Strangers send any bytes. Members, which know the secret, send any message. Bytes are
+// divided anywhere and arrive at any time. The bounds must hold, and no stranger may become a member.
 #include "src/bootstrap/store/hub.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -30,7 +30,7 @@ void prove(StoreHub &hub, Peer &peer, const Secret &secret, const wire::Challeng
   peer.proved = true;
 }
 
-/// Sends a frame with a right tag: a well-formed request of a few keys and ranks, or any body.
+/// Sends a frame with a correct tag. Its body is a well-formed request of a few keys and ranks, or any bytes.
 void speak(StoreHub &hub, Peer &peer, fuzz::Input &input, uint64_t now_ns) {
   const uint8_t kind = input.byte();
   Bytes body;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes unique ids and rendezvous records, with any checksum, and with a right checksum over any contents.
+// Fuzzes unique ids and rendezvous records. The checksum is arbitrary, or it is right and the contents are arbitrary.
 #include <sodium.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ void check(const rondo_unique_id_t &id) {
   }
   fuzz::require(decoded.value().endpoint.port != 0, "a decoded id has a port");
   const auto again = encode_unique_id(decoded.value());
-  // An IPv6 scope that is no interface of this host can be printed, but not read back.
+  // An IPv6 scope that is not an interface of this host can be printed, but cannot be read back.
   if (again.ok())
     fuzz::require(decode_unique_id(again.value()).value() == decoded.value(), "an id survives a round trip");
 }

@@ -38,9 +38,9 @@ const std::string broken = "none";
 int32_t input(uint32_t rank, uint64_t element) { return static_cast<int32_t>(element * 7 + rank * 1000); }
 
 /// The calls with which a test detects that a site is missing. A long all-reduce uses slots again, and its lanes end at
-/// different times. A short one uses no slot again, so only the received data orders the peer caller's earlier writes.
-/// It has five elements, or six if a one_shot's post is short. In a broadcast the receiver sends nothing back, so only
-/// the head orders its reads before the sender's next writes.
+/// different times. A short all-reduce uses no slot again, so only the received data orders the peer caller's earlier
+/// writes. The short one has five elements, or six if a one_shot's post is short. In a broadcast the receiver sends
+/// nothing back, so only the head orders its reads before the sender's next writes.
 struct Traffic {
   rondo_collective_t collective;
   uint64_t count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check a rank's share of a device, by its multiprocessors and the ranks on it: slots, channels of
-// connections, blocks.
+// These tests compute a rank's share of a device: slots, channels of connections, and blocks. The share depends on the
+// device's multiprocessors and on the number of its ranks.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

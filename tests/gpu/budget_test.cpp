@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of budgets bounds the cost of collectives on a device, counted and not measured. The kernels run as
-// emulated blocks, which count their accesses (tests/soft_cuda/access_counts.h), so this needs the driver in software.
-// Ranks are threads that share a device, with the default settings.
+// These tests bound the cost of collectives on a device by a table of budgets. The cost is counted, not measured.
+// Kernels run as emulated blocks, which count their accesses (tests/soft_cuda/access_counts.h), so the tests need the
+// driver in software. Ranks are threads that share a device, with the default settings.
 #include <array>
 #include <cstdio>
 #include <span>
@@ -21,11 +21,11 @@ namespace {
 constexpr size_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint32_t device_count_max = 4;
 
-/// The counts of one call of every rank, which follows some calls that are not counted.
+/// The counts of all ranks for one call. Some calls that are not counted precede this call.
 struct Counted {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   int rank_count = 0;
-  size_t bytes = 0;  ///< size of the vector, of all blocks
+  size_t bytes = 0;  ///< size of the vector, or of all blocks together
   std::vector<AccessCounts> ranks;
   bool in_place = false;
   std::array<std::array<double, device_count_max>, device_count_max> between{};  ///< bytes by soft_cuda_moved_bytes()
@@ -49,10 +49,10 @@ std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &co
   return std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config);
 }
 
-/// Counts a call. `in_place` is for a broadcast, which can be repeated. If ranks share launches, all accesses of their
-/// kernel count as accesses of rank 0.
+/// Makes a call of all ranks, and counts its accesses. Only a broadcast may be `in_place`, because it can be repeated.
+/// If ranks share launches, all accesses of their kernel count as accesses of rank 0.
 Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool in_place = false) {
-  // Counting is slow under a sanitizer on a busy machine. Every rank calls, so no wait here is in vain.
+  // Counting is slow under a sanitizer on a busy machine, so the timeout is long.
   for (rondo_config_t &config : configs) config.timeout_ms = 200'000;
   const auto rank_count = static_cast<int>(configs.size());
   const std::string library = conformance::loaded_driver().library;
@@ -114,8 +114,8 @@ double block_share(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
 }
 
-// The device has 32 multiprocessors. The budget of "bytes moved", for each byte of the vector, is each input and each
-// output once, and 5 % more.
+// The device has 32 multiprocessors. The budget of "bytes moved" lets kernels move each input and each output once, and
+// 5 % more. It is in bytes for each byte of the vector.
 const Budget budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
@@ -181,9 +181,9 @@ TEST_CASE("budgets: one kernel for all ranks costs no more than the table says",
   check_budgets(shared_budgets);
 }
 
-// For each byte of the vector, the memory of a rank's device reads its input and writes its output once, and 5 % more.
-// Between devices, the budget is (n - 1) / n for the part that is read and again for the part that is stored, and 2 %
-// more.
+// For each byte of the vector, the memory of a rank's device may read its input and write its output once, and 5 %
+// more. A link between devices may carry (n - 1) / n for the part that is read, the same for the part that is stored,
+// and 2 % more.
 TEST_CASE("budgets: an all-reduce among devices costs their memory and links no more than the table says", "[budget]") {
   for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 1}, {0, 1, 2, 3}, {0, 1, 0, 1}})
     for (const size_t bytes : {1 * MiB, 8 * MiB}) {
@@ -213,7 +213,7 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
-// This case does without load_store. By ll, each slot has a block, so a call has all blocks long before 4 MiB.
+// The interpreter runs these calls. By ll, each slot has a block, so a call uses all blocks long before 4 MiB.
 TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const int ranks : {2, 8}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the waits of ranks on several devices, as emulated blocks count them. It counts the loads over a link that
-// follow one another. For a rank that waits long, it counts the polls of all peers and of each peer.
+// These tests count what emulated blocks do while ranks on several devices wait. They count the loads over a link that
+// follow one another. In a long wait, they count the polls of all peers and of each peer.
 #include <numeric>
 #include <thread>
 
@@ -67,8 +67,8 @@ struct Apart {
 
 }  // namespace
 
-// SOFT_CUDA_THREADS=256 is a device's number. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The reduction
-// takes two batches of loads, and so does the gather.
+// SOFT_CUDA_THREADS=256 is as on a device. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The reduction takes
+// two batches of loads, and so does the gather.
 TEST_CASE("budgets: a chunk through places takes 4 loads over links one after the other, among 8 devices",
           "[.][places budget]") {
   constexpr uint64_t chunks = 4, turns_of_chunk = 4;

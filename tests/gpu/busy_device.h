@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class keeps a device busy with a host function. Meanwhile, after a delay, it runs other code beside work that
-// waits for the device.
+// This class keeps a device busy with a host function. It can also run other code after a delay, while the test itself
+// makes a call that waits for the device.
 #pragma once
 
 #include <atomic>

@@ -33,8 +33,8 @@ inline bool has_peers(int count) {
   return true;
 }
 
-/// While it exists, the driver in software ends the process if a kernel touches memory that its device does not reach.
-/// The check makes accesses slow, and orders them, so not all tests use it.
+/// While this object exists, the driver in software ends the process if a kernel touches memory that its device does
+/// not reach. The check makes accesses slow, and orders them, so not all tests use it.
 class AccessCheck {
  public:
   AccessCheck()
@@ -52,7 +52,7 @@ class AccessCheck {
   void (*count_)(uint32_t);
 };
 
-/// Returns the case for `elements` of the vector. The last rank is the root.
+/// Returns a call whose vector has `elements` elements, or a few less to make equal blocks. The last rank is the root.
 inline DeviceCase case_of(rondo_collective_t collective, size_t elements, int rank_count) {
   DeviceCase it{collective};
   it.count = in_blocks(collective) ? elements / static_cast<size_t>(rank_count) : elements;

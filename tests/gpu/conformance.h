@@ -94,8 +94,8 @@ class World {
   [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
   [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
 
-  /// Ends the capture of `stream`, and returns an executable graph. The graph is uploaded. Otherwise its first launch
-  /// might wait for the device, and so for a rank whose graph is launched later.
+  /// Ends the capture of `stream`, and returns an executable graph, which is uploaded. Without the upload, its first
+  /// launch might wait for the device, and so for a rank whose graph is launched later.
   [[nodiscard]] GraphExec end_capture(CuStream stream) const {
     CuGraph captured = nullptr;
     CU_OK(cu.stream_end_capture(stream, &captured));
@@ -117,9 +117,9 @@ class World {
   Stream stream_;
 };
 
-/// A word in pinned memory that blocks and releases a stream by cuStreamWaitValue64. After `patience`, the gate opens
-/// for good, and the test has failed. Otherwise the host might wait for ever in the driver, or an exception that leaves
-/// the test might, when it releases the stream's resources.
+/// A word in pinned memory at which a stream waits by cuStreamWaitValue64, until open(). After `patience`, the gate
+/// opens for good, and the test has failed. Without this limit, the host might wait for ever in the driver, also while
+/// an exception of the test releases the stream's resources.
 class Gate {
  public:
   explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) {

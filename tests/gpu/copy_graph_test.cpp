@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor captured into graphs: replays among calls and other graphs, and how a replay ends when
-// something is wrong. "[no capture]" needs SOFT_CUDA_CAPTURE_WAITS=off.
+// These tests capture calls of the copy-engine executor into graphs, and replay them among other calls and graphs. They
+// check how a replay ends after an error. The tag "[no capture]" needs SOFT_CUDA_CAPTURE_WAITS=off.
 #include <array>
 #include <barrier>
 
@@ -26,7 +26,7 @@ std::vector<GraphExec> captured_sums(const CopyGroup &group) {
 /// `sum` writes the sum of all ranks' send, `gather` the send of each rank, and `cast` that of rank 0.
 enum Work : unsigned { sum = 1, gather = 2, cast = 4 };
 
-/// Ranks on threads of their own. Each rank does the same steps without waiting for other ranks. A step copies inputs
+/// Ranks that each have a thread. Each rank does the same steps without waiting for other ranks. A step copies inputs
 /// in, calls or replays, and copies results out.
 class Mixture {
  public:
@@ -103,7 +103,7 @@ class Mixture {
     return status;
   }
 
-  /// Replays the graph of `work`. The first replay captures it, whatever runs then.
+  /// Replays the graph of `work`. The first replay captures the graph, while any other work may run.
   int replay(int rank, unsigned work) {
     const CudaDriver &cu = group_.world.cu;
     auto *const stream = static_cast<CuStream>(group_.stream(rank));

@@ -35,8 +35,8 @@ struct CopyGroup : DeviceRanks {
   std::vector<DeviceBuffer> buffers;
 };
 
-/// The number of ranks that call before a failure. After the failure, streams overwrite slots that peers still read.
-/// Nobody uses what the peers read, but ThreadSanitizer reports it, so only one rank calls under it.
+/// The number of ranks that call before a failure. After the failure, streams overwrite slots that peers still read. No
+/// test uses what the peers read. ThreadSanitizer reports these reads, so under it only one rank calls.
 inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
 }  // namespace rondo_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests compare the copy-engine executor with host memory. The same calls with the same algorithm and chunks must
-// give the same bytes, which tests/unit/matrix_test.cpp checks against the documented order.
+// These tests compare the copy-engine executor with the host executor. The same calls with the same algorithm and
+// chunks must give the same bytes. tests/unit/matrix_test.cpp compares the host's results with the documented order.
 #include <random>
 
 #include "src/plan/algorithm.h"
@@ -96,7 +96,7 @@ struct Both {
     }
   }
 
-  /// Compares both whole buffers of each rank, with the bytes that a call must not touch.
+  /// Compares both buffers of each rank as a whole, including the bytes that a call must not touch.
   void check(const DeviceCase &it, uint64_t seed) {
     const int rank_count = host.size();
     CAPTURE(rank_count, rondo_collective_string(it.collective), rondo_type_string(it.type), rondo_op_string(it.op),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the behaviour of the copy-engine executor: what it launches, how it is ordered, and how it ends
-// after an error. Tags are arguments of the program; "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
+// These tests cover the behaviour of the copy-engine executor: what it launches, how its work is ordered, and how calls
+// end after an error. Tags are arguments of the program; "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
 #include <array>
 
 #include "tests/gpu/copy_group.h"
@@ -127,7 +127,7 @@ TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wro
     return status == RONDO_OK || status == RONDO_ERROR_MISMATCH || status == RONDO_ERROR_COMM_FAILED;
   };
   if (behind_others) {
-    // One rank gets further ahead than the number of calls that ranks remember of each other.
+    // Rank 0 makes all its calls first. These are more than ranks remember of each other.
     for (int rank = 0; rank < 2; ++rank)
       for (int round = 0; round < 40; ++round) REQUIRE(call(rank, rank == 0 && round == 2 ? 4095 : 4096));
   } else {

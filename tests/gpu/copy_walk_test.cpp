@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the decisions of the copy-engine executor before it calls the driver. It decides in which order one
-// stream does a plan, and for which words it waits. Other tests check when it is chosen.
+// These tests cover the decisions of the copy-engine executor before it calls the driver. They check in which order one
+// stream does the slices of a plan, and for which words it waits. Other cases check when this executor is chosen.
 #include <map>
 #include <vector>
 

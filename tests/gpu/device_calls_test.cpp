@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests how many calls of the driver a collective call makes, as the driver in software counts them. Each of them takes
-// up to a microsecond of the caller's time.
+// Tests how many driver calls a collective call makes. The driver in software counts them. Each driver call takes up to
+// a microsecond of the caller's time.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -54,7 +54,7 @@ TEST_CASE("driver calls: an all-reduce by a kernel makes six, and one by copies 
   if (!in_software()) return;  // only the driver in software counts
   for (const bool in_place : {false, true}) {
     CAPTURE(in_place);
-    // Queries: the current context, two buffers, whether the stream is captured. Enqueued: a launch, and an event.
+    // The queries ask for the context, two buffers, and the stream's capture. A launch and an event are enqueued.
     const DriverCalls by_kernel = most_calls(RONDO_DEVICE_EXECUTOR_KERNEL, in_place);
     CHECK(by_kernel.all <= 6);
     CHECK(by_kernel.queries <= 4);

@@ -19,14 +19,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from job import run_job  # noqa: E402
 
-# Longer than ranks may be late on a busy machine.
+# A rank may be late on a busy machine, but not by this many seconds.
 HANG_S = 180.0
 GATE_LIVES, ALL_LIVES = 60, 300
 FAILED_SEEDS = (90,)  # all seeds of lives that once failed
 INIT_TIMEOUT_S = 15
 REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote rank failed", "timeout", "ranks disagree", "aborted"
 
-# Each kind of fate has a share of a hundred lives, and the status that the others get (None: any error).
+# Each kind of fate has a share of a hundred lives, and a status that the other ranks must get (None: any error).
 KINDS = {
     "none": (12, "ok"),  # work is late, and nothing fails
     "kill": (18, REMOTE),
@@ -75,8 +75,8 @@ class Life:
                "work": f";work={10 ** draw.uniform(-2.3, -1):.4f}:719"}.get(self.kind, "")
         self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
         self.manner = "replays" if self.kind in REPLAYED and draw.random() < 0.5 else "calls"
-        # Through MPS, or with a device each, ranks have kernels. By default these are kernels of load_store, in the
-        # buffers that all have registered.
+        # If ranks use MPS or have a device each, they run kernels. By default these are kernels of load_store, which
+        # work in the buffers that all ranks have registered.
         self.environment["SOFT_CUDA_MPS"] = draw.choice(("off", "on"))
         self.environment["DEVICE_CHAOS_REGISTERS"] = draw.choice(("0", "1"))
         devices = draw.choice(("1", "2", "4")) if ONLY_SOFT[0] in kinds else "1"

@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr uint32_t block_threads = 512, ways = soft_cuda::ReductionParameters::ways;
 constexpr uint64_t chain_words = 1024;  // 8 KiB: a chain of loads stays in the second-level cache
 
-/// Values by the driver's numbers; one that a driver does not know is left out.
+/// Names and driver numbers of the recorded attributes. An attribute that a driver does not know is left out.
 constexpr std::pair<const char *, int> attributes[] = {{"multiprocessors", 16},
                                                        {"clock_kHz", 13},
                                                        {"memory_clock_kHz", 36},
@@ -326,7 +326,7 @@ Result<void> measure(Bench &bench, const Exporter &exporter) {
   RONDO_TRY(measure_launches(bench));
   RONDO_TRY(measure_bandwidth(bench, multiprocessors, 1));
   RONDO_TRY(measure_bandwidth(bench, multiprocessors, ways));
-  return measure_streams(bench);  // last: its kernels wait for each other and may fail, and bandwidths count without it
+  return measure_streams(bench);  // last, because its kernels wait for each other and may fail
 }
 
 Result<void> run(const std::string &path, bool quick) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks on a device make calls that disagree, drawn from seeds, with either
-// executor and every protocol. Each rank gets RONDO_ERROR_MISMATCH, which names both calls, at the latest when it
-// finalizes. RONDO_DISAGREEMENTS (25) cases of each kind run.
+// Ranks on a device make calls that disagree, drawn from seeds. Each rank gets RONDO_ERROR_MISMATCH, which names both
+// calls, when it finalizes or earlier. RONDO_DISAGREEMENTS (25) cases of each kind run.
 #include <cstdio>
 #include <cstdlib>
 
@@ -21,7 +20,7 @@ struct Kind {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 };
 
-/// Settings that all collectives support. By "kernels", `load_store` runs large calls, and the interpreter others.
+/// Settings that all collectives support. "kernels" means load_store for large calls, and the interpreter for others.
 constexpr Kind kinds[] = {
     {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
     {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},

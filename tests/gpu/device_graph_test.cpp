@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls by kernels that are captured, and the replays of their graphs.
+// These tests capture calls by kernels, and replay the graphs.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file measures launches and meetings: some hundred kernels in a graph on each of several streams, all released by
-// one word. The time of a kernel follows from a graph with twice as many kernels, as elsewhere in device_costs.
+// This file measures launches and meetings of kernels. Each of several streams has a graph of some hundred kernels, and
+// one word releases all streams. The time of a kernel follows from a graph with twice as many kernels.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -49,7 +49,7 @@ struct Lane {
   Event begin, end;
 };
 
-/// The streams, and the words that release them and at which they meet, in a page of the device and one of the host.
+/// The streams, and the words for their release and their meetings, in a page of the device and a page of the host.
 struct Lanes {
   std::vector<Lane> all;
   HostMemory host;
@@ -110,7 +110,7 @@ Result<GraphExec> make_graph(const Bench &bench, const Lanes &lanes, const Kind 
   CuGraph captured = nullptr;
   const auto ended = bench.check(cu.stream_end_capture(handle, &captured), "cuStreamEndCapture");
   const Graph graph({bench.cu, bench.context.get().context, captured});
-  RONDO_TRY(enqueued);  // this error says more than that of the capture's end, which it broke
+  RONDO_TRY(enqueued);  // it broke the capture, so the error of the capture's end says less
   RONDO_TRY(ended);
   CuGraphExec made = nullptr;
   RONDO_TRY(bench.check(cu.graph_instantiate(&made, captured, 0), "cuGraphInstantiate"));

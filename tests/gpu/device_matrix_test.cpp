@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results on device memory must have the same bits as the host executor's, for
-// every type, operation, collective, algorithm and protocol. The same calls run on two communicators, one on a device
-// and one on the host, from equal memory with random bytes around the data. RONDO_TEST_MATRIX: small (default), large
-// (for a real device), tiny (for tools that slow kernels down). RONDO_TEST_MATRIX_RANKS: only this number of ranks.
-// RONDO_TEST_DEVICES: ranks are on this many devices in turn, by the interpreter alone. The test prints its progress,
-// since a large matrix takes minutes.
+// These tests compare results on device memory with the host executor's, bit for bit, for every type, operation,
+// collective, algorithm and protocol. The same calls run on two communicators, one on a device and one on the host.
+// RONDO_TEST_MATRIX: small (default), large (for a real device), tiny (for tools that slow kernels down).
+// RONDO_TEST_MATRIX_RANKS: only this number of ranks runs. RONDO_TEST_DEVICES: ranks are on this many devices in turn,
+// and only the interpreter runs. The test prints its progress, since a large matrix takes minutes.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -63,7 +62,7 @@ std::vector<rondo_config_t> on_their_devices(int rank_count, const rondo_config_
   return configs;
 }
 
-/// "ring by simple, 8 ranks: 130 calls in 4.2 s"
+/// Prints progress in lines like "ring by simple, 8 ranks: 130 calls in 4.2 s".
 class Progress {
  public:
   Progress(const std::string &what, const size_t &call_count)
@@ -116,7 +115,7 @@ bool is_load_store(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
 }
 
-constexpr size_t rubbish_bytes = 256;  // random bytes before and after the data, offset included
+constexpr size_t rubbish_bytes = 256;  // random bytes beside the data
 
 /// A rank's two buffers, on the host and on the device.
 struct RankBuffers {
@@ -197,7 +196,7 @@ class Pair {
     return device_way_.load_store() && collective == RONDO_ALL_REDUCE && algorithm_ == RONDO_ALGORITHM_ONE_SHOT;
   }
 
-  /// Returns false for a large vector with small chunks, which would only repeat the same steps more often.
+  /// Returns false if the vector is large and chunks are small. Such a call would only repeat the same steps.
   [[nodiscard]] bool fits(size_t bytes) const { return bytes <= chunks_max * chunk_bytes_; }
 
   size_t call_count = 0;
@@ -205,18 +204,18 @@ class Pair {
  private:
   static constexpr size_t chunks_max = 2048;
   [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
-  /// Returns the bytes of the data and of random bytes after it, at least as many as the largest offset.
+  /// Returns the size of a buffer's part that random bytes fill: the offset, the data, and `rubbish_bytes` more.
   [[nodiscard]] size_t used_bytes(const DeviceCase &it) const {
-    // A collective with blocks has one for each rank.
+    // If the collective has blocks, the data are one block for each rank.
     const size_t blocks = in_blocks(it.collective) ? static_cast<size_t>(host_.size()) : 1;
     return std::min(buffers_[0].send.size(),
                     rubbish_bytes + blocks * it.count * rondo_type_size(it.type) + it.offset_bytes);
   }
-  /// Returns the bytes that are copied and compared: neither side writes the rest.
+  /// Returns how many bytes of a buffer are copied and compared. No call writes the bytes after them.
   [[nodiscard]] size_t looked_at_bytes(const DeviceCase &it) const {
     return std::min(buffers_[0].send.size(), used_bytes(it) + rubbish_bytes);
   }
-  /// Reduces as load_store does on the host. The host's schedules round small floats after each rank.
+  /// Computes the host's results as load_store does, which rounds once. The host's schedules round after each rank.
   void reduce_rounding_once(const DeviceCase &it) {
     if (it.count == 0) return;  // a call of no elements has no memory
     const size_t element_bytes = rondo_type_size(it.type);

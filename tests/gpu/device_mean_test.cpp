@@ -14,7 +14,7 @@ namespace {
 __extension__ using Exact = __int128;
 constexpr int rank_count = 3;
 
-/// Returns element `index` of a rank. Its column is all largest, all lowest, of both, or of random values.
+/// Returns element `index` of a rank. The index selects the largest value, the lowest, a mix of both, or random values.
 template <class T>
 T operand(uint64_t seed, int rank, size_t index) {
   switch (index % 4) {

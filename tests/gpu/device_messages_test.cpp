@@ -16,7 +16,7 @@ std::vector<float> message(int from, int to, size_t number, size_t count) {
   return whole_numbers(static_cast<uint64_t>(from * 1000 + to) * 100 + number, count);
 }
 
-/// One group on each rank. It sends every rank, itself included, a message of each size, and receives the same.
+/// One group on each rank. In it, a rank sends a message of each size to every rank, also itself, and receives as many.
 struct Exchange {
   Exchange(DeviceRanks &of, std::vector<size_t> of_counts) : group(of), counts(std::move(of_counts)) {
     const int size = group.ranks.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A premul sum on a device has the bits of a sum of the products, for every type, by kernels and by copies. A factor on
-// the device is read when an operation runs, and by each replay of a graph.
+// A premul sum on a device must have the same bits as a sum of the products, for every type, by kernels and by copies.
+// A factor in device memory is read when an operation runs, and again by each replay of a graph.
 #include "tests/gpu/device_ranks.h"
 #include "tests/sanitized.h"
 #include "tests/unit/reduction_reference.h"
@@ -76,7 +76,7 @@ class Calls {
     }
   }
 
-  /// Makes an all-reduce skip bytes at the beginning of each buffer, and two elements in all.
+  /// Makes an all-reduce skip bytes at the beginning of the buffers, and use two elements less.
   void skip(size_t of_send, size_t of_recv) { send_skip_ = of_send, recv_skip_ = of_recv, left_out_ = 2; }
 
   [[nodiscard]] rondo_status_t call(rondo_collective_t collective, int rank, rondo_op_t op) const {
@@ -165,7 +165,7 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   config.kernel = GENERATE(RONDO_KERNEL_AUTO, RONDO_KERNEL_INTERPRETER);
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
   DeviceRanks group(rank_count, config);
-  // A quarter covers every collective, both residences of the factor, and nine types by each executor and kernel.
+  // A quarter of the cases has all collectives, factors on host and device, and nine types by each executor and kernel.
   rondo_test::GateShare share("types and collectives of premul sums on devices");
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
     check_type(group, static_cast<rondo_type_t>(type), &share);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes, mostly on one device: sums, moves, a rank that is killed, and a rank that does not start.
-RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it by MPS."""
+"""Ranks that are processes, mostly on one device: sums, moves, a rank that is killed, and a rank that does not
+start. RONDO_DEVICE_EXECUTOR sets the executor. auto means copies, unless processes share the device by MPS."""
 
 import functools
 import os
@@ -80,9 +80,9 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
-        # A kernel that waits for its peer waits for its whole turn. With a limit of four turns, the sums succeeded at
-        # times. By one channel the sums take some twenty turns. Copies have a hundred times the time that they need,
-        # since tests run concurrently.
+        # A kernel that waits for its peer uses its whole turn. By one channel the sums take some twenty turns. With a
+        # limit of four turns, they sometimes succeeded. The limit for copies is a hundred times the time that they
+        # need, since tests run concurrently.
         for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, 12000, "ok"),
                                                       ("kernel", 100, 60000, "ok")):
             with tempfile.TemporaryDirectory() as folder:

@@ -213,7 +213,7 @@ int exchange_blocks(const DeviceProcess &self, int round, size_t short_by) {
 
 }  // namespace
 
-/// Replaces libc's send(): first waits for DEVICE_RANK_SLOW_SENDS milliseconds, except when rank 0 calls its own store.
+/// Replaces libc's send(). Waits DEVICE_RANK_SLOW_SENDS milliseconds first, except if rank 0 calls its own store.
 extern "C" ssize_t send(int socket, const void *data, size_t bytes, int flags) {
   static const size_t wait_ms = number_of_environment("DEVICE_RANK_SLOW_SENDS", 0);
   static const bool serves = number_of_environment("RANK", 0) == 0;

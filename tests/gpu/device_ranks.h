@@ -211,8 +211,8 @@ inline bool calls_wait() {
   return config.value().device_launch == rondo::DeviceLaunch::shared;
 }
 
-/// Returns the result of body(rank, comm) for each rank. One thread calls all of them, because a call waits for no
-/// other rank. If calls wait, each rank has a thread.
+/// Returns the result of body(rank, comm) for each rank. One thread makes all calls, because no call waits for another
+/// rank. If calls_wait(), each rank has a thread.
 inline std::vector<rondo_status_t> call_each(Ranks &ranks,
                                              const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
   if (calls_wait()) return ranks.run(body);
@@ -281,8 +281,8 @@ struct DeviceRanks {
   void synchronize() const {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  /// Waits for calls that must succeed, before their values are compared. Without it, the values of a call that timed
-  /// out on a busy machine would be reported as wrong sums.
+  /// Waits for calls that must succeed, before their values are compared. Without this wait, the values of a call that
+  /// timed out on a busy machine would be reported as wrong sums.
   void complete() const {
     synchronize();
     for (int rank = 0; rank < ranks.size(); ++rank) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In each life, drawn from a seed, one of several threads as ranks fails at a
-// random moment: it aborts, makes no call, or calls something else. Every rank's kernels must end, and every rank must
-// get an error. RONDO_SEED_COUNT lives (20) run, from RONDO_SEED on, on RONDO_TEST_DEVICES devices (1). On several
-// devices, some ranks' memory cannot be read by others.
+// Each seed gives a life of ranks that are threads. One rank fails at a random moment: it aborts, makes no call, or
+// makes another call. Then every rank's kernels must end, and every rank must get an error. RONDO_SEED_COUNT (20) lives
+// run, from RONDO_SEED on, on RONDO_TEST_DEVICES (1) devices. On several devices, peers cannot read some ranks' memory.
 #include <cstdio>
 #include <cstdlib>
 
@@ -83,8 +82,8 @@ class LifeOfRanks {
                                   &plan) == RONDO_OK);
     return plan.kernel == RONDO_KERNEL_LOAD_STORE;
   }
-  /// Returns the count of the call, or of a block if the collective has blocks. It is odd where `count` is, so n and n
-  /// + 1 give two counts.
+  /// Returns the count of the call, or of a block if the collective has blocks. The result is odd if `count` is odd, so
+  /// n and n + 1 give different results.
   [[nodiscard]] size_t count_of(rondo_collective_t collective, size_t count) const {
     return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) / 2 * 2 + count % 2 : count;
   }

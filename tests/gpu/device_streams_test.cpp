@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover ranks of one process on one device that use the same stream.
-// Rondo must detect that, and must allow the streams that ranks may share.
+// These tests give ranks on one device the same stream. Rondo must refuse that, except for streams that may be shared.
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -22,7 +21,7 @@ struct Pair {
     void *const values = (rank == 0 ? first : second).pointer();
     return rondo_all_reduce(values, values, 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream);
   }
-  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, and that it may call on its own.
+  /// Checks that `rank` may not call on `stream`, which has a call of the other rank, but may call on its own.
   void check_refused(int rank, rondo_stream_t stream, const std::string &which) {
     CHECK(sum(rank, stream) == RONDO_ERROR_INVALID_ARGUMENT);
     const std::string own = std::to_string(rank), other = std::to_string(1 - rank);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run collectives on device memory by kernels, through the public
-// interface, on the driver of RONDO_CUDA_LIBRARY.
+// These tests run collectives on device memory by kernels, through the public interface (RONDO_CUDA_LIBRARY).
 #include <algorithm>
 
 #include "tests/gpu/device_ranks.h"

@@ -136,8 +136,8 @@ Result<void> time_beside(Bench &bench, const Call &call, uint64_t *words) {
   return {};
 }
 
-/// Runs in a process of its own. It allocates memory when it reads a byte, writes the handle, and keeps the memory
-/// until the other end of `from` is closed.
+/// Runs in a process of its own, and exports memory. When it reads a byte, it allocates the memory and writes the
+/// handle. It keeps the memory until the other end of `from` is closed.
 void export_memory(int from, int to) {
   char go = 0;
   if (::read(from, &go, 1) != 1) return;

@@ -42,8 +42,8 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// Makes the world. `load_store` is the geometry of the places, if load_store is used. The constructor sets its rank
-  /// and channel counts.
+  /// Makes the world. If load_store is used, `load_store` is the geometry of the places, whose rank and channel counts
+  /// the constructor sets.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
@@ -158,8 +158,8 @@ class DeviceWorld {
   }
   /// Makes load_store read and write the callers' buffers, as among ranks of one process.
   void share_buffers() { shares_buffers_ = true; }
-  /// Hides the buffers of `hidden_ranks`, a bit for each rank, from peers. This holds from the next operation of `rank`
-  /// on. All ranks of an operation must set the same. The rank's thread calls it.
+  /// Hides the buffers of `hidden_ranks`, a bit for each rank, from peers, beginning with the next operation of `rank`.
+  /// All ranks of an operation must set the same bits. Call it on the rank's thread.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
   /// Makes windows name regions instead of addresses. All of these regions are withdrawn.
   void withdraw_regions() { withdrawn_.assign(size_t{rank_count_} * device::region_count_max, 0); }

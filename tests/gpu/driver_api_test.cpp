@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file compares our declarations of the driver's interface with cuda.h, if
-// that is installed. The compiler is the test.
+// This file compares our declarations of the driver's interface with an installed cuda.h. The compiler is the test.
 #include <cuda.h>
 
 #include <type_traits>
@@ -14,7 +13,7 @@ extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamC
 namespace rondo::cuda {
 namespace {
 
-/// Says whether both types are passed in the same way: pointers, or integers or structs of one size.
+/// Says whether both types are passed in the same way: both are pointers, or integers or structs of one size.
 template <class Ours, class Theirs>
 constexpr bool alike =
     sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs) &&

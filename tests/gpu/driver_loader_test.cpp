@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests find the driver. Errors name the cause. The driver in software can be set to lack functions or devices.
+// These tests load a driver. Errors must name the cause. The driver in software can lack functions or devices.
 #include <cstdlib>
 #include <string>
 

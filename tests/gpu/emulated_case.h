@@ -126,8 +126,8 @@ struct CaseRank {
   return element;
 }
 
-/// Says whether a rank's result is the sum of all sends.
-/// Not for calls in place, which overwrite their sends.
+/// Says whether a rank's result is the sum of all sends. Do not use it for calls in place, which overwrite their
+/// sends.
 [[nodiscard]] inline bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
   for (uint64_t index = 0; index < count; ++index) {
     uint32_t sum = 0;
@@ -167,7 +167,7 @@ struct CaseRank {
   return {};
 }
 
-/// Returns the geometry of places for such a call. The world sets the counts.
+/// Returns the geometry of places for the call. The world sets the counts of ranks and channels.
 [[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));

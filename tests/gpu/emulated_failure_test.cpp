@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run kernels on emulated blocks that cannot succeed: after an abort,
-// with a peer that calls something else, and in later calls.
+// These tests run emulated blocks that must fail: after an abort, after a mismatch, and in the calls after a failure.
 #include <chrono>
 
 #include "tests/catch.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests make short posts on emulated blocks. A one_shot posts short if each
-// thread has at most one word, and separate code of the kernel runs it. Results must equal the results of longer posts,
-// also if other ranks' buffers or blocks allow no short post.
+// These tests make short posts on emulated blocks. A one_shot posts short if each thread has at most one word. Results
+// must equal the results of longer posts, also if other ranks' buffers or blocks allow no short post.
 #include <chrono>
 
 #include "tests/gpu/emulated_draw.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels' bodies run on emulated blocks. Results must have the same bits as
-// the host executor's in every combination.
+// The kernels' bodies run on emulated blocks. Results must have the same bits as the host executor's.
 #include "tests/gpu/emulated_draw.h"
 #include "tests/sanitized.h"
 

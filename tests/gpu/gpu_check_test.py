@@ -71,8 +71,8 @@ class GpuCheck(unittest.TestCase):
         return results, record
 
     def what_failed(self, done):
-        """Returns the lines of the steps that failed, and what they wrote. The record, which is long, would hide both
-        where only the end of a log is kept."""
+        """Returns the lines of the steps that failed, and what these steps wrote. If only the end of a log is kept,
+        the long record would hide them."""
         lines = [line for line in done.stdout.splitlines() if line.startswith("failed ")]
         written = [self.log(line.rpartition("see ")[2]) for line in lines if "; see " in line]
         return "\n".join([done.stderr, *written, *lines]) if lines else done.stdout + done.stderr
@@ -255,7 +255,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.log("device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
     def through_mps(self, control, *command, served="on"):
-        """Runs gpu-check with a program instead of MPS's daemon, which leaves traces beside the results."""
+        """Runs gpu_check_mps.py with a program in place of MPS's daemon. It leaves traces beside the results."""
         self.write_program(self.output / "nvidia-cuda-mps-control", control)
         driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
                   "PATH": f"{self.output}:{os.environ['PATH']}"}

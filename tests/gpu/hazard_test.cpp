@@ -81,8 +81,8 @@ void check_that_it_waits(Pair &pair, const std::function<void(Pair &)> &between)
   check_that_rank_1_was_late(what_comes_of(pair, between));
 }
 
-/// Checks a call that on a real driver and device may or may not wait; there it prints whether it did. The driver in
-/// software always waits, which is the worst case.
+/// Checks a call that may wait on a real device. There it prints whether the call waited. The driver in software always
+/// waits, which is the worst case.
 void check_that_it_may_wait(Pair &pair, const char *what, const std::function<void(Pair &)> &between) {
   const rondo_error_t verdict = what_comes_of(pair, between);
   const bool waits = in_software() || verdict.status != RONDO_OK;

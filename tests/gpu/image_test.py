@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the compiled kernels: image_test.py REPORT IMAGE PTX ARCHITECTURES [TYPES].
 
-No kernel may spill registers or use local memory (the report of ptxas), for any of the architectures. Each must load
-and store 16 bytes at a time, and have no more fences than it needs (PTX). TYPES are the types that the image has, by
-default all.
+By the report of ptxas, no kernel may spill registers or use local memory, for any of the architectures. By its PTX,
+each kernel must load and store 16 bytes at a time, and have no more fences than it needs. TYPES are the types that the
+image has, by default all.
 """
 
 import re
@@ -132,8 +132,8 @@ class Image(unittest.TestCase):
         self.assertNotRegex("st.global.v2.u32 [%rd1], {%r1,%r2};", WIDE_STORE)
 
     def test_an_end_without_a_failure_is_a_relaxed_store_and_so_is_a_header_on_one_device(self):
-        """Checks releases. A release is a fence on a device, of half a microsecond and more, which no emulated block
-        can miss. These two words, E3 and P2 of one_shot, are stored in either way, by a condition."""
+        """Checks which stores are releases. On a device a release is a fence of half a microsecond or more, and
+        emulated blocks do not notice a needless one. A condition decides whether E3, and one_shot's P2, are such."""
         for name, body in self.kernels.items():
             if name.startswith("rondo_run_"):
                 orders = defaultdict(set)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo info` about CUDA, with a driver, without one, and without kernels.
-usage: info_device_test.py RONDO"""
+"""Tests what `rondo info` prints about CUDA with a driver, without a driver, and without kernels. usage:
+info_device_test.py RONDO"""
 
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo info` about the places of devices, from hwloc and NVML, and from a file in their place.
-usage: info_distance_test.py RONDO
+"""Tests what `rondo info` prints about distances of devices, by hwloc and NVML, or by a file instead. usage:
+info_distance_test.py RONDO
 
 The machine is tests/topologies/eight_devices.xml, which hwloc itself loads in place of this one."""
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the kernel in which load_store runs all ranks that share a
-// launch. They check when it is chosen, and its graphs. The file emulated_joint_test.cpp and the device matrix of ranks
-// that share launches check its results.
+// These tests check when one kernel of load_store runs all ranks that share a launch, and the graphs of this kernel.
+// The results are checked by emulated_joint_test.cpp and by the device matrix of ranks that share launches.
 #include <barrier>
 #include <functional>
 #include <latch>
@@ -84,7 +83,7 @@ struct Unasked {
     ++sums;
     return before ? *launch_count() - *before : 0;
   }
-  /// Counts the launches of a thread per rank. Threads live until all have called, so no two have the same id.
+  /// Counts kernels if each rank calls on a thread of its own. Threads live until all have called, so their ids differ.
   [[nodiscard]] uint64_t by_threads() {
     std::barrier all_called(group.ranks.ranks.size());
     const auto sum = [&](int rank, rondo_comm_t) {
@@ -133,7 +132,7 @@ TEST_CASE("shared launch: one thread that drives ranks gets on with a kernel of 
   Unasked ranks(3);
   for (int round = 0; round < 2; ++round) {
     for (int call = 0; call < 2; ++call) CHECK(ranks.by_one_thread() == 3);
-    CHECK(ranks.by_threads() == 3);  // the first that is seen of threads of their own
+    CHECK(ranks.by_threads() == 3);  // in this first round, Rondo sees that ranks have threads
     CHECK(ranks.share());
   }
   ranks.check();
@@ -154,7 +153,7 @@ TEST_CASE("shared launch: a rank that comes late has a kernel of its own, as all
     REQUIRE(all_ok(ranks.group.ranks.ranks.run(late)));
   });
   CHECK(launched == 3);
-  CHECK(ranks.by_threads() == 3);  // the first that is seen of threads of their own
+  CHECK(ranks.by_threads() == 3);  // in this first round, Rondo sees that ranks have threads
   CHECK(ranks.share());
   ranks.check();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check for what a call on a device waits before it is enqueued. A process opens and closes peers' memory
-// only while it has nothing in flight, and this may take as long as the work on a device.
+// These tests check what a call on a device waits for before it is enqueued. A process opens and closes peers' memory
+// only while it has nothing in flight, so a call may wait as long as the work on a device takes.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -101,7 +101,7 @@ template <class Ready>
   return ready();
 }
 
-/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it was one.
+/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it was quiet.
 std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   auto moment = std::async(std::launch::async, [&driver] {
     const auto quiet = Launches::of_process().try_quiet();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run the protocol ll alone, by the host and by a group: the content of
-// a slot, and which content a receiver accepts as a slot.
+// These tests run the protocol ll alone: what a slot holds, and which content a receiver accepts as a slot.
 #include "src/proto/ll.h"
 
 #include <utility>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run all-reduce among threads as ranks on several devices that reach each
-// other. If all ranks' buffers can be read, the kernel uses them, and otherwise the
-// ranks' places. The tag "[peers]" needs devices that reach each other, "[apart]" devices
-// without atomics between them, and "[refused]" a driver that refuses peer access once.
+// These tests run all-reduce on several devices that reach each other. Ranks are threads. If all ranks' buffers can be
+// read, the kernel uses the buffers, and otherwise the ranks' places. The tag "[peers]" needs devices that reach each
+// other, "[apart]" needs devices without atomics between them, and "[refused]" needs a driver that refuses peer access
+// once.
 #include <map>
 #include <random>
 #include <string>
@@ -229,7 +229,7 @@ TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whi
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(1, begin_ns));
   CHECK_FALSE(slow.look(1, begin_ns + lost_patience_ns - 1));
   CHECK(slow.look(1, begin_ns + lost_patience_ns));
-  // A kernel that begins later, after other work, has the same time.
+  // A kernel that begins later, after other work, waits as long as the first kernel.
   constexpr uint64_t next_ns = begin_ns + 2 * lost_patience_ns;
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(2, next_ns));
   CHECK(slow.look(2, next_ns + lost_patience_ns));
@@ -278,7 +278,7 @@ TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "
   if (acts_apart() || !has_peers(2) || !in_software()) return;  // the driver in software has 64 blocks a device
   const DeviceRanks two(on_devices({0, 1})), three(on_devices({0, 1, 1}));
   for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
-  // The first group has left 32 blocks of each device. On one device 29 are for 29 more ranks, and two ranks share 3.
+  // The first group left 32 blocks of each device. On device 1, 29 are kept for 29 more ranks, and two ranks share 3.
   for (int rank = 0; rank < 3; ++rank) CHECK(plan_of(three.ranks[rank], 10'000'000).channels == 1);
   const Buffers buffers(three, Call{large});
   buffers.enqueue_all();

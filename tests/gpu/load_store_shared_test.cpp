@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share buffers run reduce_scatter, all_gather, broadcast and reduce by the kernel load_store, too. These
-// tests call and replay them, beside calls that cannot use load_store, and with buffers at any address.
+// If ranks share buffers, the kernel load_store also runs reduce_scatter, all_gather, broadcast and reduce. These tests
+// call and replay them, beside calls that cannot use load_store, and with buffers at any address.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -73,7 +73,7 @@ TEST_CASE("load_store: calls of every collective in shared buffers are replayed,
   }
 }
 
-// So the releases of waiting kernels do not wait for the stores of kernels that compute meanwhile.
+// In their own domain, releases of waiting kernels need not wait for the stores of kernels that compute meanwhile.
 TEST_CASE("load_store: kernels that wait for other ranks are in the remote memory-sync domain, where there is one",
           "[plain][no domains]") {
   if (!in_software()) return;  // only this driver reports launch attributes

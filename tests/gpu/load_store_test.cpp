@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the kernel load_store on devices through the public interface. Ranks that are threads call and replay sums,
-// abort, and disagree. If the kernel is not available, they get an error. "[image]" needs a driver in software whose
-// image lacks the kernel.
+// abort, and disagree. If the kernel is not available, calls fail. "[image]" needs a driver in software whose image
+// lacks the kernel.
 #include <string>
 #include <utility>
 #include <vector>
@@ -230,7 +230,7 @@ TEST_CASE("load_store: ranks that disagree are told, and one that does not come 
     }
 }
 
-// A rank that meets the other operation on its first channel closes its second channel, on which that operation does
+// If a rank meets another operation on its first channel, it closes its second channel, on which that operation does
 // not run. Its peer may see the closed channel first.
 TEST_CASE("load_store: ranks of several channels all hear of one whose operation has fewer", "[plain]") {
   constexpr size_t count = 64 << 10, other_count = 20 << 10;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests processes on devices without access to each other's memory, or whose processes see fewer devices. It runs every
-collective, and checks the plan and where the data goes. The driver and NVML are those in software."""
+"""Tests processes on devices that cannot access each other's memory, and processes that see only some devices. It
+runs every collective, and checks the plan and where the data goes. The driver and NVML are those in software."""
 
 import tempfile
 import unittest

@@ -33,7 +33,7 @@ class Collectives(RegionCase):
         self.assertTrue(0.99 * expected <= memory <= 1.02 * expected, (label, memory, expected))
 
     def fullest_link(self, ranks, label):
-        """Returns what moves most, from one device to another."""
+        """Returns the most that moves from one device to another, for each byte of the vector."""
         total = moved(ranks, label)
         return max(total[one][other] for one in range(DEVICES) for other in range(DEVICES) if one != other)
 

@@ -17,8 +17,8 @@ ELEMENTS = 1 << 18  # of float32, in a MiB
 
 
 def moved(ranks, label):
-    """Returns what all ranks' kernels have moved in the sum of that label, for each byte of the vector, from device to
-    device. A device and itself stand for its memory."""
+    """Returns how many bytes all ranks' kernels have moved from each device to each device, for each byte of the
+    vector, in the sum with that label. The entry of a device and itself is for its own memory."""
     total = [[0.0] * DEVICES for _ in range(DEVICES)]
     for rank in ranks.values():
         lines = [line.split() for line in rank.output.splitlines() if line.startswith(f"moved {label} ")]

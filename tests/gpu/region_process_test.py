@@ -9,7 +9,7 @@ import unittest
 from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
 from sanitized import some_of
 
-# This fails the first kernel of load_store, after those that every communicator loads.
+# This fault is in loading the first kernel of load_store, which follows the kernels that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
 # The least time of steps that wait for a busy device. A step that ends earlier has not waited, since a later step
@@ -117,7 +117,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, f"shared{number}")
 
     def test_one_rank_alone_may_deregister(self):
-        # The others deregister before another sum, since a peer that is ahead in that could not close their memory.
+        # The others deregister before the next sum. A peer that is already in that sum could not close their memory.
         ranks = self.job(3, ["register", "shared", "1:deregister", "sum=without_one", "0:deregister", "2:deregister",
                              "sum=another", "replace", "register", "shared", "sum=with_all"])
         self.check_apart(ranks, "without_one")
@@ -129,7 +129,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, label)
 
     def test_a_graph_that_was_captured_with_memory_which_is_deregistered_since_fails_and_touches_none(self):
-        # Nor may it find memory that is registered later, though that has the same size.
+        # The graph must not find memory that is registered later either, although that has the same size.
         for later in ([], ["register", "shared"]):
             ranks = self.job(2, ["register", "shared", "capture", "deregister", "sum=apart", "sum=another", "replace",
                                  *later, "replay=stale"], ok=False)
@@ -144,7 +144,7 @@ class Regions(RegionCase):
             self.assertNotIn("must not be freed yet", ranks[1].output)
 
     def test_a_graph_with_memory_that_a_suspended_rank_has_closed_touches_none(self):
-        # Rank 1 can close it only when it is suspended, since its process has another collective in flight until then.
+        # Rank 1 can close the memory only when it is suspended. Until then it has another collective in flight.
         ranks = self.job(2, ["register", "shared", "capture", "other", "1:other_start", "1:not_quiet", "1:post=running",
                              "0:await=running", "0:hold", "suspend", "0:other_start", "other_end", "sleep",
                              "resume", "replay=stale"], ok=False)
@@ -173,14 +173,14 @@ class Regions(RegionCase):
                             *steps], environment, ok=ok)
 
     def failing_in(self, rank):
-        """Returns the status' number, seconds, "busy" or "idle" (the device at the end), and message of the step
-        `failing`."""
+        """Returns results of the step `failing`: the number of the status, the seconds, "busy" or "idle" (the device
+        at the end), and the message."""
         (line,) = (line for line in rank.output.splitlines() if line.startswith("failing "))
         _, status, seconds, device, message = line.split(" ", 4)
         return int(status), float(seconds), device, message
 
     def test_a_call_that_finds_news_while_its_device_is_busy_returns_at_its_timeout_and_names_what_it_waited_for(self):
-        # Rank 1 calls later, so that its timeout is not the first. The device continues while rank 0 destroys.
+        # Rank 1 calls later, so its timeout is not the first. The device is idle again while rank 0 destroys.
         ranks = self.busy_job(["0:failing", "0:post=failed", "1:await=failed", "1:failing"],
                               ["0:idle", "again", "register", "shared", "sum=again"], SHORT)
         _, seconds, device, _ = self.failing_in(ranks[0])
@@ -204,7 +204,7 @@ class Regions(RegionCase):
         self.check_shared(ranks, "again")
 
     def test_a_peer_that_is_killed_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
-        # The call has waited for a second by then, and would wait on for the device or its timeout.
+        # When rank 1 is killed, the call has waited for a second. It would wait on for the device or its timeout.
         ranks = self.busy_job(["0:failing=calls"], ["1:await=calls", "1:sleep", "1:kill"], ok=False)
         self.assertEqual(ranks[1].process.returncode, -9)
         status, seconds, device, message = self.failing_in(ranks[0])

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job in which processes share registered memory of devices, for region_process_test.py: `region_rank
-// STEP...`. Each step is a word as below, of all ranks or, as `1:STEP`, of one. Rank r is on device r modulo
-// REGION_RANK_DEVICES. It has a buffer to send and one to receive, of REGION_RANK_COUNT float32. If REGION_RANK_THREADS
-// is set, each process has this number of ranks as threads, which find each other by the file REGION_RANK_ID. Steps are
-// of all ranks then.
-//     register, deregister    both buffers; a peer may be ahead, and have them open still
-//     register_send           that buffer alone; register_recv likewise
-//     count=COUNT             sums are of this number of elements from now on, fewer than before
-//     collective=NAME         sums are such calls from now on, of as many elements; the root is the last rank
+// STEP...`. Each step is a word of the list below. All ranks do it, or, as `1:STEP`, only rank 1. Rank r is on device r
+// modulo REGION_RANK_DEVICES. It has a buffer to send and one to receive, of REGION_RANK_COUNT float32. If
+// REGION_RANK_THREADS is set, each process has this number of ranks as threads, which find each other by the file
+// REGION_RANK_ID. Then all of them do each step.
+//     register, deregister    registers or deregisters both buffers; a peer that is ahead may still have them open
+//     register_send           registers the send buffer alone; register_recv registers the other one
+//     count=COUNT             makes later sums have this number of elements, fewer than before
+//     collective=NAME         makes later sums calls of it, with as many elements; the root is the last rank
 //     replace                 deregisters both for good, frees them, and allocates others of another size instead
-//     sum=LABEL               an all-reduce, whose result must be the ranks' order's, bit for bit; prints what its
+//     sum=LABEL               an all-reduce, whose result must have the bits of a sum in rank order; prints what its
 //                             kernels have moved as "moved LABEL" and a figure for each pair of devices
 //     plan                    prints which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
-//     shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
-//     capture, replay=LABEL   the same as a graph
+//     shared                  sums until a sum works in the buffers themselves; all ranks see this at the same sum
+//     capture, replay=LABEL   captures a sum as a graph; replays the graph
 //     launch                  launches that graph, and does not wait for it
-//     behind                  the same after a host function that takes 2 s
-//     start                   an all-reduce whose end nobody waits for
-//     end                     waits for that
+//     behind                  launches that graph after a host function that takes 2 s
+//     start                   begins an all-reduce, and does not wait for its end
+//     end                     waits for the stream, and checks the result
 //     busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
-//     idle                    lets the device go on, a moment later
-//     failing                 a sum that fails; prints "failing STATUS SECONDS MESSAGE", the time being the call's
-//     failing=NAME            likewise; makes that file when the call begins
-//     failing_end             as `end`, which fails; prints how, as `failing`
-//     abort_behind=NAME       the communicator, a second after that file is there; the steps go on
+//     idle                    releases the device a moment later
+//     failing                 a sum that fails; prints "failing STATUS SECONDS DEVICE MESSAGE" with the call's time
+//     failing=NAME            does the same, and makes that file when the call begins
+//     failing_end             does `end`, which must fail, and prints a line like that of `failing`
+//     abort_behind=NAME       aborts the communicator a second after that file exists, while the steps continue
 //     again                   destroys the communicator, whose buffers are not registered then, and makes another one
-//     hold                    deregisters the first, which a peer has open still
+//     hold                    deregisters the first buffer, which a peer still has open
 //     other                   makes another communicator
-//     other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
-//     suspend, resume         the communicator
-//     abort                   likewise
-//     destroy                 the communicator: the last step on it; prints how long, and what the process has claimed
-//                             of its device after it: "destroyed SECONDS BLOCKS"
-//     return                  ends the process, which has not destroyed its communicator
-//     kill, sleep, nap        a nap takes 0.2 s
+//     other_start, other_end  begins an all-reduce on the other communicator; waits for its end
+//     suspend, resume         suspends or resumes the communicator
+//     abort                   aborts the communicator
+//     destroy                 destroys the communicator, as its last step; prints the time and the blocks of its device
+//                             that the process still claims: "destroyed SECONDS DEVICE BLOCKS"
+//     return                  ends the process, and does not destroy the communicator
+//     kill, sleep, nap        kills the process, or sleeps; a nap takes 0.2 s
 //     not_quiet               waits until something of this process is in flight, or it opens or closes peers' memory
 //     post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it exists
 // After a failure it deregisters both buffers and prints "at the end, deregister: STATUS".
@@ -192,7 +192,7 @@ int register_both(RegionRank &it) {
 
 enum class Patience { once, until_ready };
 
-/// Ends both registrations. With `once`, one that is not ready stays, and is tried again before its memory is freed.
+/// Ends both registrations. With `once`, one that is not ready is tried again only before its memory is freed.
 int deregister_both(RegionRank &it, Patience patience) {
   for (rondo_registration_t &registration : it.registrations) {
     if (registration == nullptr) continue;

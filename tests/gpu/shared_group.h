@@ -29,8 +29,8 @@ class Setting {
   std::string before_;
 };
 
-/// While it exists, new communicators share launches. A process reads this setting once. So a test program has one
-/// mode, or runs each case in its own process.
+/// While this object exists, new communicators share launches. A process reads this setting once. So a test program has
+/// one mode, or runs each case in its own process.
 struct Sharing : Setting {
   explicit Sharing(const char *launch = "shared") : Setting("RONDO_DEVICE_LAUNCH", launch) {}
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared). The tests cover
-// its results, the number of kernels, their order with other work, and calls that not all ranks make. The tag "[queue]"
-// needs one hardware queue for all streams, "[serial]" kernels that run one by one. With a kernel for each rank, ranks
-// would wait for ever there (hazard_test.cpp shows it). The tag "[few queues]" needs fewer queues than ranks. One
-// kernel has all ranks, and nothing is captured.
+// These tests run one kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared).
+// They cover the results, the number of kernels, their order with other work, and calls that not all ranks make. The
+// tag "[queue]" needs one hardware queue for all streams, and "[serial]" needs kernels that run one by one. In both
+// cases, ranks with a kernel each would wait for ever (hazard_test.cpp). The tag "[few queues]" needs fewer queues than
+// ranks. There one kernel has all ranks, and nothing is captured.
 #include <atomic>
 #include <thread>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests share a thread among objects that are made and destroyed. ThreadSanitizer checks their order.
+// These tests share a thread among objects that are made and destroyed. ThreadSanitizer checks the order of accesses.
 #include "src/base/shared_thread.h"
 
 #include <atomic>
@@ -65,7 +65,7 @@ TEST_CASE("shared thread: a sharer that is removed takes no turn from another on
 }
 
 TEST_CASE("shared thread: each sharer has its turn when it is woken, and none when it is gone") {
-  // With such an idle interval, the test hangs if a wake is lost.
+  // With an idle interval of an hour, the test hangs if a wake is lost.
   SharedThread shared(std::chrono::microseconds(200), std::chrono::hours(1));
   std::vector<std::thread> users;
   for (int user = 0; user < 4; ++user)

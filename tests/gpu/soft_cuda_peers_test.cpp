@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver in software refuses calls that need peer access between devices without it, and shows only the visible
+// If devices have no peer access, the driver in software refuses calls that need it. A process sees only its visible
 // devices. Each tag has its own environment.
 #include <utility>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests suspend and resume communicators on host memory, and end them while some ranks wait in resume. That part
-// of the code is the same on devices.
+// These tests suspend and resume communicators on host memory, and end them while some ranks wait in resume. Devices
+// use the same code for this.
 #include "src/base/clock.h"
 #include "tests/gpu/device_ranks.h"
 

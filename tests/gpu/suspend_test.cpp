@@ -42,7 +42,7 @@ struct Group : DeviceRanks {
     void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
     return rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, comm, stream(rank));
   }
-  /// Returns whether all elements are ranks.size() to the power of `sums`, and makes them 1 again.
+  /// Checks that all elements are ranks.size() to the power of `sums`, and makes them 1 again.
   void check_and_reset(int sums) {
     complete();
     float expected = 1;
@@ -93,7 +93,7 @@ Memory memory_of(rondo_comm_t comm) {
   return memory;
 }
 
-/// Keeps a stream busy until it is destroyed, or for a minute, so that nothing hangs.
+/// Keeps a stream busy until this object is destroyed, but at most a minute, so that nothing hangs.
 class BlockedStream {
  public:
   BlockedStream(const World &world, rondo_stream_t stream) {

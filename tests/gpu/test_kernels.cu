@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the kernels of tests/soft_cuda/test_kernels.cpp that the
-// conformance test and device_costs launch on a device.
+// This file has the kernels of test_kernels.cpp that the conformance test and device_costs launch on a device.
 #include <cuda/atomic>
 #include <nv/target>
 
@@ -33,7 +32,7 @@ __device__ uint64_t now_ns() {
 }
 
 /// If launches are programmatic, waits for the end of the previous kernel, and then lets the stream's next kernel
-/// begin. In the other order, each kernel would let the next begin while it waits itself, until they fill the device.
+/// begin. In the other order, each kernel would let the next begin while it waits itself, until the device is full.
 __device__ void overlap_launches() {
   NV_IF_TARGET(NV_PROVIDES_SM_90,
                (asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" : : : "memory");))
@@ -50,7 +49,7 @@ __device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
   return true;
 }
 
-/// Meets as load_store's one_shot does, with a thread for each stream's word. All is relaxed, as only values count.
+/// Meets as load_store's one_shot does, with a thread for each stream's word. Accesses are relaxed: only values count.
 __device__ void meet_streams(const MeetParameters &given) {
   uint64_t &ended = given.words[given.stream * meet_stride + meet_ended];
   const uint64_t number = Word(ended).load(cuda::std::memory_order_relaxed) + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests compare every operation of the trainer's CUDA backend with the host's, on the same inputs. Kernels run as
-// emulated blocks. Numbers of rows are odd. So are lengths, except if the host's vectors need a multiple of 16.
+// emulated blocks. Numbers of rows are odd. Lengths are odd unless the host's vectors need a multiple of 16.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

@@ -62,7 +62,7 @@ class TuneDevice(PerfCase):
         status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2, "--sizes",
                                 "64-4K/64", "-o", table, seconds=LIMIT_SECONDS)
         self.assertEqual(status, 0, out + err)
-        # Processes that share a device use copies, which have neither ll nor load_store. Threads have all.
+        # Processes that share a device use copies, which have neither ll nor load_store. Threads leave out nothing.
         processes, threads = err.split("as threads")
         self.assertRegex(processes, "left out: ring/ll 16K: rondo perf ended with status 2: .*'ll' that was asked for")
         self.assertNotIn("left out", threads)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the documentation: links lead to pages, the README's example is the built one, no status is left out."""
+"""Tests the documentation: links lead to pages, the README's example is built, errors.md has each status."""
 
 import re
 import unittest
@@ -9,20 +9,20 @@ import source_tree as tree
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
 
 
-# 45,000 words, and 3,500 for messages, splits and Python, which the pages did not have when they were shortened.
+# The limit is 45,000 words, and 3,500 for messages, splits and Python, which were added after the pages were shortened.
 WORDS_MAX, LAB_WORDS_MAX = 48500, 15000
 # Examples whose code is on another page than the guide.
 ELSEWHERE = {"all_reduce.c": "docs/get-started.md", "data_parallel.c": "docs/overlap.md",
              "messages.c": "docs/messages.md", "overlap.c": "docs/overlap.md", "survivors.c": "docs/recovery.md"}
-# Examples of which a page shows only the lines that matter there. All others are shown whole.
+# Pages show only some lines of these examples. All other examples are shown whole.
 IN_PART = ("all_reduce.py", "data_parallel.c", "device.c", "messages.c", "overlap.c", "recovery.c", "registered.c",
            "survivors.c", "threads.c", "unique_id.c")
-# Words of symptoms that the linker, pkg-config, the compiler or the kernel prints, and not Rondo.
+# Symptoms may have these words, which the linker, pkg-config, the compiler or the kernel prints, and not Rondo.
 OF_THE_SYSTEM = {"error while loading shared libraries", "librondo.so.", "Package rondo was not found",
                  "rondo/rondo.h", "No such file", "RONDO_PRIVATE_", "not found (required by rondo)", "undefined symbol",
                  "rondo_", "Connection refused", "Connection timed out", "Network is unreachable",
                  "transport retry counter exceeded"}
-# A whole application, and the Python form of a program that a page shows.
+# The exceptions are a whole application, and the Python form of a program that a page shows.
 WHOLE = ("word_count.c", "data_parallel.py")
 
 
@@ -122,7 +122,7 @@ class Documentation(unittest.TestCase):
             self.assertEqual(missing, [])
 
     def test_pages_are_as_short_as_they_should_be(self):
-        """Checks the words of all pages together: they may move between pages, so that no page is cut for the sum."""
+        """Checks the words of all pages together. Words may move between pages, so the sum cuts no single page."""
         count = {folder: sum(len(tree.read(page).split()) for page in pages() if str(page.parent) == folder)
                  for folder in ("docs", "docs/lab")}
         print(count)
@@ -171,8 +171,8 @@ class Documentation(unittest.TestCase):
         self.assertEqual({name for name in defaults if f"`{name}()`" not in text}, set())
 
     def test_a_message_leads_to_its_row_of_troubleshooting(self):
-        """Checks that each symptom in code spans has the words of a message, so that a search for them finds the row.
-        The parts of a symptom are parted by what varies: an ellipsis, a number, or what follows a colon."""
+        """Checks that each symptom in code spans has the words of a message, so that a search for the words finds
+        the row. What varies divides a symptom into parts: an ellipsis, a number, or what follows a colon."""
         text = "\n".join(literal for path in tree.all_files()
                          if path.suffix in (".cpp", ".h") and path.parts[0] in ("src", "transports", "cuda")
                          for literal in string_literals(tree.read(path)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo.h alone, as a stranger's compiler sees it: header_test.py CC CXX, each a command with its arguments."""
+"""Tests rondo.h alone, as a user's compiler sees it: header_test.py CC CXX, each a command with its arguments."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 STRICT = ["-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-# The header is included twice, which must work, and first, since it must not depend on another one.
+# The header comes first, since it must not depend on another header. It is included twice, which must also work.
 PROGRAM = """#include "rondo/rondo.h"
 #include "rondo/rondo.h"
 int main(void) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds which programs a shell script or a Python file starts, as far as its text shows.
 
-A program whose name is computed, or is a path, is not reported: those are the project's own.
+A program whose name is computed or is a path is not reported, because such programs are the project's own.
 """
 
 import ast
@@ -13,8 +13,8 @@ BUILTINS = frozenset(". : [ alias bg break builtin cd command compgen complete c
                      "unalias unset wait".split())
 GOES_ON = frozenset("if then elif else do while until ! { } fi done esac time".split())  # a command may follow
 REDIRECTIONS = frozenset(("<", ">", ">>", "<<", "<<-", "<<<", "&>", "&>>", ">&", "<&", "<>", ">|"))
-# These programs run another command. The value is how many words of their own, beside options and assignments, precede
-# that command.
+# These programs run another command. The value is the number of words before that command, without options and
+# assignments.
 WRAPPERS = {"exec": 0, "command": 0, "env": 0, "sudo": 0, "setsid": 0, "nohup": 0, "timeout": 1, "setarch": 1,
             "chroot": 1, "unshare": 0, "nsenter": 0, "as_root": 0, "attended": 0, "inside": 0, "runuser": 1, "xargs": 0}
 ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*(\[[^]]*\])?\+?=")
@@ -23,7 +23,7 @@ QUOTED = re.compile(r"'[^']*'|\\.|`[^`]*`", re.S)
 
 
 def closing(text, start):
-    """Returns the index after the bracket that closes the one at `start`; quotes and nested brackets are skipped."""
+    """Returns the index after the bracket that closes the bracket at `start`. Skips quotes and nested brackets."""
     pairs = {"(": ")", "{": "}"}
     ends = [pairs[text[start]]]
     position = start + 1
@@ -45,7 +45,7 @@ def closing(text, start):
 
 
 class Shell:
-    """Reads one script: `calls` are the (name, line) of its commands, `asked` the names behind `command -v`."""
+    """Reads one script. `calls` are the (name, line) of its commands, and `asked` are the names after `command -v`."""
 
     def __init__(self, text, first_line=1):
         self.text, self.first_line, self.position = text, first_line, 0
@@ -178,7 +178,7 @@ class Shell:
         self.note(words, line)
 
     def note(self, words, line):
-        """Records what `words` call: the command, and the command that this one runs."""
+        """Records what `words` call: the command itself, and a command that this command runs."""
         while words and ASSIGNMENT.match(words[0]):
             words = words[1:]
         if not words:
@@ -222,7 +222,7 @@ def text_of(node):
 
 class Python:
     """Reads one Python file. A starter is a function that starts the program that one of its parameters names:
-    `starters` has that parameter's place and name, and whether it takes all that follows."""
+    `starters` has that parameter's place and name, and whether it takes all later arguments."""
 
     STARTERS = frozenset(("run", "Popen", "call", "check_call", "check_output"))
 
@@ -248,8 +248,8 @@ class Python:
                 isinstance(call.func.value, ast.Name) and call.func.value.id == "subprocess")
 
     def find_starters(self):
-        """Yields (name, (place, parameter, takes all)) of each starter of this file; a class is one if its __init__
-        is."""
+        """Yields (name, (place, parameter, takes all)) of each starter of this file. A class is a starter if its
+        __init__ is one."""
         owners = {function: owner.name for owner in ast.walk(self.tree) if isinstance(owner, ast.ClassDef)
                   for function in owner.body if isinstance(function, ast.FunctionDef)}
         for function in ast.walk(self.tree):
@@ -268,7 +268,7 @@ class Python:
 
     @staticmethod
     def names(node):
-        """Returns the names that may be all of a command: `command`, `command or [...]`, `[word for word in
+        """Returns the names that may stand for a whole command: `command`, `command or [...]`, `[word for word in
         command]`."""
         if isinstance(node, ast.BoolOp):
             return [value.id for value in node.values if isinstance(value, ast.Name)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every program that the scripts and tests start is on a bare Debian once scripts/lib.sh has installed its packages.
+"""Tests that a bare Debian has every program that scripts and tests start, once scripts/lib.sh has run.
 
 A bare root has Debian's required packages and apt. A program that a file first searches (`command -v`, shutil.which)
 may be missing, since that file handles this itself.
@@ -67,8 +67,8 @@ def installed_by_scripts():
 
 @functools.lru_cache
 def calls():
-    """Returns (path, line, program) of each program that a script or test starts without having searched it, and the
-    names of the programs that they search."""
+    """Returns (path, line, program) of each program that a script or test starts without a search for it. Also
+    returns the names of the programs for which they search."""
     sources = {path: tree.read(path) for path in tree.all_files()
                if tree.is_shell(path) or tree.is_python(path) and path.parts[0] in ("scripts", "tests", "bench")}
     starters, functions = {}, set()
@@ -106,7 +106,7 @@ class Table(unittest.TestCase):
                 cls.needs.setdefault(provided, set()).update(re.findall(r"(?:^|[,|] *)([a-z0-9][\w.+-]*)", needs))
 
     def brought(self):
-        """Returns the packages that are installed once lib.sh's packages are: they, and all on which they depend."""
+        """Returns lib.sh's packages, and all on which they depend."""
         found, open_names = set(), installed_by_scripts()
         while open_names:  # bounded by the packages there are
             name = open_names.pop()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This test opens the site of scripts/docs in a headless Chromium. Search finds each public function, and each picture
-is shown. In a window of 400 pixels no page is wider than the window. reference_test.py checks links and entries without
-a browser."""
+"""Opens the site of scripts/docs in a headless Chromium. Search must find each public function, and each picture
+must show. In a window of 400 pixels no page may be wider than the window. reference_test.py checks links and
+entries without a browser."""
 
 import functools
 import http.server
@@ -54,7 +54,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
-        """Reports an error, unless the browser has left the page before all of it had arrived."""
+        """Reports an error, unless the browser has left the page before the whole page had arrived."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 

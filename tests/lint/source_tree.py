@@ -63,7 +63,7 @@ def blank(match):
 
 
 def without_comments(text):
-    """`text` with comments, literals and preprocessor lines blanked; every line keeps its number."""
+    """Returns `text` with comments, literals and preprocessor lines blanked. Every line keeps its number."""
     strings_gone = NOT_CODE.sub(lambda m: '""' + blank(m)[2:] if m[0][0] == '"' else blank(m), text)
     return DIRECTIVE.sub(blank, strings_gone)
 
@@ -109,8 +109,8 @@ def function_name(head):
 
 
 def c_functions(text):
-    """Returns (name, first line, line count) of each function body in C or C++, a lambda at namespace scope
-    included."""
+    """Returns (name, first line, line count) of each function body in C or C++. A lambda at namespace scope counts
+    as one."""
     code = without_comments(text)
     found, head_start, position, parentheses = [], 0, 0, 0
     while position < len(code):

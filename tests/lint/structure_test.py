@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This test holds the shape of the sources: which folder may include which, sizes, first lines, no path of one
-machine."""
+"""Tests the structure of the sources: which folder may include which, sizes, first lines, and that no path of one
+machine occurs."""
 
 import re
 import unittest
@@ -12,8 +12,8 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 80
 COLUMNS_MAX = 120
 
-# Folder -> the folders and files whose headers it may include, beside its own and rondo/rondo.h. A path with a suffix
-# is one file. The reasons are in docs/architecture.md.
+# For each folder, these are the folders and files whose headers it may include, beside its own and rondo/rondo.h. A
+# path with a suffix is one file. The reasons are in docs/architecture.md.
 PLAIN_PLAN = {"src/plan/collective.h", "src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h",
               "src/plan/split_call.h"}
 CORE_FLOORS = {"src/base", "src/memory", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
@@ -26,13 +26,13 @@ MAY_INCLUDE = {
     # Executors run over links, and report to ranks. They do not depend on a transport.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
                    "src/links/message_boards.h", "src/links/put_frame.h", "src/links/remote_memory.h"},
-    # The interfaces of a transport, and the knowledge that ranks have of each other before they connect.
+    # These are the interfaces of a transport, and what ranks know of each other before they connect.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/memory", "src/proto", "src/links", "src/bootstrap/fd_channel.h",
                    "src/bootstrap/store/store.h"} | PLAIN_PLAN,
-    # Several hosts meet by listening and by the store's handshake on every connection.
+    # Several hosts meet by listening, and by the store's handshake on every connection.
     "transports/hosts": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
     "transports/tcp": {"src/base", "src/proto", "src/links", "src/bootstrap/wire.h", "transports"},
     "transports/ucx": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
@@ -44,8 +44,8 @@ MAY_INCLUDE = {
              "src/engine/one_sided.h", "src/engine/operations.h", "src/engine/signal_watch.h",
              "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
              "src/topo/device.h"} | PLAIN_PLAN,
-    # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
-    # the executors.
+    # Within cuda, the code of kernels and what they read is lowest. Then come the driver, the memory that ranks share,
+    # and the executors.
     "cuda/kernels": {"src/base", "src/proto"} | PLAIN_PLAN,
     "cuda/driver": {"src/base", "src/proto", "cuda/kernels"},
     "cuda/transport": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/outcomes.h",
@@ -59,18 +59,18 @@ MAY_INCLUDE = {
     "src/compat": set(),
     "src/cli": {"src", "bench", "transports", "cuda"},
     # The console is what users see: help, files, progress, pictures. Of the library it uses only the spelling of sizes
-    # and names, and the opening of users' files. So bench may use it, too. Otherwise, bench uses only the public
-    # interface and dlopen().
+    # and names, and the opening of users' files. So bench may use the console, too. Beside it, bench uses only the
+    # public interface and dlopen().
     "src/console": {"src/base/size.h", "src/base/spelling.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
     "bench": {"src/console", "src/base/cpu.h", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
               "src/base/runtime_library.h", "src/plan/collective.h", "src/topo/binding.h"},
-    # The rooms of the trainer have one direction. Its figures know nothing of how they were measured, and the report
-    # nothing of the run.
+    # The folders of the trainer have one direction. The figures do not know how they were measured, and the report
+    # knows nothing of the run.
     "bench/trainer/figures": set(),
     "bench/trainer/compute": {"bench/failure.h", "bench/trainer/figures"},
     "bench/trainer/lanes": {"bench/failure.h", "bench/trainer/figures", "bench/trainer/compute"},
-    # The host's backend, as that of a device in bench/trainer/cuda.
+    # This file is the host's backend. A device's backend is in bench/trainer/cuda.
     "bench/trainer/compute/host_compute.cpp": {"bench/failure.h", "bench/trainer/figures", "bench/trainer/compute",
                                                "bench/trainer/lanes"},
     "bench/trainer/model": {"bench/failure.h", "bench/trainer/compute"},
@@ -85,7 +85,7 @@ MAY_INCLUDE = {
                           "bench/trainer/exchange", "src/base/size.h", "src/base/user_file.h", "src/console"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
-    # A driver knows nothing of its callers except the interface's declarations.
+    # A driver knows its interface's declarations, and nothing of its callers.
     "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/memory_policy.h"},
     "tests/soft_nvml": {"src/topo/nvml_api.h"},
     # This driver's kernels are the library's own bodies.
@@ -95,7 +95,7 @@ MAY_INCLUDE = {
     "tests/soft_cuda/soft_transfers.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "include": set(),
 }
-# These files use one interface of a transport, not its owner.
+# Each of these files uses one interface of a transport, and not the transport's owner.
 for name in ("failure_dump", "recorder"):
     MAY_INCLUDE |= {f"src/core/diagnostics/{name}{suffix}": CORE_FLOORS | {"src/links/recording.h"}
                     for suffix in (".h", ".cpp")}
@@ -112,7 +112,7 @@ def inside(path, place):
 
 
 def rule_for(path):
-    """Returns the longest key of MAY_INCLUDE that holds `path`, or None."""
+    """Returns the longest key of MAY_INCLUDE that contains `path`, or None."""
     keys = [key for key in MAY_INCLUDE if inside(path, key)]
     return max(keys, key=len) if keys else None
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Correctness tests must have no time limits: no assertion bounds a duration from above, and none is tried again. Such
-promises are for the suite "timed": test cases tagged [.timed], and modules named timed*.py."""
+"""Tests that correctness tests have no time limits: no assertion bounds a duration from above, and none is tried
+again. Such promises are for the suite "timed": test cases tagged [.timed], and modules named timed*.py."""
 
 import ast
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on two hosts, network namespaces, find each other though addresses are as in the field. One has a name that is
-loopback on its own host, one a bridge with the same address on all hosts. usage: addresses_test.py RANK_PROGRAM"""
+"""Ranks on two hosts, which are network namespaces, find each other with addresses as on real sites. A host's name
+is loopback there, or all hosts have a bridge with one address. usage: addresses_test.py RANK_PROGRAM"""
 
 import os
 import shutil
@@ -63,8 +63,8 @@ class Addresses(HostsTest):
             self.expect(job, range(2), "ok")
 
     def give_all_the_same(self, hosts):
-        """The first interface has a default route, and the same address on all hosts, as that of a virtual machine's
-        network to its host has. The second one joins the hosts."""
+        """Gives the first interface a default route, and the same address on all hosts, like that of a virtual
+        machine's network to its host. The second interface joins the hosts."""
         for host in range(hosts.count):
             self.inside(hosts, host, "ip addr flush dev eth0; ip addr add 10.0.2.15/24 dev eth0; "
                                      "ip route add default via 10.0.2.2")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of two hosts: one host's CLOCK_MONOTONIC is a million seconds ahead, by a namespace of times. The ranks
-measure that, and rondo trace puts what both recorded on one clock. usage: clock_test.py RANK_PROGRAM RONDO"""
+"""Tests the clocks of two hosts. By a namespace of times, one host's CLOCK_MONOTONIC is a million seconds ahead. The
+ranks measure this, and rondo trace puts both recordings on one clock. usage: clock_test.py RANK_PROGRAM RONDO"""
 
 import json
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in software.
-Element types and operations take turns. On devices one layout of hosts and ranks runs for each network, which the
-gate's quarter selects, or all of them with RONDO_TEST_ALL=1. usage: collectives_hosts_test.py RONDO"""
+"""Tests every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in
+software. Element types and operations take turns. On devices, the gate's quarter selects one layout of hosts and
+ranks for each network. With RONDO_TEST_ALL=1, all layouts run. usage: collectives_hosts_test.py RONDO"""
 
 import itertools
 import os

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check how the end of a control connection is reported. The other end or a device between resets it, or it
-// is cut in one direction.
+// These tests check how the end of a control connection is reported. The other end or a device on the way resets the
+// connection, or the connection is cut in one direction.
 #include <linux/filter.h>
 
 #include <array>
@@ -102,7 +102,7 @@ TEST_CASE("control plane: of a cut in one direction, the end that still hears th
   }));
   lose_packets(world.socket[1]);
   for (const auto &control : world.controls) control->tell_status();
-  // The kernel sends again in real time. Host 1 receives nothing any more, and gives host 0 up first.
+  // The kernel sends again in real time. Host 1 receives nothing any more, and is the first to give host 0 up.
   const uint64_t until_ns = now_ns() + patience_ns;
   while (dead_of(*world.controls[1]).empty()) {
     REQUIRE(now_ns() < until_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes ends of control connections for tests, in virtual time. A test uses both hosts of a connection, or
-// one host whose peer is the test itself.
+// This file makes ends of control connections for tests, in virtual time. A test runs both hosts of a connection, or
+// one host and acts as its peer.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -22,7 +22,7 @@ namespace rondo::net_test {
 inline constexpr uint64_t patience_ns = 60'000'000'000;
 inline constexpr uint64_t second_ns = 1'000'000'000;
 
-/// Two hosts with `per_host` ranks each, host 1's after host 0's, and one connection.
+/// Two hosts with `per_host` ranks each, and one connection. Host 0 has the first ranks, and host 1 the others.
 class TwoHosts {
  public:
   explicit TwoHosts(uint32_t per_host) : host{SceneRanks(per_host), SceneRanks(per_host)} {

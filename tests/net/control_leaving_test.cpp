@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// At the end, hosts must learn that all ranks of a host have left, even if packets are lost or no rank reads.
+// At the end, hosts must learn that all ranks of a host have left, even if packets are lost or nobody reads them.
 #include <linux/filter.h>
 #include <poll.h>
 
@@ -47,8 +47,8 @@ struct Line {
   net::ControlLines lines{memory, sockets};
 };
 
-/// Loses the first packet of a host's farewell. The control plane waits for half a second by a clock that is held, so
-/// the kernel's next packet must arrive. Returns whether the farewell has arrived.
+/// Loses the first packet of a host's farewell, and returns whether the farewell arrives. The control plane waits for
+/// half a second by a clock that is held, so the kernel's next packet must arrive.
 bool farewell_arrives() {
   OneEnd end;
   const rondo_test::HeldClock clock;
@@ -75,13 +75,13 @@ bool farewell_arrives() {
 }
 
 /// Returns whether the other end learns over a full connection that rank 0 has left. The clock is held, so the control
-/// plane waits for any late reader.
+/// plane waits for a reader, however late.
 bool leaving_is_heard_behind_much() {
   OneEnd end;
   const int small = 2'048;
   REQUIRE(::setsockopt(end.socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
   REQUIRE(::setsockopt(end.theirs.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
-  // This fills both buffers until they accept nothing more, for longer than the kernel delays any data.
+  // This fills both buffers until they accept nothing for longer than the kernel delays any data.
   const std::vector<std::byte> filler(net::cell_bytes);
   size_t filled = 0;
   for (pollfd writable{end.socket, POLLOUT, 0}; ::poll(&writable, 1, 200) > 0;) {  // bounded by both buffers

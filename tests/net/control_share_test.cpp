@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check how the ranks of a host share control connections. The test acts as the store. Other cases set up
-// the connections.
+// These tests check how the ranks of a host share control connections, and how the connections are set up. The test
+// acts as the store.
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 

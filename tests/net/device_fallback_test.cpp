@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the network is made, slots in device memory may prove not to work. These tests check where all ranks then have
-// their slots. Two ranks are threads that act as two hosts, with networks of the test.
+// Slots in device memory may prove not to work when the network is made. These tests check where all ranks have their
+// slots after that. Two ranks are threads that act as two hosts, with networks of the test.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -80,7 +80,7 @@ Made wait_for_failure(const net::JoinRequest &request, Store &store) {
   return Error{RONDO_ERROR_TIMEOUT, "no answer came in time"};
 }
 
-/// Makes networks where rank 1's card cannot read its device. Rank 0 does not notice that.
+/// Makes networks. Rank 1's card cannot read its device, and rank 0 does not notice that.
 Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                           std::vector<net::PeerSocket>, Store &store) {
   if (request.rdma_memory == nullptr) return idle();
@@ -88,7 +88,7 @@ Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinReq
   return Error{RONDO_ERROR_REMOTE, "the card reads nothing there"};
 }
 
-/// Does the same, after more than a second.
+/// Does the same as make_where_one_fails(), after more than a second.
 Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const net::JoinRequest &request,
                                std::vector<net::PeerSocket> sockets, Store &store) {
   if (request.rank == 1 && request.rdma_memory != nullptr) sleep_for_ns(second_ns + second_ns / 4);
@@ -97,7 +97,7 @@ Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const ne
 
 std::atomic<int> works_done = 0;
 
-/// Makes networks where rank 1 enters the last exchange only after rank 0, which waits there, has done other work.
+/// Makes networks. Rank 1 enters the last exchange only when rank 0, which waits in the exchange, has done other work.
 Made make_while_working(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                         std::vector<net::PeerSocket>, Store &store) {
   const uint64_t deadline_ns = now_ns() + init_ns / 6;
@@ -119,7 +119,7 @@ Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequ
   return Error{RONDO_ERROR_REMOTE, "no way, as " + request.key_prefix};
 }
 
-/// Connects both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices` says which ranks offer memory of a device.
+/// Connects both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices` says which ranks offer device memory.
 std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
   const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
   auto stores = make_local_stores(2);

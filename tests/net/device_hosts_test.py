@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on devices of several hosts, with collectives, replayed graphs, ends of ranks and refusals. usage:
-device_hosts_test.py DEVICE_RANK DEVICE_PROGRAMS RONDO"""
+"""Tests ranks on devices of several hosts. It covers collectives, replayed graphs, ends of ranks, and refusals.
+usage: device_hosts_test.py DEVICE_RANK DEVICE_PROGRAMS RONDO"""
 
 import os
 import sys

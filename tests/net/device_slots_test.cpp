@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests have slots in a device's memory. They check which payloads a network
-// delivers there, and what happens before a kernel sees them.
+// These tests check which payloads networks deliver to slots in device memory, and the flush before headers appear.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -170,7 +169,7 @@ TEST_CASE("device slots: over verbs all links have those of the host where one c
   Pair pair;
   Side &side = pair.sides[0];
   side.use_device_memory();
-  // Only the last link has pages without access. The earlier registrations must be undone.
+  // Only the last link has pages without access, so the registrations before it must be undone.
   const size_t bytes = net::slot_area_bytes(small_geometry());
   void *const address = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(address != MAP_FAILED);

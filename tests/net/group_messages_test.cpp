@@ -359,7 +359,7 @@ TEST_CASE("messages between hosts: a rank that waits for one that computes is no
     World world(hosts);
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       std::vector<char> own(large);
-      // Rank 0 waits for rank 1, which waits for rank 2, which computes for longer than several looks take.
+      // Rank 0 waits for rank 1, and rank 1 waits for rank 2, which computes longer than several searches take.
       if (rank == 2) sleep_for_ns(600'000'000);
       if (rank != 0 && !send(comm, rank - 1, own.data(), large).ok()) return false;
       return rank == 2 || receive(comm, rank + 1, own.data(), large).ok();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These communicators on several hosts have threads of one process as ranks, so that ThreadSanitizer sees executing
-// threads, sentinels and networks together. The hosts are only pretended, and sockets use loopback.
+// These tests make communicators on several hosts, with threads of one process as ranks. So ThreadSanitizer sees
+// executing threads, sentinels and networks together. The hosts are only pretended, and sockets use loopback.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ int32_t block_element(uint32_t from, uint32_t to, size_t i) {
   return static_cast<int32_t>(from * 100'003 + to * 1'009 + i);
 }
 
-/// Exchanges blocks of `count` elements or, with `by_counts`, of `count` + `to` elements.
+/// Exchanges blocks of `count` elements. With `by_counts`, the block for rank `to` has `count` + `to` elements.
 bool exchange_blocks(Communicator &comm, size_t count, bool by_counts) {
   const uint32_t rank = comm.rank(), ranks = comm.rank_count();
   const auto size_of = [&](uint32_t to) { return by_counts ? count + to : count; };
@@ -174,7 +174,7 @@ TEST_CASE("several hosts: 2 hosts of 8 ranks have slots of 16 KiB, and at most 3
             slots += size_t{view.geometry.slot_count} * view.geometry.slot_bytes;
         }
     const size_t registered = links.network_memory().bytes.size();
-    // Memory also has counters and headers, and the rest of a page for each FIFO.
+    // Memory also has counters and headers, and each FIFO fills whole pages.
     const bool fits =
         slots == size_t{8} * 2 * 2 * 4 * 16 * 1024 && registered >= slots && registered <= slots / 16 * 17;
     std::vector<int32_t> values(70'000, 1);

@@ -48,7 +48,7 @@ struct World {
   }
 };
 
-/// Runs life(rank, communicator) on a thread for each rank. After all have ended, returns the ranks for which it was
+/// Runs life(rank, communicator) on a thread for each rank. After all have ended, returns the ranks whose life returned
 /// false.
 template <class Life>
 std::vector<uint32_t> run_ranks(World &world, const Life &life) {

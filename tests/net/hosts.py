@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes several hosts on one machine. Each is a set of namespaces (network, name, IPC, processes, mounts). A bridge in
-another namespace joins them. Needs root. Everything that it made ends with it; nothing else is touched."""
+"""Makes several hosts on one machine. Each is a set of namespaces (network, name, IPC, processes, mounts). A bridge
+in another namespace joins them. This needs root. All that is made ends with the test; nothing else is touched."""
 
 import json
 import os
@@ -31,8 +31,8 @@ def why_not():
 
 
 def innermost(pid):
-    """Returns the innermost process that hosts.start() or a program like unshare has started, below the processes that
-    lead to it."""
+    """Returns the innermost process that hosts.start() or a program like unshare has started. The processes above it
+    only lead to it."""
     while True:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             children = file.read().split()
@@ -42,8 +42,8 @@ def innermost(pid):
 
 
 class Hosts:
-    """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...). Each rail is an interface of each
-    host, eth0 the first, and a bridge that joins them; what takes no rail is about the first."""
+    """Makes hosts: `with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...). Each rail is an interface
+    of each host, and a bridge that joins these. Methods without a rail work on the first one, eth0."""
 
     def __init__(self, count, rails=1):
         self.count, self.rails = count, rails
@@ -66,7 +66,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
-        # If the first process of a namespace of processes ends, all others of it end, too.
+        # If the first process of a namespace of processes ends, all other processes of the namespace end, too.
         for pid in self.inner:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -78,8 +78,8 @@ class Hosts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _hold(self, name, unshare):
-        """Starts a process that keeps the namespaces open. The process id of the one inside of them is appended to
-        inner."""
+        """Starts a process that keeps the namespaces open. Appends to `inner` the id of the process that is inside
+        of them."""
         said = os.path.join(self.folder, name)
         script = f'echo ready > "{said}"; exec sleep infinity'
         holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
@@ -139,7 +139,7 @@ class Hosts:
                 *words]
 
     def start(self, host, command, **options):
-        """Starts a process on the host; its standard output and error are one pipe."""
+        """Starts a process on the host. Its standard output and standard error are one pipe."""
         return subprocess.Popen(self.command(host, command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, **options)
 
@@ -151,8 +151,8 @@ class Hosts:
                                       ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"])])
 
     def _sent(self, host, rail):
-        """Returns what its interface to the network has sent since that was made. Bytes are with all headers. A packet
-        that is large has its headers once though it is many frames."""
+        """Returns what the host's interface of this rail has sent since it was made. Bytes include all headers. A
+        large packet counts its headers once, though it becomes many frames."""
         told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
                                f"eth{rail}"], check=True, capture_output=True, text=True, timeout=120).stdout
         return json.loads(told)[0]["stats64"]["tx"]
@@ -161,9 +161,9 @@ class Hosts:
         return self._sent(host, rail)["bytes"]
 
     def sent_payload(self, host):
-        """Returns the bytes that its only rail has sent, without headers, and without what TCP sent again. TCP also
-        sends again where nothing was lost but an acknowledgement was late. Those segments are full ones, near
-        enough."""
+        """Returns the bytes that the host's only rail has sent, without headers, and without what TCP sent again.
+        TCP also sends again if an acknowledgement is late, though nothing was lost. Nearly all of these segments
+        are full."""
         with open(f"/proc/{self.inner[1 + host]}/net/snmp", encoding="ascii") as file:
             names, values = (line.split() for line in file if line.startswith("Tcp:"))
         sent = self._sent(host, 0)

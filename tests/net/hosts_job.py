@@ -80,8 +80,8 @@ class Job:
         return found[-1]
 
     def returned(self, ranks):
-        """Returns when the last call of the last of these ranks returned, by time.monotonic(), from programs that print
-        it. The end of the ranks' processes is not included."""
+        """Returns when the last call of these ranks returned, by time.monotonic(). The ranks' program must print
+        that. The end of the processes is not included."""
         times = [RETURNED.findall(self.output[rank]) for rank in ranks]
         assert times and all(times), self.output
         return max(int(each[-1]) for each in times) / 1e6

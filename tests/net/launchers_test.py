@@ -43,16 +43,16 @@ class Launchers(unittest.TestCase):
         self.said = None
 
     def ranks(self, then=""):
-        """Returns the command of a rank, and of its shell after that. Each rank writes its output to a file, because on
-        a busy machine MPICH's mpiexec loses lines."""
+        """Returns the command of a rank, followed by the shell's command `then`. Each rank writes its output to a
+        file, because on a busy machine MPICH's mpiexec loses lines."""
         self.said = tempfile.mkdtemp(prefix="rondo-launchers-said-")
         self.addCleanup(shutil.rmtree, self.said)
         run = f'"$@" && {then}' if then else 'exec "$@"'
         return ["sh", "-c", f'exec >"$(mktemp "$0/XXXXXX")" 2>&1; {run}', self.said, PROGRAM, "sum", "20", "30000"]
 
     def expect_each_rank(self, launcher_said, statuses, end="ok"):
-        """Checks that all ranks ended well, each with its sums. A launcher reports one rank's end at most, perhaps of a
-        rank that it killed itself. So the message also has the ranks' output."""
+        """Checks that all ranks ended well, each with its sums. A launcher reports the end of one rank at most,
+        perhaps of a rank that the launcher killed itself. So the test's message also has the ranks' output."""
         said = "".join(path.read_text() for path in Path(self.said).iterdir())
         told = f"the launcher said:\n{launcher_said}\nthe ranks said:\n{said}"
         self.assertEqual(set(statuses), {0}, told)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many hosts: 66 network namespaces with a rank each. Sums are right. When all processes of a host are killed, every
-other rank names the rank of that host. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
+"""Tests many hosts: 66 network namespaces with a rank each. Sums must be right. When all processes of a host are
+killed, every other rank must name that host's rank. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from hosts_job import HostsTest, Job
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 HOSTS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 66
 PATIENCE_S = 200
-# Each rank is alone on its host, so it would spin. Here all hosts share the cores.
+# Each rank is alone on its host, so by default it would spin. Here all hosts share the cores, so ranks sleep.
 ENVIRONMENT = {"RONDO_INIT_TIMEOUT": "180", "RONDO_WAIT": "sleep"}
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// At this store, both ends of a network in one process meet.
+// This file has a store at which both ends of a network in one process meet.
 #pragma once
 
 #include <condition_variable>

@@ -25,7 +25,7 @@ struct NetworkEnd {
   const RdmaMemory *memory = nullptr;  ///< memory of its device slots
 };
 
-/// The parts of all ranks, by the key with which they were gathered.
+/// The parts that all ranks have contributed to gathers, by the key of the gather.
 using Gathered = std::map<std::string, std::vector<Bytes>>;
 
 /// Records what its rank has gathered.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite tests every network. It has two ends. Progress serves the links of each
-// end, and the test drives their FIFOs.
+// One suite tests every network. Progress serves the links of two ends, and the test drives the ends' FIFOs.
 #include <array>
 #include <functional>
 #include <string_view>
@@ -20,8 +19,8 @@ struct Kind {
   Connect connect;
 };
 
-/// Returns whether sent data leaves although its receiver does nothing. Over TCP the kernel sends it, over verbs the
-/// device. The network in software sends nothing by itself, and in a rendezvous the receiver fetches the data.
+/// Returns whether sent data leaves although its receiver does nothing. Over TCP the kernel sends the data, over verbs
+/// the device does. The network in software sends nothing by itself, and in a rendezvous the receiver fetches data.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
   return name.starts_with("tcp") || name == "ucx" || name.starts_with("verbs");

@@ -88,7 +88,7 @@ class Preflight(unittest.TestCase):
     def test_a_pair_does_not_take_a_rank_that_still_connects_to_another_for_stalled(self):
         with net.Hosts(3) as self.hosts:
             self.drop(0, f"ip saddr {self.hosts.address(2)} tcp flags syn")
-            # This is longer than a connection may make no progress, and shorter than a rank tries to connect.
+            # The delay is longer than a connection may make no progress, and shorter than a rank tries to connect.
             healing = threading.Timer(7, self.on, (0, net.NFT, "delete table ip t"))
             healing.start()
             outputs = self.ranks(layout=(0, 1, 2))
@@ -120,7 +120,7 @@ class Preflight(unittest.TestCase):
         self.assertTrue(any("small packets, but a slot of" in output for output in outputs), outputs)
 
     def test_the_network_of_ucx_that_large_packets_do_not_pass(self):
-        # The control plane has another connection, which works.
+        # The control plane has a connection of its own, which works.
         self.drop(1, "iifname eth0 ip length > 1000")
         outputs = self.ranks_over_ucx(RONDO_INTERFACE="eth1", UCX_NET_DEVICES="eth0", RONDO_INIT_TIMEOUT="15")
         for output in outputs:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces. Their processes have too few descriptors, or children that they
-forked, or their control connection alone is ended. Every rank soon gets an error that names the rank.
-usage: processes_hosts_test.py RANK_PROGRAM"""
+"""Tests ranks on several hosts, which are network namespaces. Processes have too few descriptors, or forked
+children, or lose only their control connection. Every rank must soon get an error that names the rank. usage:
+processes_hosts_test.py RANK_PROGRAM"""
 
 import os
 import re
@@ -61,7 +61,7 @@ class Processes(HostsTest):
                     self.expect(job, {0, 1}, "remote rank failed", r"rank 2 \(host h2", {2})
 
     def sockets(self, hosts, *words):
-        """Returns what ss reports of each established connection of host 1: what its timer waits for, and both ends."""
+        """Returns the fields that ss prints of each established connection of host 1: its timer, and both ends."""
         said = subprocess.run(hosts.command(1, ["ss", "-tnHo", *words, "state", "established"]), capture_output=True,
                               text=True, timeout=120, check=True).stdout
         return [line.split() for line in said.splitlines()]

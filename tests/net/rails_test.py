@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts with two interfaces, each of which carries half of the bytes. An interface that goes down, or whose cable is
-cut, is named. Rails that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
+"""Tests hosts with two interfaces, each of which carries half of the bytes. If an interface goes down, or its cable
+is cut, the error names it. Rails that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
 
 import os
 import signal
@@ -61,7 +61,7 @@ class Rails(HostsTest):
                 self.expect(job, [rank], "remote rank failed", rf"rank {1 - rank} \(host h{1 - rank}", {1 - rank})
 
     def test_a_stopped_rank_is_late_not_dead(self):
-        # The rank receives nothing more, so the connections to it fill. A rail may not count as cut because of that.
+        # The stopped rank receives nothing more, so the connections to it fill. That must not make a rail count as cut.
         with net.Hosts(2, rails=2) as hosts:
             job = Job(hosts, [0, 1], [PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "3", str(4 << 20)],
                       dict(RAILS, RONDO_TIMEOUT="8")).finish(60, skip={1})
@@ -76,7 +76,7 @@ class Rails(HostsTest):
                     ("RONDO_INTERFACE", ("eth0,", "eth0,"), "empty entry"),
                     ("RONDO_INTERFACE", ("eth0,eth7", "eth0,eth7"), "'eth7' does not exist")):
                 network = "verbs" if variable == "RONDO_IB_HCA" else "tcp"
-                # Rank 0 runs the store. If it refuses its own setting at once, rank 1 waits for a store in vain.
+                # Rank 0 runs the store. If rank 0 refuses its own setting at once, rank 1 waits for a store in vain.
                 patience = {"RONDO_INIT_TIMEOUT": "3"} if text == "empty entry" else {}
                 job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"], patience, [
                     {variable: each, "RONDO_NETWORK": network} for each in environments]).finish(60)

@@ -38,7 +38,7 @@ class HostsWithLogins(unittest.TestCase):
         cls.addClassCleanup(cls.hosts.__exit__)
 
     def setUp(self):
-        # All hosts see this folder under the same name, with the files that a test puts into it.
+        # All hosts see this folder and the files in it under the same name.
         self.folder = tempfile.mkdtemp(prefix="rondo-run-hosts-")
         self.addCleanup(shutil.rmtree, self.folder)
 
@@ -104,7 +104,7 @@ class RunOnHosts(HostsWithLogins):
             self.assertIn(f"rank {rank}: ok", output)
 
     def test_an_address_that_all_hosts_have_is_passed_over_for_that_of_the_network_that_joins_them(self):
-        # A virtual machine has such an address on its host's internal network, by which it reaches other networks.
+        # A virtual machine has such an address on the internal network of its host, which leads to other networks.
         for host in range(2):
             self.inside(host, "ip link add nat0 type veth peer name nat1; ip addr add 10.0.2.15/24 dev nat0; "
                               "ip link set nat0 up; ip link set nat1 up; ip route add default via 10.0.2.2")
@@ -211,7 +211,7 @@ class RunOnHosts(HostsWithLogins):
             self.assertIn(f"[{rank}] term", output)
 
     def launcher(self, process):
-        """Returns the launcher's process, the child of `process`, which entered the host."""
+        """Returns the launcher's process. It is the child of `process`, which entered the host."""
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
             children = file.read().split()
         return int(children[0]) if children else process.pid
@@ -220,7 +220,7 @@ class RunOnHosts(HostsWithLogins):
         os.kill(self.launcher(process), number)
 
     def wait_until_taken(self, process, number):
-        """Waits until the signal was received, because two pending signals of one number are one."""
+        """Waits until the signal was received. Two pending signals of one number would count as one."""
         def waits():
             with open(f"/proc/{self.launcher(process)}/status") as file:
                 told = dict(line.split(":", 1) for line in file)
@@ -268,7 +268,7 @@ class RunOnHosts(HostsWithLogins):
 
 class LimitedJob(HostsWithLogins):
     def test_the_time_limit_ends_the_job_on_all_hosts(self):
-        # The limit also applies to the hosts' start, and is twenty times as long as they take.
+        # The limit includes the start of the hosts, and is twenty times as long as the start takes.
         status, output = self.run_job("--timeout", "20", "--", "sleep", "614")
         self.assertEqual(status, 124, output)
         self.assertIn("the job did not end within 20 s", output)

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t ms = 1'000'000;
 constexpr uint64_t hour_ns = 3'600'000 * ms;  // no test runs this long
 
-/// A rank whose network reports whether the peers' hosts have the sent data.
+/// A rank whose network reports whether the peers' hosts have received the data that it sent.
 struct Leaving {
   explicit Leaving(bool delivers, bool failed = false)
       : side(0), ranks(1), control(net::Control::make(alone(ranks)).value()) {

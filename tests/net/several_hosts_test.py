@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces. Every collective is right. After a killed rank, a lost host, a
-cut cable or a disagreement, every rank gets an error that names the other within the promised time. A rank that is only
-stopped does not count as dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
+"""Tests ranks on several hosts, which are network namespaces. Every collective must be right. After a killed rank, a
+lost host, a cut cable or a disagreement, every rank gets an error that names the other rank in time. A rank that
+is only stopped does not count as dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
 
 import json
 import os
@@ -74,7 +74,7 @@ class SeveralHosts(HostsTest):
             self.expect(job, range(4), "ok")
 
     def test_ranks_that_leave_at_once_strand_nobody_on_a_slow_network(self):
-        # The peers' last credits arrive when the kernel of a rank that has returned still holds much of a slot.
+        # The peers' last credits arrive while the kernel of a rank that has returned still has to send much of a slot.
         with net.Hosts(2) as hosts:
             hosts.limit("50mbit")
             for _ in range(10):
@@ -83,7 +83,7 @@ class SeveralHosts(HostsTest):
                 self.expect(job, range(4), "ok")
 
     def sent_for_sums(self, hosts, rounds, count, environment):
-        """Returns the bytes that each host sends in all, also while the communicator is made."""
+        """Returns how many bytes each host sends in all, including those sent while the communicator is made."""
         before = [hosts.sent_payload(host) for host in range(hosts.count)]
         job = Job(hosts, [0, 0, 1, 1], [PROGRAM, "sum", str(rounds), str(count)], environment).finish(120)
         self.expect(job, range(4), "ok")
@@ -94,7 +94,7 @@ class SeveralHosts(HostsTest):
         whole = rounds * count * 4
         with net.Hosts(2) as hosts:
             hosts.limit("200mbit")
-            # A ring sends 2 (n - 1) / n. What the network loses, TCP sends again and Rondo does not.
+            # A ring sends 2 (n - 1) / n of the vector. What the network loses, TCP sends again and Rondo does not.
             for algorithm, share, lost in (({}, 1.0, 0), ({"RONDO_ALGORITHM": "ring"}, 1.5, 0), ({}, 1.0, 1)):
                 if lost and net.NFT is None:
                     continue
@@ -115,8 +115,8 @@ class SeveralHosts(HostsTest):
 
     def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
         calls, size = 4, 8 << 20
-        # These are the parts of the vector that host 0 and host 1 send, with the tuner's choice, and with a ring in the
-        # order of hosts.
+        # These are the parts of the vector that host 0 and host 1 send: first with the tuner's choice, then with a ring
+        # in the order of hosts.
         chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
         ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
         with net.Hosts(2) as hosts:
@@ -337,7 +337,7 @@ class SeveralHostsOverUcx(HostsTest):
             raise unittest.SkipTest(why)
 
     def test_every_collective_is_right(self):
-        # The sizes are below and above the one from which UCX fetches payloads itself (rendezvous).
+        # The sizes are below and above the size from which UCX fetches payloads itself (rendezvous).
         for layout in ([0, 1], [0, 0, 1, 1]):
             with net.Hosts(2) as hosts:
                 for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
@@ -349,7 +349,7 @@ class SeveralHostsOverUcx(HostsTest):
 
     def test_data_goes_over_ucx(self):
         with net.Hosts(2) as hosts:
-            # UCX that may use no network at all is refused when the communicator is made, with advice.
+            # If UCX may use no network at all, the communicator is refused, with advice.
             job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"], dict(self.UCX, UCX_TLS="self")).finish(60)
             for output in job.output:
                 self.assertRegex(output, r"over UCX: .*(UCX_TLS|RONDO_NETWORK=tcp)")

@@ -19,7 +19,7 @@ SEEDS = range(1, 31 if "RONDO_TEST_ALL" in os.environ else 9)
 
 
 def shape_of(seed):
-    """Returns the layout and the deaths of a seed. At least one rank is left."""
+    """Returns the layout of a seed, and how many ranks die. At least one rank is left."""
     draw = random.Random(seed)
     layout = sorted([0, 1] + [draw.randint(0, 1) for _ in range(draw.randint(0, 3))])
     return layout, draw.randint(1, min(len(layout) - 1, 2))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has one rank in a test of networks: Progress, and an interpreter's work at its ends of the links.
+// This file has one rank in a test of networks. It has Progress, and does an interpreter's work at its ends of links.
 #pragma once
 
 #include <cstdlib>
@@ -88,7 +88,7 @@ struct Side {
   Memory memory;
   std::vector<SimpleSender> senders;
   std::vector<SimpleReceiver> receivers;
-  // These count slots of each link:
+  // The numbers of posted and received slots, for each link:
   std::vector<uint64_t> posted = std::vector<uint64_t>(channel_count);
   std::vector<uint64_t> received = std::vector<uint64_t>(channel_count);
   std::shared_ptr<TestRdmaMemory> device;  ///< null if all slots are in `memory`
@@ -127,7 +127,7 @@ struct Side {
     device.reset();
   }
 
-  /// Returns the payload where a device's kernel finds it. Returns null if it is in neither place.
+  /// Returns the payload where a device's kernel finds it: in the slot, or at an address in the device. Else null.
   const std::byte *payload_of(uint32_t link) {
     const SlotHeader &header = receivers[link].header();
     const auto kind = static_cast<PayloadKind>(header.kind);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Six to eight hosts, which are network namespaces. Every host learns of a rank or a host that is killed. It also
-learns of a cable that is cut, one way or both, and of a partition. timed_hosts_test.py checks that it is soon.
-usage: six_hosts_test.py RANK_PROGRAM"""
+"""Tests six to eight hosts, which are network namespaces. Every host must learn that a rank or a host was killed. It
+must also learn of a cut cable (one way or both), and of a partition. timed_hosts_test.py checks that this is
+soon. usage: six_hosts_test.py RANK_PROGRAM"""
 
 import os
 import signal

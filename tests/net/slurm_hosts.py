@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a real Slurm on the hosts of hosts.py: munged and slurmctld on host 0, slurmd on each. Its files are in the
-test's own folder; nothing outside of the hosts' namespaces is touched."""
+"""Runs a real Slurm on the hosts of hosts.py: munged and slurmctld on host 0, and slurmd on each host. Slurm's files
+are in the test's own folder. Nothing outside of the hosts' namespaces is touched."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeats faults between hosts from seeds, on hosts that are network namespaces: killed ranks and hosts, cut cables,
 stopped ranks, lost packets, cables that come and go. Cables are cut both ways or one way. It prints a line for each
-kind: how often it was done, what was wrong, and how late the living ranks named the lost one. Of these delays, --latest
+kind: how often it ran, what was wrong, and how late the living ranks named the lost rank. Of these delays, --latest
 limits each, --timed the medians (tests/timed.py), and --latest-return the delay until each peer returns.
 
 usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...] [--jobs N]
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timed import bounds_hold, is_within  # noqa: E402
 
 LAYOUT = [0, 0, 1, 1]
-# The first two are promised. If its peers needed another call of the sleeping rank, they would return after its 10 s.
+# The first two are promised. The third is how long a rank sleeps: peers that needed its next call would return later.
 LATE_S, LATE_RETURN_S, SLEEP_S = 2.0, 0.1, 10
 LOST = re.compile(r"gave no answer|cannot be reached|has ended|network between the hosts")
 
@@ -62,7 +62,7 @@ class Ranks:
             time.sleep(0.005)
 
     def inner(self, rank):
-        """Returns the process of the rank itself, below the one that entered its host."""
+        """Returns the process of the rank itself, which is below the process that entered its host."""
         return net.innermost(self.processes[rank].pid)
 
     def finish(self, seconds):
@@ -177,9 +177,9 @@ def stops(program, seeds, busy):
 
 
 def stand_ins(program, seeds):
-    """Stops the rank that serves its host's control connections, and kills the other host's processes. Its neighbour
-    names one of them nevertheless, and so does the stopped one when it continues. Ranks are idle: a busy neighbour may
-    have all that the other host owes it, and then waits for the stopped rank alone."""
+    """Stops the rank that serves its host's control connections, and kills the other host's processes. The neighbour
+    of the stopped rank must name a lost rank. So must the stopped rank when it continues. Ranks are idle, because
+    a busy neighbour that has all data of the other host would wait only for the stopped rank."""
     tally = Tally("stopped and lost, idle")
     for seed in seeds:
         rng = random.Random(seed)
@@ -229,8 +229,8 @@ def losses(program, seeds, busy):
 
 
 def cuts_and_heals(program, seeds, minutes):
-    """Cuts and restores cables during jobs. A job ends well or with an error, never with a wrong sum, and leaves
-    nothing behind on its hosts."""
+    """Cuts and restores cables during jobs. A job must end well or with an error, and never with a wrong sum. It
+    must leave nothing behind on its hosts."""
     tally = Tally("cuts and heals")
     ended_well = 0
     end = time.monotonic() + 60 * minutes
@@ -287,8 +287,8 @@ def returns(program, seeds):
     return tally
 
 
-# One program writes, again and again, which ports of one host listen, into a file. The other makes connections to them
-# from the other host, silent or with nonsense, of which a thousand stay open.
+# The first program writes the listening ports of one host into a file, again and again. The second program connects to
+# these ports from the other host, silently or with nonsense, and keeps a thousand connections open.
 LOOK = """import os, time
 while True:
     rows = [line.split() for line in open('/proc/net/tcp').readlines()[1:]]

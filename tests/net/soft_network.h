@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is a network in software: two ends in one process, whose every step comes from a seed. Payloads arrive in
-// pieces, in any order, before their completion. Completions of different links overtake each other, and credits are
-// late. Like a NIC, the network reads a payload when a piece is delivered, so a slot that is written too early is
-// detected. A cable may be cut, in one or both directions, or a host may die.
+// pieces, in any order, before their completion. Completions of different links may overtake each other, and credits
+// may be late. Like a NIC, the network reads a payload when a piece is delivered, so a slot that is written too early
+// is detected. A cable may be cut, in one or both directions, or a host may die.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace rondo::net_test {
 
-/// A defect, which a network must not have. A test must detect each defect; otherwise it proves nothing.
+/// A defect, which a network must not have. Each defect must make a test fail; otherwise the test proves nothing.
 enum class Defect {
   none,
   early_arrival,  ///< a slot is reported before its whole payload has arrived
@@ -26,7 +26,7 @@ enum class Defect {
   deaf_to_loss    ///< the loss of the peer is not reported
 };
 
-/// A failure of the connection, as opposed to a defect of the network.
+/// A failure of the connection, which is not a defect of the network.
 enum class Fault { none, cut, cut_towards_0, cut_towards_1, host_1_dies };
 
 struct WirePlan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links over the network in software: orders, sleep, faults and defects of a network, each from a seed.
+// These tests run links over the network in software. A seed determines the order, sleep, faults and defects.
 #include <cstdio>
 
 #include "tests/catch.h"
@@ -10,8 +10,8 @@ using namespace rondo::net_test;
 
 namespace {
 
-/// Two ranks that sleep, each with its executing thread and its sentinel. The sentinel's work wakes the executing
-/// thread. The network wakes the sentinel, or the executing thread does when it goes to sleep.
+/// Two ranks that sleep. Each has an executing thread and a sentinel. The sentinel's work wakes the executing thread.
+/// The network wakes the sentinel, and so does the executing thread when it goes to sleep.
 class Sleepers {
  public:
   explicit Sleepers(const WirePlan &plan) : random_(plan.seed + 1) { Pair::connect_soft(pair, plan); }

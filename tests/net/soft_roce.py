@@ -3,8 +3,8 @@
 verbs. Everything comes from Debian packages, which are fetched and unpacked into a folder of the build; nothing is
 installed, and no root is needed. The guest sees this machine's files read-only, so that programs run in it as they are.
 
-The guest's kernel and modules come from linux-image-amd64. Where qemu-system-x86, busybox-static or iproute2 are not
-installed, they and what they need are fetched too. QEMU emulates the processor (TCG), so that it runs in containers."""
+The guest's kernel and modules come from linux-image-amd64. If qemu-system-x86, busybox-static or iproute2 are not
+installed, they are fetched with their dependencies. QEMU emulates the processor (TCG), so it runs in containers."""
 
 import gzip
 import hashlib
@@ -59,7 +59,7 @@ reboot -f
 
 
 class Missing(Exception):
-    """A thing that the image needs and cannot have here."""
+    """Something that the image needs, and that cannot be had here."""
 
 
 def call(command, seconds=300, **options):
@@ -67,7 +67,7 @@ def call(command, seconds=300, **options):
 
 
 def packages_to_fetch(more):
-    """Returns the wanted packages, and those that they need, that are not installed; then the kernel's."""
+    """Returns the wanted packages and their dependencies that are not installed, followed by the kernel's package."""
     wanted = [*PACKAGES, *more, *([] if shutil.which(QEMU) else [QEMU_PACKAGE])]
     plan = call(["apt-get", "-s", "install", "--no-install-recommends", *wanted])
     if plan.returncode != 0:
@@ -108,7 +108,7 @@ def kernel_of(compressed):
 
 
 def find_modules(root):
-    """Returns MODULES and what they need, by file name, in the order to load them. Missing ones are built in."""
+    """Returns MODULES and their dependencies by file name, in the order to load them. Missing modules are built in."""
     files = {re.sub(r"\.ko.*", "", path.name).replace("-", "_"): path
              for path in root.glob("**/lib/modules/**/*.ko*") if path.is_file()}
     ordered = {}
@@ -174,7 +174,7 @@ def busybox(root):
 
 
 class Image:
-    """Kernel, initial files and QEMU, in `folder`, and the programs of `more` packages. Built once; raises Missing."""
+    """Kernel, initial files and QEMU in `folder`, and programs of the packages `more`. Built once; raises Missing."""
 
     def __init__(self, folder, more=()):
         self.folder, self.more = pathlib.Path(folder).absolute(), tuple(more)
@@ -227,10 +227,10 @@ class Outcome:
 
 
 def run(image, job, machines=1, seconds=400, processors=2, memory_mib=1024):
-    """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each; returns an Outcome for each.
-    A guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0); the RDMA device rxe0 on
-    eth0; eth1, for the control plane of two guests or a device of its own; `address NODE INTERFACE`; and `tool PROGRAM`
-    for ip, tc, rdma."""
+    """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each. Returns an Outcome for
+    each. A guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0), `address
+    NODE INTERFACE`, and `tool PROGRAM` for ip, tc and rdma. The RDMA device rxe0 is on eth0. eth1 is for the
+    control plane or for another device."""
     with tempfile.TemporaryDirectory(prefix="rondo-soft-roce-") as folder:
         share = pathlib.Path(folder)
         (share / "job.sh").write_text(prelude(image) + job)

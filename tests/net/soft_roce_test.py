@@ -45,8 +45,8 @@ export RONDO_INTERFACE=eth1 MASTER_ADDR=$(address 0 eth1) MASTER_PORT=29500 RANK
 """
 
 # The promise is 5 s from the fall of a port, or the death of a path, until the error. The allowance is for the guest.
-# Its emulated processor takes ten times as long for all it does, and its clock runs on while that processor waits for a
-# core. The time that is measured ends with the last process of a rank.
+# Its emulated processor takes ten times as long, and its clock also runs while that processor waits for a core. The
+# measured time includes the end of a rank's last process.
 PROMISED_MS, ALLOWANCE_MS = 5_000, 5_000
 
 
@@ -214,7 +214,7 @@ cat /run/rank$NODE
         self.assertIn("# Out of bounds values : 0 OK", outputs[0])
         for node, output in enumerate(outputs):
             self.expect_soon(output)
-            # The rank that had something to send is the first to know, and informs the other.
+            # The rank that had something to send learns of the loss first, and informs the other rank.
             self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*retry counter exceeded.*"
                                         r"from rxe0 port 1 .* to rxe0 port 1 ")
 
@@ -236,7 +236,7 @@ echo "again: $(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/duplicate_requ
         no_way = (r"rank [01] \(host vm[01].* cannot reach rank [01] \(host vm[01].*over verbs, from rxe0 port 1 .* to "
                   r"rxe0 port 1 .*RONDO_IB_GID_INDEX, the firewalls \(RoCE v2 is UDP to port 4791\) and the MTU "
                   r"between the hosts")
-        # A full packet of this device has 1024 bytes and headers, an acknowledgement and a small write have less.
+        # A full packet of this device has 1024 bytes and headers. An acknowledgement and a small write have less.
         in_the_way = (
             ("a firewall", f"drop '{to_rdma}'", no_way),
             ("a network that large packets do not pass", f"drop '{to_rdma} match u16 0x0400 0x0400 at 2'", no_way),

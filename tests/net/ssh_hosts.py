@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts (hosts.py) that can be logged in to: each runs a real sshd, with keys that are made for the test and go with
-it. The hosts are called h0, h1, ... by ssh."""
+"""Makes hosts (hosts.py) with logins. Each host runs a real sshd, with keys that are made for the test and removed
+with it. For ssh, the hosts are called h0, h1, ..."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests send TCP's frames. They have one end of a network, and act as its peer.
+// These tests send frames over TCP. They have one end of a network, and act as its peer.
 #include <sys/socket.h>
 
 #include <array>
@@ -45,7 +45,7 @@ struct Listener {
     const auto signature = static_cast<uint32_t>(10 + counter);
     send(static_cast<uint32_t>(counter % peer.size()), {slot_kind, 0, signature, 0, 0, counter, 0});
   }
-  /// Returns events until there are `count`, or none has arrived for many rounds. Each poll has room for `room` events.
+  /// Returns `count` events, or fewer if none has arrived for many rounds. Each poll has room for `room` events.
   std::vector<net::Event> hear(size_t count, size_t room = 8) {
     std::vector<net::Event> heard;
     std::array<net::Event, 8> events;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Promises about time, on hosts that are network namespaces. Ranks on other hosts learn of a loss soon.
-usage: timed_hosts_test.py RANK_PROGRAM"""
+"""Tests promises about time, on hosts that are network namespaces. Ranks on other hosts must learn of a loss
+soon."""
 
 import os
 import signal

@@ -9,13 +9,13 @@
 
 namespace rondo::net_test {
 
-/// Returns false if UCX is missing and the test should go on without it. Prints that once.
+/// Says whether UCX is present. If it is missing, prints that once, and the test should continue without it.
 [[nodiscard]] bool ucx_is_there();
 
 /// Returns the request of rank 0 or 1.
 [[nodiscard]] ucx::JoinRequest ucx_request(uint32_t rank);
 
-/// Connects the ends. Payloads of `rendezvous_bytes` or more use rendezvous; the text is a value of UCX's variable.
+/// Connects the ends. Payloads of `rendezvous_bytes` or more use rendezvous. The text is the value of UCX's variable.
 [[nodiscard]] NetworkPair connect_ucx_pair(const std::array<NetworkEnd, 2> &ends, const char *rendezvous_bytes);
 
 }  // namespace rondo::net_test

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check that UCX does not change a process in ways that it may not, and
-// that strangers and broken peers can do no harm over UCX.
+// These tests check that UCX changes nothing forbidden in a process, and that strangers and broken peers do no harm.
 #include <dlfcn.h>
 #include <signal.h>
 
@@ -72,8 +71,8 @@ struct Scene {
     return header;
   }
 
-  /// Sends the header with 8 bytes, and waits until rank 0's host has answered that it was taken from the network.
-  /// Unless it is dropped, it also waits until rank 0 has seen it.
+  /// Sends the header with 8 bytes. Waits until the network of rank 0's host has taken the message. If the message is
+  /// not dropped, also waits until rank 0 has seen it.
   void send(const ucx::Header &header, bool dropped = false) {
     ucp_request_param_t how{};
     finish(worker->api().ucp_am_send_nbx(endpoint, ucx::slot_id, &header, sizeof header, "12345678", 8, &how));

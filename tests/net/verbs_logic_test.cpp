@@ -34,7 +34,7 @@ std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
   return port.device + ":" + std::to_string(port.number) + " " + std::to_string(choice.value().gid.index);
 }
 
-/// Returns the same for each rail.
+/// Returns the same as the function above, for each rail.
 std::string chosen(const std::vector<Port> &ports, const RailsWish &wish) {
   const auto choices = choose_ports(ports, wish);
   if (!choices.ok()) return choices.error().message;

@@ -9,7 +9,7 @@
 
 namespace rondo::net_test {
 
-/// Returns false if verbs are missing and the test should go on without them. Prints that once.
+/// Says whether verbs are present. If they are missing, prints that once, and the test should continue without them.
 [[nodiscard]] bool verbs_is_there();
 
 /// Returns the request of one of `rank_count` ranks, each on its own host. If `settings` is null, uses the defaults.

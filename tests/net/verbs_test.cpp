@@ -21,12 +21,12 @@ namespace {
 constexpr uint64_t patience_ns = 60'000'000'000;
 constexpr int completions_max = 256;
 
-/// A rank that follows the protocol until all ranks have met. Then it sends to rank 0 whatever the test asks for.
+/// A rank that follows the protocol until all ranks have met. Then it sends to rank 0 whatever the test wants.
 class Hostile {
  public:
   Hostile(uint32_t rank, uint32_t rank_count, MemoryStore &store)
       : store_(store), request_(verbs_request(rank, rank_count)), memory_(0) {
-    // It has no links to ranks other than 0.
+    // This rank has no links to ranks other than 0.
     for (uint32_t peer = 1; peer < rank_count; ++peer) request_.linked[peer] = false;
   }
 
@@ -86,7 +86,7 @@ class Hostile {
   std::unique_ptr<verbs::Path> path_;
 };
 
-/// Rank 0, which is honest, and the others.
+/// Rank 0, which is honest, and the hostile other ranks.
 struct Scene {
   MemoryStore store;
   std::vector<std::unique_ptr<Memory>> memory;  ///< rank 0's memory for each of the others
@@ -205,8 +205,8 @@ TEST_CASE("verbs: a peer's message that does not fit the link's state ends the l
 
 TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]") {
   if (!verbs_is_there()) return;
-  // The peer writes 256 bytes at three places. These are the headers before the slots, the bytes after the last slot,
-  // and memory that rank 0 has opened for rank 2. It has that key, because every rank can read it in the store.
+  // The peer writes 256 bytes at three places: into the headers, after the last slot, and into memory that rank 0 has
+  // opened for rank 2. The peer has the key of that memory, because every rank can read it in the store.
   for (const int where : {0, 1, 2}) {
     Scene scene(3);
     Hostile &hostile = *scene.others[0];

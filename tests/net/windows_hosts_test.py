@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes on several hosts, which are network namespaces, write into each other's windows. They run random programs
-over each network. A rank is killed or stopped behind its last put.
+over each network. A rank is killed or stopped right after its last put.
 
 usage: windows_hosts_test.py RANK_PROGRAM RONDO"""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A life of a communicator with real processes, for chaos_test.py. It draws the life from a seed, runs it, and checks
-the promises of docs/tests.md."""
+"""A life of a communicator with real processes, for chaos_test.py. This module draws a life from a seed, runs it,
+and checks the promises of docs/tests.md."""
 
 import json
 import os
@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0  # of operations that must miss it
 INIT_TIMEOUT_S = 8.0
 HANG_S = 400.0  # the deadline of a whole life
 
-# Kind of event -> its share of a hundred lives, the other ranks' outcome, and the most seconds from event to outcome.
+# Each kind of event has its share of a hundred lives, the other ranks' outcome, and the most seconds until the outcome.
 KINDS = {
     "kill": (24, REMOTE, 2.0),
     "crash": (8, REMOTE, 2.0),
@@ -26,7 +26,7 @@ KINDS = {
     "silent": (8, TIMEOUT, TIMEOUT_S + 1.0),
     "disagree": (8, MISMATCH, 1.0),
     "abort": (10, ABORTED, 0.1),
-    # The descriptor of its exported memory is another file's. If it copies instead of exporting, it aborts in the end.
+    # The descriptor of its memory is another file's. If the memory is copied, not exported, the rank aborts in the end.
     "replaced": (6, SYSTEM, 2.0),
     "early": (8, None, INIT_TIMEOUT_S + 3.0),  # killed during initialisation, or soon after
     "launcher": (6, None, 2.0),
@@ -58,7 +58,7 @@ class Line:
 
 
 class Broken(Exception):
-    """The promise that was broken."""
+    """The exception for a broken promise."""
 
 
 def check(condition, *what):
@@ -84,8 +84,8 @@ STATUS = statuses()
 
 
 def processes_with(token):
-    """Returns the processes whose environment has the variable `token`; unreaped dead processes have none. Other lives
-    run at the same time, whose tokens may begin with this one."""
+    """Returns the processes whose environment has the variable `token`. Dead processes that were not reaped have no
+    environment. Other lives run at the same time, and their tokens may begin with this token."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -98,7 +98,7 @@ def processes_with(token):
 
 
 class Life:
-    """The life that a seed describes, and the way to carry it out."""
+    """The life that a seed describes, and its execution."""
 
     def __init__(self, seed, rondo, program):
         draw = random.Random(seed)
@@ -137,7 +137,7 @@ class Life:
         return [self.program, self.kind, str(self.victim), str(self.delay_us), str(self.count), self.buffers, folder]
 
     def start(self, folder):
-        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that no process
+        """Starts the processes. Returns them by rank (or "launcher"). Their output goes to files, so that no process
         waits for a reader."""
         name, value = self.token.split("=")
         base = dict(os.environ, **self.environment, TMPDIR=folder, **{name: value})
@@ -177,7 +177,7 @@ class Life:
         return [line for line in self.lines if line.event == event and rank in (None, line.rank)]
 
     def run(self, folder):
-        """Runs until all have ended. A stopped victim continues when the others have ended."""
+        """Runs the life until all processes have ended. A stopped victim continues when the others have ended."""
         processes = self.start(folder)
         deadline = time.monotonic() + HANG_S
         try:
@@ -187,7 +187,7 @@ class Life:
                 running = [who for who, process in processes.items() if process.poll() is None]
                 if self.kind == "early" and 0 not in running:
                     Path(folder, "gone").touch()  # so that no rank waits for an id that rank 0 did not make
-                # Only once: a leak check at its end stops its own threads, which a second signal would continue.
+                # The signal is sent once. A leak check at the end stops its own threads, which another would continue.
                 if self.kind == "stop" and running == [self.victim] and is_stopped(processes[self.victim].pid):
                     processes[self.victim].send_signal(signal.SIGCONT)
                 if not running:
@@ -231,7 +231,7 @@ class Life:
         if self.kind == "launcher":
             return
         strikes = self.events("strike")
-        # These lives have a short timeout. If an operation misses it before the event, the life shows nothing.
+        # These lives have a short timeout. If an operation misses the timeout before the event, the life shows nothing.
         before = [line.seconds for line in self.events("failed") if STATUS.get(line.error()[0]) == TIMEOUT and
                   (not strikes or line.seconds < strikes[0].seconds)]
         if KINDS[self.kind][1] == TIMEOUT and before:

@@ -64,7 +64,7 @@ void say(const Options &self, const char *event, const std::string &words = "") 
 
 void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-/// Lists descriptors, threads, and mappings of shared memory of this process.
+/// Lists the descriptors, the threads, and the mappings of shared memory of this process.
 std::string held() {
   const auto entries = [](const char *path) {
     size_t count = 0;
@@ -101,7 +101,7 @@ bool sum(const Options &self, rondo_comm_t comm, int rank, int size, int32_t *va
   return true;
 }
 
-/// Exchanges the id of a communicator. One rank makes it, and passes it on as a file.
+/// Exchanges the id of a communicator. If `makes`, this rank makes the id, and passes the id on as a file.
 bool exchange_id(const Options &self, const std::string &name, bool makes, rondo_unique_id_t &id) {
   const std::string path = self.folder + "/" + name;
   if (makes) {
@@ -144,7 +144,7 @@ rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Calls a collective that no other rank calls. It may complete on this rank without a wait for the other ranks.
+/// Calls a collective that no other rank calls. It may complete on this rank without a wait for other ranks.
 rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *values) {
   const size_t count = self.count + 1;
   const int next = (self.rank + 1) % self.size;
@@ -167,8 +167,8 @@ int newest_region() {
   return newest;
 }
 
-/// Sums once in memory whose descriptor belongs to another file now. If the buffer is exported, the sum must fail. If
-/// it is copied, the sum is right, and the victim ends this run by an abort.
+/// Sums once in memory whose descriptor now belongs to another file. If the buffer is exported, the sum must fail. If
+/// the buffer is copied, the sum is right, and the victim ends the life by an abort.
 rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   void *memory = nullptr;
   if (rondo_mem_alloc(&memory, self.count * sizeof(int32_t)) != RONDO_OK) return RONDO_ERROR_INTERNAL;
@@ -187,7 +187,7 @@ rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Runs the victim's last round, if the fault is one of its own calls.
+/// Runs the victim's last round, if the fault is one of the victim's own calls.
 bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_status_t &status) {
   if (self.kind == "replaced") {
     say(self, "strike", self.kind);
@@ -353,8 +353,8 @@ int number_of(const char *first, const char *second) {
 
 }  // namespace
 
-/// Replaces the C library's function, with which Rondo names a complete flight recording. RONDO_CHAOS_SLOW simulates a
-/// slow folder.
+/// Replaces the C library's linkat(). Rondo names a complete flight recording by it. RONDO_CHAOS_SLOW simulates a slow
+/// folder.
 extern "C" int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) noexcept {
   if (std::getenv("RONDO_CHAOS_SLOW") != nullptr) nap(slow_ms);
   return static_cast<int>(::syscall(SYS_linkat, from_folder, from, to_folder, to, flags));

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Lives of communicators with real processes. Each seed has 2-8 ranks. One of them is killed, stopped, crashes, exits,
-falls silent, disagrees or aborts at some instant, or its launcher is killed. Every other rank must get the outcome that
-docs/tests.md promises, with the right rank named. A second communicator and another job must not notice. And
-nothing may stay: descriptors, threads, mappings, processes, files. With --timed, the median of the times of each kind
-must be as promised, too (tests/timed.py).
+falls silent, disagrees or aborts at some instant, or its launcher is killed. Every other rank must get the outcome
+that docs/tests.md promises, with the right rank named. A second communicator and another job must not notice.
+Nothing may stay: descriptors, threads, mappings, processes, files. With --timed, the median time of each kind must
+also be as promised (tests/timed.py).
 
 usage: chaos_test.py RONDO CHAOS_RANK [--seeds N] [--seed N] [--jobs N] [--timed]"""
 
@@ -36,7 +36,7 @@ def live(seed, options):
         life.judge()
         life.judge_recording(folder)
         check(not processes_with(life.token), "processes stayed behind")
-        # The program writes the ids of both communicators to files, and a rank may be struck while it does.
+        # The program writes the ids of both communicators to files, and may be struck while it writes them.
         left = {path.name for path in Path(folder).iterdir()} - {f"out-{rank}" for rank in range(life.size)} - {
             "out-launcher", "a", "b", "a.new", "b.new", "gone", "recordings"}
         check(not left, "files stayed behind:", sorted(left))
@@ -77,7 +77,7 @@ class Tally:
 
 
 def shared_files():
-    """Lists shared files that Rondo could have made. It must make none. Other programs here make folders."""
+    """Lists shared files that Rondo could have made. Rondo must make none. Folders may be of other programs."""
     return {path.name for path in Path("/dev/shm").iterdir() if "rondo" in path.name and path.is_file()}
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every line that begins with a command as it stands, on the installed tree. The lines are from README.md,
-CONTRIBUTING.md, docs/, the manual page's examples and each command's --help. They run in one folder, with the programs
-that the pages speak of.
-SKIPPED has lines that take minutes, a GPU or another's machine, with the reason. SHORTER shortens lines that would take
-long. Both are reported.
+"""Runs every line that begins with a command as it stands, on the installed tree. The lines are from
+README.md, CONTRIBUTING.md, docs/, the manual page's examples and each command's --help. They run
+in one folder, with the programs that the pages name. SKIPPED has lines that take minutes, a GPU
+or another's machine, with the reason. SHORTER shortens lines that would take long. Both are
+reported.
 
 usage: commands_test.py BUILD"""
 
@@ -161,7 +161,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def start_job(cls):
-        """Starts a job that runs meanwhile, for `rondo status`. Its process ids and recording replace the pages'.
+        """Starts a job for `rondo status` beside the commands. Its process ids and recording replace the pages'.
         """
         cls.job = subprocess.Popen([cls.rondo, "run", "-n", "2", "--", cls.rondo, "perf", "all_reduce", "-b", "1M",
                                     "-e", "1M", "-n", "1000000"], env=cls.environment, stdin=subprocess.DEVNULL,

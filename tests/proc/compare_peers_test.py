@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests bench/compare with real contenders: a short run of Rondo and the peers that are here, and an MPI that cannot be
-one.
+"""Tests bench/compare with real contenders. It runs Rondo and the installed peers for a short time, and an MPI that is
+no usable peer.
 
 usage: compare_peers_test.py BUILD_FOLDER SANITIZERS"""
 

@@ -153,7 +153,7 @@ class Report(unittest.TestCase):
         self.assertIn("geometric mean of the ratios 0.25 over 3 of 3 sizes", text)
         self.assertEqual(text.count("bar 0.5: 3 met"), 2)
         _, curves, _ = self.picture(found, [SETTING], ["fast", "slow"], [64, 256, 1024])
-        # One curve is in the summary. Each state has three contenders and a ratio, and near has a floor.
+        # One curve is in the summary. Each state has three contenders and a ratio. The state "near" also has a floor.
         self.assertEqual(len(curves), 1 + (3 + 1 + 1) + (3 + 1))
         self.assertTrue(all(len(each.get_xdata()) == 3 for each in curves))
 
@@ -185,12 +185,12 @@ class Report(unittest.TestCase):
         rows += [row("rondo", 1.0, "far", 1 << 16, chosen[2], name) for name in ("bfloat16", "float16")] * 2
         summary, _, hollow = self.picture(results.Results(rows, 2), chosen, ["fast"], sizes)
         self.assertEqual(summary.get_title("left"), "Rondo's time by that of the best peer: far")
-        # The slower one of several kinds of buffers counts.
+        # If there are several kinds of buffers, the slower kind counts.
         self.assertEqual([each.get_label() for each in self.curves(summary.get_lines())],
                          ["0.50  private-in-place, 2 of 3 sizes", "0.75  mapped-in-place, 2 of 3 sizes"])
         self.assertEqual([each for each in summary.get_lines() if each.get_label() == plot.HOLLOW], [])
         # These points are at the last size. The first setting has the times of Rondo and of the peer, and a ratio. The
-        # second has the same for mapped buffers, of two kinds. The third has the time of float32 beside half's.
+        # second setting has the same for two kinds of mapped buffers. The third has the time of float32 and of half.
         self.assertEqual(hollow, (2 + 1) + (3 + 2) + 1)
 
     def test_without_a_size_that_has_enough_runs_there_is_no_summary_and_all_points_are_hollow(self):

@@ -71,8 +71,8 @@ class Rounds(unittest.TestCase):
                          ["rondo", "fast", "local"])
 
     def measured(self, arguments, rows, states, names=("rondo", "fast", "slow"), floor_here=False):
-        """Returns what a call measures, as '<contender> <bytes>', on a machine that is asked for its state before each
-        size."""
+        """Returns what a call measures, as '<contender> <bytes>'. Before each size, the machine is asked for its
+        state."""
         states, done = list(states), []
 
         class Machine:
@@ -307,7 +307,7 @@ class Harness(unittest.TestCase):
     def test_a_keeper_is_stopped_while_ranks_that_share_cores_go_back_to_back(self):
         cases = ((["--pin"], False), ([], True)) if len(os.sched_getaffinity(0)) >= 2 else (([], True),)
         for pin, stopped in cases:
-            # A process receives SIGCONT even if this undid the SIGSTOP before its delivery.
+            # A process receives SIGCONT even if the SIGCONT cancelled a SIGSTOP that was not delivered yet.
             keeping = subprocess.Popen([sys.executable, "-c", KEEPING], stdout=subprocess.PIPE, bufsize=0,
                                        preexec_fn=os.setpgrp)
             self.addCleanup(keeping.wait)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of this machine that shares neither memory nor processes with the others, as in a container of its own; so
-a network joins it to them."""
+"""A process of this machine that shares neither memory nor processes with others, as if in its own container. A
+network joins it to them."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that disagree, drawn from seeds. Every one of them must get RONDO_ERROR_MISMATCH with both calls, at the latest
-// when they finalize. Ranks are processes, or threads of one process.
+// In this program, ranks disagree, as drawn from seeds. Every rank must get RONDO_ERROR_MISMATCH with both calls when
+// it finalizes or earlier. Ranks are processes, or threads of one process.
 //
 //     disagree_ranks processes|threads [--count N] [--first-seed N]   RONDO_DISAGREEMENTS sets N, too
 //     disagree_ranks processes|threads --seed N                       one of them again, and what was drawn
@@ -70,7 +70,7 @@ std::optional<Options> parse(int argc, char **argv) {
   return options;
 }
 
-/// Memory that the processes share: rank 0's id for each communicator, and the error that each rank got.
+/// Memory that the processes share. It has rank 0's id for each communicator, and the error of each rank.
 struct Board {
   pthread_barrier_t barriers[ranks_max + 1];  ///< by the number of ranks
   rondo_unique_id_t id;
@@ -141,7 +141,7 @@ std::array<Told, ranks_max> run_threads(const Disagreement &drawn) {
   return told;
 }
 
-/// Counts disagreements that were not detected as they should be.
+/// Counts disagreements that were not detected as promised.
 class Tally {
  public:
   explicit Tally(const Options &options) : options_(options) {}
@@ -177,7 +177,7 @@ int run_all_in_threads(const Options &options) {
   return tally.end();
 }
 
-/// Runs the process of one rank, which takes part in every disagreement that has it. Rank 0 judges.
+/// Runs the process of one rank. It takes part in every disagreement that has this rank. Rank 0 judges the errors.
 int run_process(const Options &options, Board &board, int rank) {
   Tally tally(options);
   for (uint64_t seed = options.first_seed; seed < options.first_seed + options.count; ++seed) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that each program of examples/ does what its first comment shows: the command after "$", and its lines in any
-order.
+"""Tests that each program of examples/ does what its first comment shows: the command after "$", and that command's
+lines in any order.
 
 usage: examples_test.py RONDO FOLDER_OF_PROGRAMS LIBRARY SOFT_CUDA, with the Python package in PYTHONPATH"""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the error of every rank when one is killed, stops, leaves, never calls or disagrees. The error names that rank,
-and arrives within the timeout. No rank hangs or gets a wrong sum.
+"""Tests the error of every rank when one rank is killed, stops, leaves, never calls or disagrees. The error must name
+that rank, and come within the timeout. No rank may hang or get a wrong sum.
 
 usage: failure_test.py RANK_PROGRAM"""
 
@@ -62,7 +62,7 @@ class Failure(JobTest):
             self.assertEqual(rank.last().operation, 3)
 
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
-        # This timeout also limits the start of the other ranks. It is far longer than they take.
+        # This timeout also limits the start of the other ranks, and is far longer than the start takes.
         ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "15"})
         # Rank 0 runs the store. Other ranks reach their own deadline, or learn from rank 0 that it gave up.
         for rank in ranks.values():

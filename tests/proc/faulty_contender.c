@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A contender of bench/compare that is wrong or hangs, to show that the harness notices: FAULT=sum|input|hang|death.
- * With FAULT=slow it takes its time; without a fault it is right. Ranks share their inputs through a page of their own.
+ * This contender of bench/compare is wrong or hangs, which the harness must notice: FAULT=sum|input|hang|death. With
+ * FAULT=slow it is slow. Without FAULT it is right. Ranks share their inputs through a page of their own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void all_reduce(struct compare_job *job, const void *send, void *recv, si
     for (int rank = 0; rank < job->rank_count; ++rank) result[i] += exchange->input[rank][i];
   }
   compare_barrier(job, false);
-  /* Only one element of one rank, and only inputs that are not all zero, as in timed calls. */
+  /* The fault is in one element of one rank, and only if inputs are not all zero, as in timed calls. */
   if (strcmp(fault, "sum") == 0 && job->rank == 1 && result[count - 1] > 0) result[count - 1] += 1;
   if (strcmp(fault, "input") == 0 && job->rank == 1) *(float *)(uintptr_t)send += 1;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This program acts as a stranger that keeps COUNT connections to a TCP port of loopback: flood PORT COUNT silent|half.
-// Each connection sends nothing or half of a handshake. If it is closed, the program renews it as fast as possible. It
-// prints "ready" when it has made each connection once. It ends with its input, after two minutes at the latest, and
+// On each connection it sends nothing or half of a handshake. If a connection is closed, it makes a new one as fast as
+// possible. It prints "ready" when it has made each connection once. It ends with its input, or after two minutes, and
 // prints the number of connections.
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs ranks in processes that a test forks. They share a board, by which rank 0 hands out the unique id.
+// This file runs ranks in processes that a test forks. The processes share a board, on which rank 0 puts the unique id.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 
 namespace rondo_test {
 
-/// This memory is shared by the processes.
+/// Memory that the processes share.
 struct IdBoard {
   std::atomic<uint32_t> ready = 0;  ///< 1: `id` is there
   std::atomic<uint32_t> gone = 0;   ///< 1: the victim's process has ended

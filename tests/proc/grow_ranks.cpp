@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that grows a communicator: `grow_ranks SCENARIO NEW MAKER [VICTIM]`. The last NEW ranks of the job
-// are new, the others are the parent. MAKER makes the id, and the job's communicator passes it on. It uses the public
-// interface only, and prints one line with its result as rank_program does.
+// This program is one rank of a job that grows a communicator: `grow_ranks SCENARIO NEW MAKER [VICTIM]`. The last NEW
+// ranks of the job are new, and the others are the parent. MAKER makes the id, and the job's communicator passes it on.
+// The program uses only the public interface, and prints one line with its result like rank_program.
 //     grow    all ranks grow the parent, compute, and do so once more
 //     wait    VICTIM, a new rank, dies while all wait for the last new rank, which never calls
 //     strike  VICTIM, an old rank, dies as it connects to the store
@@ -31,7 +31,7 @@ struct Roles {
   rondo_unique_id_t id{};
 };
 
-/// Makes the parent. If this rank is the maker, also makes the id. Passes the id to all ranks.
+/// Makes the parent. If this rank is the maker, it also makes the id. Passes the id to all ranks.
 rondo_status_t prepare(Roles &roles) {
   const Rank &job = roles.job;
   if (!roles.has_split) {
@@ -63,7 +63,7 @@ int some_sums(const Rank &self) {
   return outcome;
 }
 
-/// Reports a failed grow, then computes on the parent if all its ranks live. Returns the exit status.
+/// Reports a failed grow. If all ranks of the parent live, computes on the parent. Returns the exit status.
 int end_failed(const Roles &roles, rondo_status_t status) {
   report({nullptr, roles.job.rank, roles.job.size}, status);
   if (roles.is_new()) return 0;

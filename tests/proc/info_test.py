@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo info. Text and JSON report the same, and so do communicators. Both show settings and an injected machine,
-and bad input is refused.
+"""Tests rondo info. Text, JSON and communicators must report the same. Text and JSON show settings and an injected
+machine, and bad input is refused.
 
 usage: info_test.py RONDO RANK_PROGRAM"""
 

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program is one rank that joins a communicator. For init_test.py, variables
-// make it die during the initialisation:
+// This program is one rank that joins a communicator, for init_test.py. Variables make it die as it initialises:
 //
 //     init_rank id FOLDER | env
 //
 //     RONDO_TEST_RANK, RONDO_TEST_SIZE  which rank it is, with `id`: rank 0 makes the id and hands it over in FOLDER
 //     RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a
 //                          socket, a descriptor or shared memory: all such K together are every phase
-//     RONDO_TEST_CHILD=1  just before that it forks a child, which outlives it, as a data loader may
+//     RONDO_TEST_CHILD=1  just before it is killed, it forks a child, which outlives it, as a data loader may
 //     RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //     RONDO_TEST_NAP=MS  it arrives that much later, when the others wait for it
-//     RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer: a busy machine that runs the store
-//     RONDO_TEST_LEAVE=K  it does not wait for the others; its main() returns after K such calls, whatever has arrived
-//     RONDO_TEST_LEAVE=PATH  the same once that file exists
+//     RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer, as if the store's machine were busy
+//     RONDO_TEST_LEAVE=K  it does not wait for the others; its main() returns after K of these system calls
+//     RONDO_TEST_LEAVE=PATH  it does the same once that file exists
 //     RONDO_TEST_CAME=PATH  it makes that file when it has reached the store, and waits there
 //
 // It prints "joins TIME_NS PROCESS". Then it prints "strike TIME_NS SENT_COUNT" with the most sends that followed one
@@ -69,7 +68,7 @@ void say(const std::string &line) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
 }
 
-/// Forks a child that does nothing, outlives the ranks, and does not hold the test's pipes.
+/// Forks a child that does nothing. The child outlives the ranks, and does not keep the test's pipes open.
 void leave_child() {
   if (::fork() != 0) return;
   armed = false;
@@ -79,7 +78,7 @@ void leave_child() {
   ::_exit(0);
 }
 
-/// Held while a call is counted, so that no thread strikes after disarm(), which ends the initialisation.
+/// The lock is held while a call is counted. So no thread strikes after disarm(), which ends the initialisation.
 std::mutex counting;
 
 void count_call() {
@@ -91,7 +90,7 @@ void count_call() {
   ::kill(::getpid(), SIGKILL);
 }
 
-/// Reports its arrival once the second message to the store has named this rank.
+/// Reports this rank's arrival once its second message to the store, which has its rank, is sent.
 void tell_that_it_came() {
   if (!armed || sent_count < 2 || told.exchange(true)) return;
   if (const char *const path = std::getenv("RONDO_TEST_CAME")) std::ofstream(path) << "came";
@@ -109,7 +108,7 @@ Function *real(const char *name) {
 
 }  // namespace
 
-// These functions replace the C library's, and call them.
+// These functions replace functions of the C library, and then call them.
 extern "C" {
 
 int socket(int domain, int type, int protocol) noexcept {
@@ -171,7 +170,7 @@ int munmap(void *address, size_t bytes) noexcept {
 
 namespace {
 
-/// Exchanges the id, which rank 0 makes and passes on as a file.
+/// Exchanges the id. Rank 0 makes the id, and passes it on as a file.
 bool exchange_id(const std::string &folder, int rank, rondo_unique_id_t &id) {
   const std::string path = folder + "/id";
   if (rank == 0) {
@@ -195,7 +194,7 @@ bool report(const char *what, rondo_comm_t comm, rondo_status_t status) {
   return status == RONDO_OK;
 }
 
-/// Leaves at `when`: the number of a system call of the initialisation, or a file that another process makes.
+/// Leaves at `when`. That is the number of a system call of the initialisation, or a file that another process makes.
 int leave(const rondo_unique_id_t &id, int rank, const std::string &when) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.nonblocking = 1;

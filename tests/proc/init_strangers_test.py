@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank reaches its store however many strangers keep connections there, in silence or with half of a handshake. It
-does so however few descriptors the store's process has. And a job of one host cannot be reached from another one.
+"""A rank must reach its store although strangers keep connections there, silently or with half of a handshake. It must
+also do so if the store's process has few descriptors. A job of one host cannot be reached from other hosts.
 
 usage: init_strangers_test.py RONDO INIT_RANK STORE_HOST FLOOD"""
 
@@ -92,7 +92,7 @@ class Strangers(unittest.TestCase):
 
 class OneHost(unittest.TestCase):
     def test_a_job_of_one_host_listens_on_loopback_only(self):
-        # Meanwhile, the launcher waits for its ranks, which find the store's address in their environment.
+        # The launcher waits for its ranks meanwhile. They find the store's address in their environment.
         script = "echo $RONDO_STORE; exec sleep 200"
         launcher = subprocess.Popen([RONDO, "run", "-n", "1", "--", "sh", "-c", script], stdout=subprocess.PIPE,
                                     text=True)

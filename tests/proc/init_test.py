@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the error of the other ranks when one dies, or runs out of descriptors, in the middle of the initialisation. In
-every phase the error names that rank. timed_init_test.py checks that it is soon.
+"""Tests the error of the other ranks when a rank dies, or runs out of descriptors, in the middle of the initialisation.
+In every phase the error must name that rank. timed_init_test.py checks how soon it comes.
 
 usage: init_test.py INIT_RANK STORE_HOST"""
 
@@ -27,8 +27,8 @@ BATCH, AT_A_TIME = 12, 6  # lives, most of which wait
 
 
 def came_to_no_store(said, rank):
-    """Returns whether the rank's error is that rank 0's process, which had run the store, was gone, without a
-    reason."""
+    """Returns whether the rank's error says only that the process of rank 0, which ran the store, had
+    gone."""
     _, status, peer, message = outcome(said[rank])
     return rank != 0 and status == REMOTE and peer == -1 and f"process {said[0][0][2]}, which made" in message
 
@@ -54,8 +54,8 @@ class Death(unittest.TestCase):
         self.assertGreater(naming, 0)
 
     def live(self, victim, strike):
-        """Returns whether the victim died, and how long the slowest other rank took to name it, or None if not all of
-        them did."""
+        """Returns whether the victim died, and the time until the slowest other rank named it, or None if not all of
+        them named it."""
         nap = "100" if victim == 0 else "0"  # if it runs the store, the others enter first
         own = {rank: dict(self.own) for rank in range(3)}
         own[victim].update(RONDO_TEST_STRIKE=str(strike), RONDO_TEST_NAP=nap)
@@ -76,7 +76,7 @@ class Death(unittest.TestCase):
             joined = int(said[rank][0][1]) * 1e-9
             context = f"strike {strike} after {sent_count} sends, rank {rank}: {message}; it said {said[rank]}"
             if victim != 0 and sent_count < 2:
-                # No rank knows that it was there, because its second message to the store would have had its rank.
+                # No rank knows that the victim was there: only its second message to the store has its rank.
                 self.assertIn(status, (TIMEOUT, REMOTE), context)
                 self.assertRegex(message, rf"rank {victim}\b", context)
                 continue
@@ -130,7 +130,7 @@ class DeathBetweenContainers(Death):
         self.sweep(victim=0, step=7)
 
     def leave_at(self, call):
-        """Returns the other ranks' statuses when rank 1 exits at that system call, or None if all had met before."""
+        """Returns the other ranks' statuses if rank 1 exits at that system call, or None if all had met by then."""
         own = {rank: dict(self.own) for rank in range(3)}
         own[1].update(RONDO_TEST_LEAVE=str(call), RONDO_TEST_NAP="300")
         said = Ranks(PROGRAM, 3, own, wrappers=self.wrappers).end()
@@ -157,7 +157,7 @@ class DeathBetweenContainers(Death):
 
 
 class Store(unittest.TestCase):
-    """A waiting rank gets its error long before its timeout, whose error would be RONDO_ERROR_TIMEOUT."""
+    """A waiting rank must get its error long before its timeout. At the timeout it would be RONDO_ERROR_TIMEOUT."""
 
     def test_the_store_process_dies_and_all_who_wait_for_it_say_so(self):
         host = StoreHost(STORE_HOST)

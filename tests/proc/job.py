@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can affect each of
-them. Collects their output, and ends the remaining ones by process id. JobTest is a test of such jobs."""
+"""Starts the ranks of a job as plain processes, with the environment that torchrun would give. So a test can affect
+each. Collects their output, and ends those that remain by process id. JobTest is a test of such jobs."""
 
 import ctypes
 import os
@@ -41,7 +41,7 @@ class Rank:
 
 
 class HeldPort:
-    """A port of this machine that only a program that requests it by number can get, as a store does."""
+    """A port of this machine that only a program can get that requests it by number, as a store does."""
 
     def __init__(self):
         self.socket = socket.socket()
@@ -73,9 +73,9 @@ def refuse_pidfd_open():
 
 def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60, own_environment=None,
             unreaped=(), preexec_fn=None):
-    """Runs all ranks except the absent ones to their end. Those that outlive `seconds` (under a sanitizer, four times
-    that) are killed and fail the test. A rank that stopped itself is left alone until the others have ended. Until
-    then, ranks in `unreaped` stay zombies."""
+    """Runs all ranks except the absent ones to their end. Ranks that outlive `seconds` (under a sanitizer, four
+    times as long) are killed and fail the test. A rank that stopped itself is left alone until the others have
+    ended. Until then, ranks in `unreaped` stay zombies."""
     seconds *= PATIENCE
     port = HeldPort()
     base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a rank and a command with few resources: no standard streams, limited file sizes, a log without a reader, or
-FIFOs and devices instead of files. No signal may end them, and nothing may wait for ever.
+"""Tests a rank and a command with few resources. There are no standard streams, file sizes are limited, a log has no
+reader, or FIFOs and devices are used as files. No signal may end them, and nothing may wait for ever.
 
 usage: limits_test.py RONDO RANK_PROGRAM"""
 
@@ -25,7 +25,7 @@ CLOSED = "<&- >&- 2>&-"
 
 
 def limit_file_size(size):
-    """Limits file sizes (for preexec_fn). Python itself ignores SIGXFSZ, which its children would inherit."""
+    """Limits file sizes (for preexec_fn). Python ignores SIGXFSZ, and its children would inherit that."""
     def apply():
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

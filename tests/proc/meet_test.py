@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests ranks that are started as in real jobs. Variables differ between hosts, two jobs use one port, programs run one
-after another, or the description is incomplete.
+"""Tests ranks that start as in real jobs. Variables differ between hosts, two jobs use one port, programs run one after
+another, or the description of a job is incomplete.
 
 usage: meet_test.py RONDO RANK_PROGRAM"""
 

@@ -57,7 +57,7 @@ bool told(rondo_comm_t comm, rondo_status_t status, const char *part) {
   return false;
 }
 
-/// Lets rank 1 send three messages, of which the last does not fit, and kills it in the middle of the last one.
+/// Lets rank 1 send three messages, and kills it in the middle of the last message, which does not fit.
 int run_death() {
   constexpr size_t large = 32u << 20;
   Board *const board = make_board<Board>();

@@ -142,7 +142,7 @@ class Misspelt(unittest.TestCase):
 
 class Timeout(unittest.TestCase):
     def test_an_initialisation_that_runs_out_of_time_says_what_to_do(self):
-        # The timeout also limits this rank's way to its own store, and is far longer than that takes.
+        # The timeout also limits how long this rank takes to reach its own store, and is far longer than that.
         with HeldPort() as port:
             done = run("perf", *PERF, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                        RONDO_INIT_TIMEOUT="14.5", timeout=120)

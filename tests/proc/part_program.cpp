@@ -11,7 +11,7 @@
 
 std::atomic<bool> strikes{false};
 
-/// Replaces the C library's function. The victim of `strike` dies here.
+/// Replaces the C library's connect(). The victim of the scenario `strike` dies here.
 extern "C" int connect(int socket, const sockaddr *address, socklen_t bytes) {
   if (strikes) ::raise(SIGKILL);
   static const auto real = reinterpret_cast<int (*)(int, const sockaddr *, socklen_t)>(::dlsym(RTLD_NEXT, "connect"));

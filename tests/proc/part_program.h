@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs that split and shrink a communicator share this file. It has the frame of their scenarios, a victim that
-// dies as it connects to a store, and counts of a communicator's resources.
+// The programs that split and shrink a communicator share this file. It runs their scenarios. It also lets a victim die
+// as it connects to a store, and counts a communicator's resources.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "tests/proc/rank_program.h"
 
-/// Set by the victim of the scenario `strike`. Its next connect() then kills it.
+/// The victim of the scenario `strike` sets this flag. Its next connect() then kills it.
 extern std::atomic<bool> strikes;
 
 struct Scenario {

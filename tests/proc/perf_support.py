@@ -29,8 +29,8 @@ class PerfCase(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def perf(self, *arguments, launcher=(), said=None, **environment):
-        """Returns the report of a run in which all was right, and its table. With `said`, ranks also write
-        to files of that folder, by the launcher."""
+        """Returns the report of a correct run, and its table. With `said`, the launcher also lets ranks write to
+        files of that folder."""
         path = self.folder / "report.json"
         status, out, err = call(*launcher, self.rondo, "perf", *arguments, "--json", path, **environment)
         if said is not None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `rondo perf` and the examples as they are used: ranks as threads, under `rondo run`, Open MPI's and MPICH's
-mpirun. Every result is verified, and the exit status reports what goes wrong.
+"""Tests `rondo perf` and the examples as users run them: ranks as threads, under `rondo run`, and under the mpirun of
+Open MPI and MPICH. Every result is verified, and the exit status reports errors.
 
 usage: perf_test.py RONDO WORD_COUNT ALL_REDUCE"""
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the scenarios of rank_program with special buffers: exported, registered, allocated, replaced, large.
+// This file has the scenarios of rank_program with special buffers: exported, registered, allocated, replaced or large.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "tests/proc/rank_program.h"
 
-/// exports KIND RANK ROUND: sums in alloc or registered buffers. RANK kills itself in the middle of ROUND.
+/// exports KIND RANK ROUND: sums in allocated or registered buffers. RANK kills itself in the middle of ROUND.
 int run_lend(const Rank &self, const Arguments &args) {
   constexpr size_t count = 1'000'000;
   void *memory = nullptr;
@@ -53,9 +53,9 @@ int region_descriptor() {
 
 }  // namespace
 
-/// replace WHAT KIND COUNT RANK: that rank has an alloc, moved or registered
-/// buffer. Before the first sum it replaces the region's descriptor by its own
-/// file, or after the second sum the memory at its address. Its file must stay.
+/// replace WHAT KIND COUNT RANK: that rank has an alloc, moved or registered buffer. With WHAT = descriptor, its own
+/// file takes the place of the region's descriptor before the first sum, and must stay as it is. With WHAT = memory,
+/// other memory takes the place of the buffer after the second sum.
 int run_replace(const Rank &self, const Arguments &args) {
   const size_t count = std::stoul(args[2]);
   const size_t bytes = count * sizeof(int32_t);
@@ -94,7 +94,7 @@ int run_replace(const Rank &self, const Arguments &args) {
   return result;
 }
 
-/// buffers KIND COUNT: sums in private, alloc, registered or moved buffers, and prints the communicator's abilities.
+/// buffers KIND COUNT: prints the communicator's abilities, and sums in private, alloc, registered or moved buffers.
 int run_buffers(const Rank &self, const Arguments &args) {
   const size_t count = std::stoul(args[1]);
   const size_t bytes = count * sizeof(int32_t);
@@ -124,8 +124,8 @@ int run_buffers(const Rank &self, const Arguments &args) {
 
 namespace {
 
-/// Returns whole periods of a pattern of 251 bytes, whose value at `i` is `factor * (i % 251 / 8) + summand`. Copying
-/// or comparing such bytes takes much less time than computing each element.
+/// Returns whole periods of a pattern of 251 bytes. Its value at `i` is `factor * (i % 251 / 8) + summand`. Copying or
+/// comparing such bytes takes much less time than computing each of them.
 std::vector<uint8_t> pattern(size_t factor, size_t summand) {
   std::vector<uint8_t> values(size_t{251} << 12);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(factor * (i % 251 / 8) + summand);

@@ -35,8 +35,8 @@ int run_programs(const Rank &self, const Arguments &args) {
   return report(self, rondo_comm_finalize(self.comm));
 }
 
-/// Rank 1 sends two messages to rank 0 and is killed. Long after that, rank 0 receives both messages, and waits for a
-/// third one. The other ranks wait for rank 0, and then for rank 1.
+/// Rank 1 sends two messages to rank 0, and is killed. Long after that, rank 0 receives both messages, and waits for a
+/// third message. The other ranks wait first for rank 0, and then for rank 1.
 int run_last_words(const Rank &self, const Arguments &) {
   if (const auto status = rondo_barrier(self.comm, nullptr); status != RONDO_OK) return report(self, status);
   int32_t value = 0;

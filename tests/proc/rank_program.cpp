@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, checks every result, and prints one line with its last status: `rank R: STATUS peer P operation N: MESSAGE`
+// This program is one rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses only
+// the public interface, checks every result, and prints its last status: `rank R: STATUS peer P operation N: MESSAGE`
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -21,7 +21,7 @@ int run_sum(const Rank &self, const Arguments &args) {
   return sums(self, std::stoi(args[0]), std::stoul(args[1]), [](int) {});
 }
 
-/// signal NUMBER RANK ROUND COUNT: that rank sends itself that signal before that round
+/// signal NUMBER RANK ROUND COUNT: that rank sends the signal NUMBER to itself before round ROUND
 int run_signal(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, std::stoul(args[3]), [&](int round) {
     if (self.rank == std::stoi(args[1]) && round == std::stoi(args[2])) ::raise(std::stoi(args[0]));
@@ -55,7 +55,7 @@ int run_leave(const Rank &self, const Arguments &args) {
   return outcome;
 }
 
-/// exec RANK ROUND: that rank becomes `sleep` before that round, with neither finalize nor destroy
+/// exec RANK ROUND: before round ROUND that rank becomes the program `sleep`, without finalize or destroy
 int run_exec(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, 5000, [&](int round) {
     if (self.rank != std::stoi(args[0]) || round != std::stoi(args[1])) return;
@@ -64,9 +64,9 @@ int run_exec(const Rank &self, const Arguments &args) {
   });
 }
 
-/// orphan KIND RANK ROUND: before that round that rank leaves a process running and kills itself. KIND is fork, double
-/// (a child's child) or exec (a child that becomes another program). The process outlives the test, so this is only for
-/// hosts that the test made.
+/// orphan KIND RANK ROUND: before that round that rank leaves a process running, and kills itself. KIND is fork, double
+/// (a child's child) or exec (a child that becomes another program). The process outlives the test, so only tests that
+/// make their own hosts may use this.
 int run_orphan(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, 5000, [&](int round) {
     if (self.rank != std::stoi(args[1]) || round != std::stoi(args[2])) return;
@@ -84,7 +84,7 @@ int run_orphan(const Rank &self, const Arguments &args) {
   });
 }
 
-/// starved RANK: that rank has no descriptor left when it must open the others' buffers
+/// starved RANK: that rank has no descriptor left when it must open the other ranks' buffers
 int run_starved(const Rank &self, const Arguments &args) {
   constexpr size_t count = 1'000'000;
   void *memory = nullptr;
@@ -107,8 +107,8 @@ int run_closed(const Rank &self, const Arguments &args) {
   return stay_closed ? outcome : 6;
 }
 
-/// close RANK: that rank closes every descriptor above 2 after a sum. The others wait for it in the next one, and it
-/// waits for them in the one after that.
+/// close RANK: that rank closes every descriptor above 2 after a sum. In the next sum the other ranks wait for it, and
+/// in the sum after that it waits for them.
 int run_close(const Rank &self, const Arguments &args) {
   const bool closes = self.rank == std::stoi(args[0]);
   return sums(self, 4, 100, [&](int round) {
@@ -125,7 +125,7 @@ int run_early(const Rank &self, const Arguments &args) {
   return early && outcome == 0 ? report(self, rondo_comm_finalize(self.comm)) : outcome;
 }
 
-/// disagree WHAT RANK: after three sums that rank's call differs
+/// disagree WHAT RANK: after three sums that rank's call differs from the others' calls
 int run_disagree(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 3, 100, [](int) {});
   if (begun != 0) return begun;
@@ -157,7 +157,7 @@ int run_missing(const Rank &self, const Arguments &args) {
   return begun != 0 ? begun : wait_for_failure(self);
 }
 
-/// gone: after a sum the last rank stops calling. The one before it calls a broadcast of rank 0 first.
+/// gone: after a sum the last rank stops calling. The rank before it first calls a broadcast of rank 0.
 int run_gone(const Rank &self, const Arguments &) {
   const int begun = sums(self, 1, 100, [](int) {});
   if (begun != 0) return begun;
@@ -168,7 +168,7 @@ int run_gone(const Rank &self, const Arguments &) {
   return self.rank == self.size - 2 ? wait_for_failure(self) : sums(self, 1, 100, [](int) {});
 }
 
-/// abort RANK: that rank aborts from a second thread while all wait for a barrier that it never enters
+/// abort RANK: all ranks except that one wait for a barrier. That rank aborts from a second thread.
 int run_abort(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 1, 100, [](int) {});
   if (begun != 0) return begun;
@@ -178,14 +178,14 @@ int run_abort(const Rank &self, const Arguments &args) {
   return report(self, rondo_barrier(self.comm, nullptr));
 }
 
-/// hasty RANK: does the same as abort, after more operations than are recorded. The process exits as soon as it has the
-/// error.
+/// hasty RANK: does the same as `abort`, after more operations than are recorded. The process exits as soon as it has
+/// the error.
 int run_hasty(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 1100, 10, [](int) {});
   std::exit(begun != 0 ? begun : run_abort(self, args));
 }
 
-/// mixed THREADS: each process has that many ranks of a second communicator
+/// mixed THREADS: each process has THREADS ranks of a second communicator
 int run_mixed(const Rank &self, const Arguments &args) {
   const int threads = std::stoi(args[0]);
   rondo_unique_id_t id{};
@@ -218,7 +218,7 @@ int run_mixed(const Rank &self, const Arguments &args) {
   return sums(self, 5, 1000, [](int) {});
 }
 
-/// several COUNT: makes that many communicators from the environment and uses them in turn, one of them aborted.
+/// several COUNT: makes COUNT communicators from the environment, and uses them in turn. One of them is aborted.
 int run_several(const Rank &self, const Arguments &args) {
   std::vector<Rank> ranks(static_cast<size_t>(std::stoi(args[0])), self);
   for (Rank &rank : ranks) {
@@ -235,8 +235,8 @@ int run_several(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// memory THREADS: prints the communicator's memory after a sum, as `memory RESERVED USED`. With more than one thread,
-/// each of these is a rank of a communicator of this process alone.
+/// memory THREADS: prints the communicator's memory after a sum, as `memory RESERVED USED`. If THREADS is more than
+/// one, threads are the ranks of a communicator of this process alone.
 int run_memory(const Rank &self, const Arguments &args) {
   std::vector<rondo_comm_t> comms(static_cast<size_t>(std::stoi(args[0])), self.comm);
   const bool threads = comms.size() > 1;

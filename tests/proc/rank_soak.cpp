@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenarios of rank_program that last: sums for a while, silence for a while, and a rank that never calls again. Each
-// prints "rank R begun" after its first sum.
+// This file has the scenarios of rank_program that last: sums for a while, silence for a while, and a rank that never
+// calls again. Each prints "rank R begun" after its first sum.
 #include <chrono>
 #include <thread>
 
@@ -31,7 +31,7 @@ void tell_return(const Rank &self) {
 
 }  // namespace
 
-/// busy SECONDS COUNT: sums until rank 0 says that the time is over, and prints when the last call returned.
+/// busy SECONDS COUNT: sums until rank 0 says that the time is over. Prints when the last call returned.
 int run_busy(const Rank &self, const Arguments &args) {
   constexpr int rounds_per_look = 16;
   const auto end = after(args[0]);
@@ -47,7 +47,7 @@ int run_busy(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// quiet SECONDS: after some sums only polls for asynchronous errors for that long, and then sums once more
+/// quiet SECONDS: after some sums, only polls for asynchronous errors for SECONDS, and then sums once more
 int run_quiet(const Rank &self, const Arguments &args) {
   constexpr int sums_before = 20;
   const auto end = after(args[0]);

@@ -35,7 +35,7 @@ int run_windows(const Rank &self, const Arguments &args) {
 }
 
 /// SIGNAL: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. Later rank 0 finds the value
-/// and both signals, and then puts until it gets an error. The other ranks wait for rank 1.
+/// and both signals, and then puts until a put fails. The other ranks wait for rank 1.
 int run_last_put(const Rank &self, const Arguments &args) {
   int64_t own = 0;
   const int64_t value = 77;

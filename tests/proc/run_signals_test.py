@@ -29,7 +29,7 @@ class SignalTest(RunTest):
         return job
 
     def expect(self, job, lines):
-        """Reads as many lines as are expected, and no others are there among them."""
+        """Reads as many lines as are expected, and checks that no other line is among them."""
         deadline = threading.Timer(run_support.DEADLINE_S, job.process.kill)  # this ends the loop over lines
         deadline.start()
         try:

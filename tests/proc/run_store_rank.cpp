@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank for the tests of `rondo run`. It finds its job in the environment, joins the others at the launcher's store,
-// and prints the message of each rank.
+// This program is a rank for the tests of `rondo run`. It finds its job in the environment, joins the other ranks at
+// the launcher's store, and prints the message of each rank.
 #include <cstdio>
 #include <string>
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Helpers that the tests of `rondo run` share: a job under test, its processes, and waiting with a deadline.
 
-Every process of a job carries a mark in its environment, so whatever is left is found even in another session. Only
+Every process of a job has a mark in its environment, so a process that is left is found even in another session. Only
 processes with this test's own mark are ever signalled.
 """
 import os
@@ -51,7 +51,7 @@ def is_gone(pid):
 
 
 def heed_all_signals():
-    """Restores all signals, because a job must not inherit ignored ones, which tests have under nohup or a profiler."""
+    """Restores all signals. Under nohup or a profiler, tests ignore some signals, and a job must not inherit that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
 
@@ -81,7 +81,7 @@ class Job:
 
     def members(self):
         found = []
-        # The newest process is read first, because it may soon start another process and end.
+        # The newest process is read first, because it may start another process and end soon.
         for pid in sorted((int(entry) for entry in os.listdir("/proc") if entry.isdigit()), reverse=True):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
@@ -116,7 +116,7 @@ class Job:
         self.process.wait(timeout=DEADLINE_S)
 
 
-# A rank with a child, an orphaned grandchild in its own session, and a process that ignores all signals that it can.
+# A rank with a child, an orphaned grandchild in a session of its own, and a process that ignores all possible signals.
 FAMILY = """
 sleep 1001 &
 setsid sh -c 'trap "" TERM HUP INT; (setsid sleep 1002 & ) ; echo up; while :; do sleep 1003; done' &

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo schedule: text, JSON, Graphviz and the drawing of a schedule, and errors for bad input."""
+"""Tests rondo schedule: text, JSON, Graphviz and the picture of a schedule, and errors for bad input."""
 
 import json
 import re

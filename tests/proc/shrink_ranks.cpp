@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that shrinks its communicator: `shrink_ranks SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, and prints one line with its result as rank_program does.
-//     survive VICTIM... those ranks die one after another, each in the middle of sums; the others shrink and continue
-//     chaos SEED DEATHS     as many ranks die, each at any time, and the others shrink until they have a communicator
+// This program is one rank of a job that shrinks its communicator: `shrink_ranks SCENARIO [ARGUMENTS]`. It uses only
+// the public interface, and prints one line with its result like rank_program.
+//     survive VICTIM... the VICTIMs die one after another, in the middle of sums; the others shrink and continue
+//     chaos SEED DEATHS     DEATHS ranks die, each at any time, and the others shrink until they have a communicator
 //     strike FIRST SECOND   FIRST dies; SECOND dies as it connects to the store of the shrunk communicator
 //     differ RANK           that rank excludes rank 1 and the last one, the others exclude rank 1 alone
 //     healthy               shrinks without a failure, beside sums on the parent
@@ -35,7 +35,7 @@ int some_sums(const Rank &self, int rounds) {
   return outcome;
 }
 
-/// Returns the rank that the last failed call of this thread is about.
+/// Returns the rank that the last error of this thread names.
 int lost_rank() {
   rondo_error_t error = RONDO_ERROR_INIT;
   static_cast<void>(rondo_comm_last_error(nullptr, &error));
@@ -52,7 +52,7 @@ rondo_status_t warm_up(const Rank &self) {
   return status == RONDO_OK ? rondo_comm_destroy(rest.comm) : status;
 }
 
-/// Ends both communicators of a surviving rank, and checks that nothing is left of later ones.
+/// Ends both communicators of a surviving rank, and checks that later communicators have left nothing.
 int end(const Rank &self, Rank now, const Held &before) {
   const int outcome = report(now, rondo_comm_finalize(now.comm));
   if (now.comm != self.comm && rondo_comm_destroy(now.comm) != RONDO_OK) return fail(self, "DESTROY");
@@ -88,7 +88,7 @@ int run_survive(const Rank &self, const Arguments &args) {
   return end(self, now, before);
 }
 
-/// Shrinks without the lost rank and all ranks that end meanwhile. Returns RONDO_OK or the failure.
+/// Shrinks without the lost rank and without all ranks that end meanwhile. Returns RONDO_OK or the failure.
 rondo_status_t shrink_until_made(const Rank &now, int lost, Rank *rest) {
   std::vector<int> excluded{lost};
   rondo_status_t status = RONDO_ERROR_REMOTE;

@@ -37,7 +37,7 @@ class Sim(unittest.TestCase):
                          (ranks, "ring", bytes_, 2 * ranks - 1))
         self.assertEqual(sum(told["bytes_per_link"].values()), 2 * (ranks - 1) * bytes_)
         self.assertEqual(told["bytes_per_link"]["inter_node"], 2 * (ranks - 1) * bytes_ // 8)
-        # 2(n-1) messages of 64 KiB follow each other, and one hop in eight is over the slower links.
+        # One after another, 2(n-1) messages of 64 KiB are sent. One hop in eight goes over the slower links.
         least = 2 * (ranks - 1) * (2 + 65536 / 300e3)
         self.assertGreater(told["time_us"], least)
         self.assertTrue(told["exact"])
@@ -58,9 +58,9 @@ class Sim(unittest.TestCase):
         self.assertEqual(set(links), {"self", "intra_node", "inter_node", "inter_rack"})
         self.assertEqual(sum(links.values()), 2 * 16383 * (1 << 30))
         self.assertEqual((told["channels"], told["protocol"]), (2, "simple"))
-        # The first tile goes up and down 14 levels, of which 12 are between nodes. Then a tile of both trees follows
-        # whenever the busiest port has sent one. Rank 16 is a leaf of one tree, and in the other its parent and both
-        # children are in other nodes.
+        # The first tile goes up and down 14 levels, of which 12 are between nodes. After that, tiles of both trees
+        # follow as fast as the busiest port sends them. Rank 16 is a leaf of one tree. In the other tree its parent and
+        # both children are in other nodes.
         self.assertEqual(told["steps"], 2 * 14 + 1)
         chunk, tiles = told["chunk_bytes"], (1 << 30) // (2 * told["chunk_bytes"])
         within, between, reduce = 2 + chunk / 300e3, 5 + chunk / 50e3, chunk / 1000e3
@@ -77,8 +77,8 @@ class Sim(unittest.TestCase):
                                                                      "sharing": "pair"}}}))
                 fastest = self.told("--topology", str(path), "--bytes", "4K")["fastest"]
                 self.assertEqual(fastest[0]["algorithm"], "one_shot")
-                # alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank each, hierarchical is a
-                # two_shot on two channels: the first half returns while the second half is sent.
+                # The sizes are equal where alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank
+                # each, hierarchical is a two_shot on two channels: the first half returns while the second is sent.
                 parts = {"two_shot": 2, "hierarchical": 1.5}[fastest[1]["algorithm"]]
                 crossing = alpha * rate / (1 - parts / ranks)
                 self.assertAlmostEqual(fastest[1]["from_bytes"], crossing, delta=crossing / 100)

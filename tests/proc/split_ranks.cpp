@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that splits its communicator: `split_ranks SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, and prints one line with its result as rank_program does.
+// This program is one rank of a job that splits its communicator: `split_ranks SCENARIO [ARGUMENTS]`. It uses only the
+// public interface, and prints one line with its result like rank_program.
 //     parts [WAITS]        splits in many ways, and sums on every part; WAITS 0: nonblocking
 //     many N               N splits one after another, each destroyed; no descriptor, thread or mapping may be left
 //     time N               N splits; rank 0 prints the median
@@ -157,7 +157,7 @@ int run_config(const Rank &self, const Arguments &args) {
   return outcome == 1 && part.comm == nullptr ? check_sums(self, part) : fail(self, "SPLIT");
 }
 
-/// Makes other parts. Does not query the parent's failure, which may be that of ranks that still agree.
+/// Makes other parts. Does not query the parent's failure, which may be that of the ranks that still agree.
 int run_strike(const Rank &self, const Arguments &args) {
   strikes = self.rank == std::stoi(args[0]);
   Rank part;

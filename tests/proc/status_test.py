@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo status and the flight recorder: for which ranks others wait, and the last calls of a killed rank. Neither
-garbage nor an unreadable process may make the command fail.
+"""Tests rondo status and the flight recorder. They show for which ranks others wait, and the last calls of a killed
+rank. Neither garbage nor an unreadable process may make the command fail.
 
 usage: status_test.py RONDO RANK_PROGRAM"""
 
@@ -212,7 +212,7 @@ class Refused(unittest.TestCase):
             return
         sleeper = subprocess.Popen(["sleep", "60"])
         try:
-            # The command is started by a descriptor, because the user nobody may have no access to its path.
+            # The command is started by its descriptor, because the user nobody may have no access to its path.
             command = os.open(RONDO, os.O_RDONLY)
             done = subprocess.run([f"/proc/self/fd/{command}", "status", str(sleeper.pid)], capture_output=True,
                                   text=True, timeout=600, check=False, pass_fds=[command], user=NOBODY, group=NOBODY)
@@ -243,7 +243,7 @@ class Refused(unittest.TestCase):
                 os.ftruncate(descriptor, len(data) if seals else 0)
 
     def sparse_segment(self, rank_count, communicator=1):
-        """Makes a segment without records. It claims this many ranks, each in operation 2^60."""
+        """Makes a segment without records, which claims to have this many ranks, each in operation 2^60."""
         boards, board = 1088, (3 + 16 + 1024 + 6 * 6) * 64  # its words, counters of 16 collectives, records, notes
         messages = (1 + 256 + 305) * 64  # a rank's words about messages, their records, and those of its device
         descriptor = self.segment(struct.pack("<QQQQ", MAGIC, 0, communicator, rank_count))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program only runs a store: store_host DESCRIPTORS, with RONDO_SECRET. It prints its address, and ends at the end
-// of its input. It may have DESCRIPTORS descriptors; 0 means as many as the system gives.
+// This program only runs a store: store_host DESCRIPTORS, with RONDO_SECRET. It prints the store's address, and ends
+// with its input. It may have DESCRIPTORS descriptors; 0 means as many as the system gives.
 #include <sys/resource.h>
 #include <unistd.h>
 

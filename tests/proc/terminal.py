@@ -7,8 +7,8 @@ import subprocess
 
 
 def watched(command, *, output=False, **popen):
-    """Returns the exit status, and the text on a terminal, which is standard error and, with `output`, standard output
-    as well."""
+    """Returns the exit status, and the text on a terminal. That is standard error and, with `output`, also standard
+    output."""
     mine, its = pty.openpty()
     shown = b""
     with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stderr=its,

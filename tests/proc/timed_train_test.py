@@ -19,7 +19,7 @@ APART_PERCENT = 2.0
 class Report(TrainCase):
     def test_the_library_and_the_trainer_count_the_same_time(self):
         def measure():
-            # Rank 0 waits for rank 1 in each step, so the time that either count leaves out is a small share.
+            # Rank 0 waits for rank 1 in each step, so the time that one of the counts leaves out is a small share.
             report = self.train(2, "--steps", 8, "--delay", "1:400")
             times, library = report["time_us"], report["library"]
             return 100 * max(abs(library["exposed_us"] / times["waiting"] - 1),

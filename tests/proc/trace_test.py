@@ -123,7 +123,7 @@ class Files(RunTest):
         self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "wait"), [])
 
     def test_hosts_lie_on_one_clock(self):
-        # Host b's clock is 7 ms ahead of a's. c has no communicator with a. It has one with b, whose rank 0 is on c.
+        # Host b's clock is 7 ms ahead of a's. Host c has a communicator with b, but none with a. Its rank 0 is on c.
         files = [self.write("a", recording("1" * 32, "a", 50_000_000, {0: [(0, 3000)]}, "ca", 0, 0)),
                  self.write("b", recording("1" * 32, "b", 57_000_000, {1: [(1000, 3000)]}, "cb", -7_000_000, 40)),
                  self.write("bc", recording("2" * 32, "b", 57_000_000, {1: [(5000, 6000)]}, "cb", 900_000_000, 2)),

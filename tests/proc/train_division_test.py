@@ -13,7 +13,7 @@ from sanitized import SANITIZED, some_of  # noqa: E402
 
 TrainCase.rondo = sys.argv.pop(1)
 
-# Large enough for the model's arrays to be most of the process's memory.
+# The model is large enough for its arrays to be most of the process's memory.
 LARGE = ("--width", 192, "--layers", 4, "--heads", 4, "--context", 128, "--batch", 8)
 
 
@@ -115,7 +115,7 @@ class Division(TrainCase):
                 self.near(pipe, plain, share)
 
     def test_three_copies_of_a_pipeline_keep_one_token_embedding(self):
-        # The order in which three ranks add depends on an element's place in its bucket. It differs between the stages.
+        # The order in which three ranks add depends on an element's place in its bucket. Stages have other places.
         rest = ("--steps", 6, "--accumulate", 2, "--check-every", 1, "--bucket-mb", 1, "--measure", 0)
         whole = self.train(3, *rest, report="whole", model=DEEP)
         cases = [(), ("--zero", 1), ("--wire", "bfloat16"), ("--wire", "float16")]
@@ -145,7 +145,7 @@ class Division(TrainCase):
         ranks[3].kill()
         _, err = ranks[2].communicate(timeout=60)
         self.assertEqual(ranks[2].returncode, 3, err)
-        # For a sum over the stages, the end of the line names the rank of the run.
+        # For a sum over the stages, the last words of the line name the rank in the whole run.
         self.assertRegex(err, r"rank 2: rondo_\w+: .*\brank 3\b")
         for rank in (0, 1):
             _, err = ranks[rank].communicate(timeout=60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train --mode`: local SGD and a parameter server with bounded staleness, against synchronous training."""
+"""Compares modes of `rondo train` with synchronous training: local SGD, and a server with bounded staleness."""
 
 import sys
 import unittest
@@ -23,7 +23,7 @@ class Modes(TrainCase):
                 self.assertGreater(run["speedup"], 0)
                 self.assertIsNone(run["overlap"])
                 self.assertLess(run["loss"]["validation"][-1]["loss"] - last, 0.25 * (first - last))
-                # The first step has the same parameters, and its loss is the mean over the same samples.
+                # In the first step all modes have the same parameters, and the loss is the mean over the same samples.
                 self.assertAlmostEqual(run["loss"]["train"][0][1], first, places=9)
         self.assertEqual(len({str(self.losses(run)[0]) for run in (sync, *runs.values())}), 4)
 

@@ -36,7 +36,7 @@ def children(pid):
 
 
 def ranks_of(launcher):
-    """Returns the process ids of a launcher's ranks. A process of the launcher may be between."""
+    """Returns the process ids of a launcher's ranks. Another process may be between the launcher and a rank."""
     found, level = [], [launcher]
     for _ in range(3):
         level = [child for pid in level for child in children(pid)]
@@ -62,7 +62,7 @@ class Resume(TrainCase):
         return json.loads(content[16:16 + length])["step"]
 
     def kill_one_rank(self, arguments, step):
-        """Starts two ranks, waits for a checkpoint of that step, and kills one. Returns its end."""
+        """Starts two ranks, waits for a checkpoint of `step`, and kills one rank. Returns how the run ended."""
         running = subprocess.Popen(self.command(2, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)
         deadline = time.monotonic() + 120

@@ -53,7 +53,7 @@ class TrainCase(unittest.TestCase):
         return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
     def start_ranks(self, ranks, *arguments, model=SMALL):
-        """Starts ranks as torchrun would: no launcher ends the others. Returns their processes."""
+        """Starts ranks as torchrun would. No launcher ends the others if one fails. Returns their processes."""
         port = HeldPort()
         self.addCleanup(port.socket.close)
         processes = []

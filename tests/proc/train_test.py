@@ -130,7 +130,7 @@ class Report(TrainCase):
         report = self.train(2, "--steps", 10, "--bucket-mb", 0.02, "--measure", 3)
         self.assertEqual((report["model"], report["ranks"], report["mode"]), ("custom", 2, "sync"))
         self.assertEqual(report["bytes_on_wire"], 4 * report["parameters"])
-        # Only one all-reduce is not of a bucket: that of the losses of two batches.
+        # One all-reduce is not of a bucket: it sums the losses of two batches.
         library = report["library"]
         self.assertEqual((library["operations"], library["bytes"]),
                          (report["buckets"] + 1, report["bytes_on_wire"] + 2 * 8))

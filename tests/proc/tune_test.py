@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo tune makes a table, RONDO_TUNING_FILE loads it, plans follow it; broken, missing and differing files are
-refused by every rank, by name. Nothing here judges a time."""
+"""Tests that rondo tune makes a table, that RONDO_TUNING_FILE loads it, and that plans follow it. Every rank must
+refuse broken, missing and differing files by name. No test here judges a time."""
 
 import json
 import os
@@ -91,7 +91,7 @@ class Tune(unittest.TestCase):
         spin = "import time\nend = time.monotonic() + 600\nwhile time.monotonic() < end: pass"
         busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
         self.addCleanup(lambda: [(process.kill(), process.wait()) for process in busy])
-        # A run of this size is long beside the ticks of 10 ms by which the kernel counts.
+        # A run of this size is much longer than the ticks of 10 ms by which the kernel counts time.
         done = rondo("tune", "--ranks", 2, "--collectives", "broadcast", "--sizes", "16M", "--rounds", 1, "-o", path,
                      TMPDIR=str(self.folder))
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -115,7 +115,7 @@ class Tune(unittest.TestCase):
             self.assertEqual(os.listdir(self.folder), [])
 
     def perf(self, table_path, *words):
-        """Returns the algorithms that two ranks used, of 1 KiB and 4 KiB; their results are verified."""
+        """Returns the algorithms that two ranks used for 1 KiB and for 4 KiB. Their results are verified."""
         results = self.folder / "perf.json"
         done = rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-b", "1K", "-e", "4K", "--json", results,
                      *words, RONDO_TUNING_FILE=table_path)

@@ -26,8 +26,8 @@ bool told(rondo_comm_t comm, rondo_status_t status, rondo_status_t wanted, const
   return false;
 }
 
-/// Runs a program on one rank. Windows of odd ranks are memory that peers map, all others are reached by cross-memory
-/// attach.
+/// Runs a program on one rank. Windows of some ranks are memory that peers map. The other windows are reached by
+/// cross-memory attach.
 rondo_status_t run_rank(uint64_t seed, uint32_t rank, uint32_t rank_count, rondo_comm_t comm) {
   WindowProgram program(seed, rank_count);
   const size_t bytes = program.window_bytes();
@@ -76,7 +76,7 @@ int run_programs(uint64_t first, uint64_t last) {
   return 0;
 }
 
-/// Runs rank 0 while rank 1 dies. Before that, rank 1 has put one value and sent one more signal.
+/// Runs rank 0 while rank 1 dies. Before its death, rank 1 has put one value and sent one more signal.
 int survive(const IdBoard &board, rondo_comm_t comm, const int64_t *own) {
   while (board.gone == 0) ::usleep(1'000);
   for (int each = 0; each < 2; ++each)
@@ -113,8 +113,8 @@ int run_death() {
   return killed && survived ? 0 : 1;
 }
 
-/// Lets a rank die while another registers a window. Then a rank puts into a dead rank's memory, by cross-memory
-/// attach.
+/// Lets a rank die while another rank registers a window. After that, a rank puts into the dead rank's memory by
+/// cross-memory attach.
 int run_death_while_used() {
   IdBoard *const board = make_board<IdBoard>();
   const auto children = start(3, [&](int rank) {
@@ -160,7 +160,7 @@ int run_apart() {
   return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
 }
 
-/// Lets rank 0 put by cross-memory attach. With `own`, its own buffer is unmapped, otherwise rank 1's window is.
+/// Lets rank 0 put by cross-memory attach. If `own`, rank 0's buffer is unmapped, otherwise rank 1's window is.
 int run_gone(bool own) {
   IdBoard *const board = make_board<IdBoard>();
   const auto children = start(2, [&](int rank) {

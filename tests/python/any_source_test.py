@@ -13,7 +13,7 @@ LIMIT_S = 60  # only detects hangs
 
 
 class Mail:
-    """The messages for rank 1, and what its receives got. It stands for channels."""
+    """The messages for rank 1, and the results of its receives. This class stands for channels."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -26,7 +26,7 @@ class Mail:
             self.messages[source] += texts
 
     def receive(self, source=None, tag=0, seconds=LIMIT_S):
-        """Posts a receive. Returns it; its `result` is a pair of source and text, or an exception."""
+        """Posts a receive, and returns it. Its `result` is a pair of source and text, or an exception."""
         posted = Posted()
 
         def take(of, asks):

@@ -198,7 +198,7 @@ class Arrays(unittest.TestCase):
 
     def test_a_type_of_another_package_is_known_by_its_name(self):
         class Brain:
-            """An array as in ml_dtypes, of which NumPy knows only the size of elements."""
+            """An array such as ml_dtypes has. NumPy knows only the size of its elements."""
 
             class dtype:  # pylint: disable=invalid-name
                 name = "bfloat16"
@@ -214,7 +214,7 @@ class Arrays(unittest.TestCase):
 class Tensor:
     """A tensor that only DLPack describes, like that of a framework without NumPy."""
 
-    # The destructor of the capsule is not needed: the object owns all of it.
+    # The capsule needs no destructor, because the object owns all memory.
     def __init__(self, values, strides=None, code=(2, 32)):
         self.values = (ctypes.c_float * len(values))(*values)
         self.shape_words = (ctypes.c_int64 * 1)(len(values) if strides is None else len(values) // strides[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the exceptions of the Python package: their classes, and their descriptions of failures."""
+"""Tests the exceptions of the Python package: their classes, and how they describe failures."""
 
 import array
 import builtins

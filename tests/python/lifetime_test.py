@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how long buffers live: past exceptions, past the collection of cycles, and to the end of the interpreter."""
+"""Tests that buffers live long enough: past exceptions, past the collection of cycles, and to the interpreter's end."""
 
 import array
 import gc
@@ -15,7 +15,7 @@ import ranks
 import rondo
 from rondo import _buffers, _calls, _streams
 
-# The arrays end with the modules. Objects in `sys` end later, and give the streams' threads time to notice.
+# The arrays end with the modules. Objects in `sys` end later, which gives the streams' threads time to notice.
 EXIT = """
 import array, sys, time, rondo
 
@@ -75,8 +75,8 @@ class Lifetime(unittest.TestCase):
         self.assertEqual(order, ["destroy", "free"])
 
     def interrupt(self, module, function, call):
-        """Interrupts call(communicator, buffer, stream) after `function` of `module` has returned. The operation still
-        runs then, so the buffer must exist until the operation has ended."""
+        """Interrupts call(communicator, buffer, stream) after `function` of `module` has returned. At that time the
+        operation is still running, so the buffer must exist until the operation has ended."""
         comms, streams = self.pair()
         x = floats([4.0])
         end, real = weakref.ref(x), getattr(module, function)

@@ -41,7 +41,7 @@ class Processes(unittest.TestCase):
             self.assertEqual(done.stdout.count(f": {[True] * 9}"), size, done.stdout)
 
     def test_a_rank_that_is_killed_is_named(self):
-        # The ranks are started without `rondo run`, which would end the others.
+        # The ranks are started without `rondo run`, which would end the other ranks.
         ended = job.run_job(sys.executable, 3, ["-B", str(PROGRAM), "death"])
         for rank in (0, 2):
             self.assertEqual(ended[rank].output, f"rank {rank}: ('RemoteError', 1, 2, True, 'RemoteError')\n")
@@ -69,7 +69,7 @@ class Processes(unittest.TestCase):
 
 
 class Loading(unittest.TestCase):
-    """The package finds the library that was installed with it, and otherwise reports the fault."""
+    """Tests that the package finds the library that was installed with it, and otherwise reports the fault."""
 
     def imported(self, location, change=str, cwd=None, script=SCRIPT, **variables):
         """Imports a copy of the package with another path of its library, and a changed interface."""

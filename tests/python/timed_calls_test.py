@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the cost of a call from Python with that of the same call from C: timed_calls_test.py CC.
 
-The call of 8 B runs on one rank, so it waits for no other. So its time on a processor is the time of the package,
-ctypes and the library, and other programs disturb it less than the time on a clock. A loop in C, which this test
-compiles, makes the call of C in the same process."""
+The call of 8 B runs on one rank, so it waits for no other rank. Its time on a processor is the time of the package,
+ctypes and the library. Other programs disturb that less than time by a clock. A loop in C, which this test compiles,
+makes the same call from C in the same process."""
 
 import array
 import ctypes

@@ -150,13 +150,13 @@ def asynchronous(rank, size):
 
 def messages(rank, size):
     right, left = (rank + 1) % size, (rank - 1) % size
-    # Both ends send first, and they send more than the buffers between them hold.
+    # Both ends send first. They send more than the buffers between them hold.
     big, got = torch.full((1 << 20,), float(rank)), torch.empty(1 << 20)
     works = [dist.isend(big, right), dist.irecv(got, left)]
     for work in works:
         work.wait()
     equal(got, torch.full((1 << 20,), float(left)))
-    # Messages of different tags may be received in another order.
+    # Messages of different tags may be received in an order other than that of the sends.
     works = [dist.isend(torch.tensor([tag]), 1, tag=tag) for tag in (1, 2)] if rank == 0 else []
     for tag in (2, 1) if rank == 1 else ():
         x = torch.zeros(1, dtype=torch.int64)
@@ -240,7 +240,7 @@ def trainings(rank, size):
 
 
 def death(rank, size):
-    """Kills rank 2 in the middle of a group of ranks 1 and 2, and of the whole."""
+    """Kills rank 2 in the middle of two groups: the group of ranks 1 and 2, and the whole group."""
     pair = dist.new_group([1, 2])
     dist.barrier()
     if rank in (1, 2):
@@ -259,7 +259,7 @@ def death(rank, size):
 
 
 def lateness(rank, size):
-    """Lets a deadline pass because rank 1 does not call, and aborts an operation that no other rank joins."""
+    """Lets a deadline pass because rank 1 does not call. Aborts an operation that no other rank joins."""
     short = rondo.torch.ProcessGroup(dist.PrefixStore("short", dist.group.WORLD.get_group_store()), rank, size,
                                      datetime.timedelta(seconds=3))
     short.allreduce(torch.ones(1)).wait()

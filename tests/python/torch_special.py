@@ -61,7 +61,7 @@ def sparse(rank, size):
             if work is not None:
                 work.wait()
             equal(y.to_dense(), expected)
-    # Tensors that differ in a size, in the number of dimensions or of sparse dimensions are refused on all ranks.
+    # All ranks refuse tensors that differ in a size, in the number of dimensions or in that of sparse dimensions.
     whole, part = torch.eye(size + 1), torch.eye(size + 2)
     for mine, said in ((part.to_sparse(), f"[{size + 2}, {size + 2}] with 2"), (whole.to_sparse(1), "with 1 sparse"),
                        (torch.ones(size + 1).to_sparse(), f"shape [{size + 1}] with 1")):
@@ -94,7 +94,7 @@ def any_source(rank, size):
     else:
         for number in range(count):
             dist.send(torch.tensor([rank, number]), last)
-    # Receives get the messages of a rank in the order in which they were posted, also on a channel that was used.
+    # Receives get a rank's messages in the order in which the receives were posted, also on a channel used before.
     for _ in range(2):
         x = torch.zeros(3, dtype=torch.int64)
         if rank == 0:
@@ -129,7 +129,7 @@ def any_source(rank, size):
 
 
 def monitored(rank, size):
-    """Runs barriers that name missing ranks, once one of them, and once both."""
+    """Runs barriers that name missing ranks. Once one rank is missing, and once two ranks are."""
     group = dist.group.WORLD
     assert torch.device("cpu") in group._device_types, group._device_types
     for everybody in (False, True, False):
@@ -154,7 +154,7 @@ def monitored(rank, size):
 
 
 def remade(rank, size):
-    """Makes groups again under the prefix of others that have passed a barrier, and failed at one."""
+    """Makes groups again under prefixes of other groups. Those have passed a barrier, and have failed at one."""
     store = dist.group.WORLD.get_group_store()
     for number in range(3):
         group = apart("remade", rank, size)

@@ -7,7 +7,7 @@
 namespace rondo::sim {
 namespace {
 
-/// Rank r adds weights[r]. They ascend, and with the largest base they are below 256, so that they fit every type.
+/// Rank r adds weights[r]. The weights ascend. Added to the largest base they are below 256, so they fit every type.
 constexpr std::array<uint64_t, 16> weights{1, 2, 4, 7, 12, 20, 29, 38, 49, 61, 74, 88, 103, 119, 136, 155};
 constexpr uint64_t base_count = 100;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the buffers of one call of one rank. They are filled so that each element of the result is known in
-// advance.
+// This file has the buffers of one call of one rank. They are filled so that each element of the result is known before
+// the call.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace rondo::sim {
 
 class CallData {
  public:
-  /// `salt` must differ between calls.
+  /// Makes and fills the buffers. `salt` must differ between calls.
   CallData(const PlannedCall &planned, uint32_t rank, uint32_t rank_count, uint64_t salt);
 
   /// Returns the argument of Communicator::submit().

@@ -20,7 +20,7 @@ constexpr uint64_t switch_count_max = 3'000'000;
 constexpr uint64_t idle_look_ns = 10 * ms;
 constexpr uint64_t idle_patience_ns = 5 * second;
 
-/// Returns a topology of one core. The plan decides whether ranks count as oversubscribed.
+/// Returns a topology of one core. The life's plan decides whether ranks count as oversubscribed.
 Topology one_core() {
   Topology topology;
   topology.pus.resize(1);
@@ -100,7 +100,7 @@ class Life {
     if (rank == 0) network_.server_died();
   }
 
-  /// Prepares the plan's outside faults of the rank, when its call `call` begins (0: the initialisation).
+  /// Prepares the outside faults that the plan has for the rank in its call `call` (0: the initialisation).
   void arm(uint32_t rank, uint32_t call) {
     for (const Fault &fault : plan_.faults) {
       if (fault.rank != rank || fault.call != call) continue;
@@ -165,7 +165,7 @@ class Life {
     return made;
   }
 
-  /// Assembles the group as src/core/init.cpp does it, after src/bootstrap/launch/rendezvous.cpp.
+  /// Assembles the group like src/core/init.cpp, which runs after src/bootstrap/launch/rendezvous.cpp.
   Result<std::shared_ptr<Communicator>> assemble(uint32_t rank, Store &store, const Settings &settings,
                                                  uint64_t deadline_ns) {
     RONDO_TRY(store.gather("life/join", rank, plan_.rank_count, {}, deadline_ns));

@@ -62,7 +62,7 @@ void draw_settings(Random &random, LifePlan &plan) {
   settings.chunk_bytes = random.chance(60) ? 0 : uint64_t{64} << random.below(6);
   settings.slot_count = random.chance(40) ? 0 : 2u << random.below(3);
   settings.slot_bytes = random.chance(30) ? 4096 : uint64_t{64} << random.below(5);
-  // Ranks that never sleep cost the simulation most, so they are rarer.
+  // Ranks that never sleep cost the simulation the most time, so such ranks are rarer.
   settings.wait = pick(random, std::array{WaitMode::automatic, WaitMode::automatic, WaitMode::automatic,
                                           WaitMode::sleep, WaitMode::sleep, WaitMode::sleep, WaitMode::sleep,
                                           WaitMode::yield, WaitMode::yield, WaitMode::spin});
@@ -117,7 +117,7 @@ void draw_timeouts(Random &random, LifePlan &plan) {
     });
   };
   const bool waits = has({FaultKind::stop, FaultKind::never_calls});
-  // A slow machine must not miss it either, so it allows time for every byte, one rank after another.
+  // A slow machine must not miss the timeout either, so the timeout allows time for every byte, one rank after another.
   uint64_t bytes_max = 0;
   for (const PlannedCall &call : plan.calls) {
     const size_t size = rondo_type_size(static_cast<rondo_type_t>(call.signature.type));
@@ -220,7 +220,7 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
   if (random.chance(20)) plan.faults.push_back(draw_fault(random, plan, FaultKind::pause));
   draw_timeouts(random, plan);
   plan.finalizes = random.chance(50);
-  // Two roots are the disagreement that ranks notice least.
+  // Different roots are the disagreement that ranks notice least.
   for (const Fault &fault : plan.faults) {
     Signature &signature = plan.calls[fault.call == 0 ? 0 : fault.call - 1].signature;
     const bool moves = signature.collective == RONDO_ALL_GATHER || signature.collective == RONDO_ALL_REDUCE;

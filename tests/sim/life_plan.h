@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes one life of a communicator, drawn from a seed: ranks, settings, their calls, and the faults.
+// This file describes one life of a communicator, drawn from a seed: its ranks, settings, calls and faults.
 #pragma once
 
 #include <array>
@@ -75,8 +75,8 @@ struct LifePlan {
   [[nodiscard]] const Fault *fault(FaultKind kind, uint32_t rank) const;
 };
 
-/// Says whether `rank` has a part in the fault. The fault strikes fault.rank, but several ranks may disagree in the
-/// same way.
+/// Says whether `rank` takes part in the fault. A fault strikes fault.rank. But several ranks may disagree in the same
+/// way.
 [[nodiscard]] bool strikes(const Fault &fault, uint32_t rank);
 
 [[nodiscard]] LifePlan draw_life(uint64_t seed, Defect defect);

@@ -153,7 +153,7 @@ struct Tally {
     print_statuses("failed inits", init_failures);
   }
 
-  /// Returns what never happened though it should have in this number of lives, or "".
+  /// Returns an event that never happened though it should have in this number of lives, or "".
   [[nodiscard]] std::string missing() const {
     for (size_t kind = 0; kind < fault_kind_count; ++kind)
       if (faults[kind] == 0) return std::string("fault ") + name_of(static_cast<FaultKind>(kind));
@@ -255,7 +255,7 @@ bool same_twice(uint64_t seed_count, StackPool &stacks) {
 bool finds(Defect defect, StackPool &stacks) {
   constexpr uint64_t seeds_max = 6'000, telling_seed = 4'195;
   for (uint64_t tried = 0; tried < seeds_max; ++tried) {
-    // One life in thousands shows a lost failure. To save half a minute, the search begins at such a life.
+    // One life in thousands shows a lost failure. To save half a minute, the search begins with such a life.
     const uint64_t seed = 1 + (tried + (defect == Defect::lost_failure ? telling_seed - 1 : 0)) % seeds_max;
     const LifePlan plan = draw_life(seed, defect);
     const auto complaints = judge(plan, live(plan, stacks));

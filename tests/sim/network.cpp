@@ -16,7 +16,7 @@ constexpr uint64_t retry_ns = 20 * ms;
 
 }  // namespace
 
-/// A client, which uses its session as src/bootstrap/store/client.cpp does, but without sockets.
+/// A client. It uses its session like src/bootstrap/store/client.cpp, but without sockets.
 class SimStore final : public RequestStore {
  public:
   SimStore(Network &network, std::shared_ptr<Network::Connection> connection, const Secret &secret,

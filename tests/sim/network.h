@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the bootstrap's network: the real sessions of the store's server and clients over simulated connections.
-// Like TCP connections, each keeps its order. Delays come from the seed, and a partition may cut connections. The
-// server runs in a fiber of rank 0.
+// This file simulates the bootstrap's network. The store's server and clients have their real sessions, over simulated
+// connections. Like a TCP connection, each keeps its order. Delays come from the seed, and a partition may cut
+// connections. The server runs in a fiber of rank 0.
 #pragma once
 
 #include <deque>
@@ -23,8 +23,8 @@ class Network {
  public:
   Network(Scheduler &scheduler, Random random);
 
-  /// Separates these ranks from the others until `until_ns`; never_ns means for good. Data sent meanwhile arrives
-  /// afterwards, as TCP would send it again.
+  /// Separates these ranks from the others until `until_ns`, or for good with never_ns. Data sent meanwhile arrives
+  /// after that, as TCP would send it again.
   void cut(std::set<uint32_t> ranks, uint64_t until_ns);
 
   /// Runs the server, in a fiber of rank 0, until stop_server().

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is a seeded source of numbers. It gives the same numbers on every machine and with every library, unlike the
-// standard's distributions.
+// This is a seeded source of numbers. Unlike the standard's distributions, it gives the same numbers on every machine
+// and with every library.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ class Random {
   uint64_t between(uint64_t least, uint64_t most) { return least + next() % (most - least + 1); }
   uint32_t below(uint32_t count) { return static_cast<uint32_t>(next() % count); }
   bool chance(uint32_t percent) { return next() % 100 < percent; }
-  /// Returns a number from 0 to `most`. It is uniform in the number of bits, so small numbers are as frequent as large
+  /// Returns a number from 0 to `most`. The number of its bits is uniform, so small numbers are as frequent as large
   /// ones.
   uint64_t spread(uint64_t most) {
     const auto bits = static_cast<uint64_t>(std::bit_width(most));

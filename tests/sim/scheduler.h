@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This scheduler has one thread and virtual time. Each rank is a fiber. When a fiber waits (src/base/clock.h), the
-// scheduler runs the fiber with the earliest turn. The seed decides the delay of each fiber, and so the order, too.
+// scheduler runs the fiber with the earliest turn. The seed decides each fiber's delay, and so also the order.
 #pragma once
 
 #include <ucontext.h>
@@ -47,15 +47,15 @@ class Scheduler {
   Scheduler(const Scheduler &) = delete;
   Scheduler &operator=(const Scheduler &) = delete;
 
-  /// Returns the scheduler that runs now. The simulated src/base/clock.h uses it.
+  /// Returns the scheduler that is running. The simulated src/base/clock.h uses this function.
   [[nodiscard]] static Scheduler *current();
 
   [[nodiscard]] uint64_t now_ns() const { return now_ns_; }
-  /// Returns the time. Each call takes a moment. A frozen clock, which is a defect to be detected, always shows the
-  /// same time.
+  /// Returns the time, and lets a moment pass. A frozen clock always shows the same time. This is a defect that the
+  /// simulation must detect.
   [[nodiscard]] uint64_t read_clock();
   void freeze_clock() { frozen_ns_ = now_ns_; }
-  /// Makes some wakes reach no fiber. Then nothing else ends their sleep, which is a defect to be detected.
+  /// Makes some wakes reach no fiber, which then sleeps without an end. The simulation must detect this defect.
   void lose_wakes() { loses_wakes_ = true; }
   [[nodiscard]] bool loses_wakes() const { return loses_wakes_; }
   [[nodiscard]] bool loses_this_wake() { return loses_wakes_ && random_.chance(30); }
@@ -83,7 +83,7 @@ class Scheduler {
 
   /// Runs until every fiber that can end has ended, or until the deadline.
   Outcome run(uint64_t deadline_ns, uint64_t switch_count_max);
-  /// Unwinds the remaining fibers, so that nothing of them remains.
+  /// Unwinds the remaining fibers, so that their stacks hold no objects any more.
   void unwind();
 
   /// Returns how long the rank was stopped although it could have run. No deadline can include that time.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements src/base/clock.h for the simulation. It is linked instead of src/base/clock.cpp, so that the
-// library's own waits run the scheduler.
+// This file implements src/base/clock.h for the simulation. It is linked instead of src/base/clock.cpp, so the waits of
+// the library run the scheduler.
 #include "src/base/clock.h"
 
 #include "tests/sim/scheduler.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file wraps the shared-memory transport for a simulated rank. It is the real transport, made by the real
-// connect(), inside a shell. Each call of the shell may let other ranks run first. The plan of the life decides when
-// processes are dead, and stores may be late.
+// This file wraps the shared-memory transport for a simulated rank. A shell surrounds the real transport, which the
+// real connect() makes. Each call of the shell may let other ranks run first. The life's plan decides when processes
+// are dead, and stores may be late.
 #pragma once
 
 #include <functional>

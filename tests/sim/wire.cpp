@@ -99,7 +99,7 @@ void Wire::carry_ll(Line &line) {
       if (ll::flag_in(units[unit]) == flag || ll::sweeps(counter, slot_count)) copy.push_back(units[unit]);
       else break;
     deliver(line.last_down_ns, line.to, [far = line.far, counter, copy = std::move(copy)] {
-      // Units may arrive in any order; the receiver polls the first one first.
+      // Units may arrive in any order, but the receiver polls the first one first.
       std::copy(copy.begin(), copy.end(), far.ll_units(counter));
     });
   }

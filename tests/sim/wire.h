@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes stores late. The sender of a connection writes to separate memory. What it posts reaches the
-// receiver's memory later, in order within a connection, and in any order between connections. The receiver's heads
-// return in the same way. Likewise, every rank has a separate exchange. What a rank stores reaches each other rank at a
+// This file makes stores late. The sender of a connection writes to separate memory. What the sender posts reaches the
+// receiver's memory later: in order within a connection, and in any order between connections. The receiver's heads
+// return in the same way. Likewise, every rank has a separate exchange. A rank's stores reach each other rank at a
 // different time, in order from one rank to another. Without a wire, both ends use the same memory, as with shared
 // memory, and only turns are late.
 #pragma once
@@ -30,15 +30,15 @@ class Wire {
   /// Makes the wire. It implements the defects early_flag and early_counter.
   Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks);
 
-  /// Returns the sender's end of a connection whose receiver's end is `target`. Counters begin at its head.
+  /// Returns the sender's end of a connection. `target` is the receiver's end, at whose head the counters begin.
   [[nodiscard]] ConnectionView sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target);
 
   /// Returns the exchange that the rank sees.
   [[nodiscard]] ExchangeView exchange_end(uint32_t rank, const ExchangeGeometry &geometry);
-  /// Records which operation the rank's next stores in the exchange belong to.
+  /// Records the operation to which the rank's next stores in the exchange belong.
   void enter(uint32_t rank, const OperationInfo &what);
 
-  /// Carries what the rank has posted, the slots that it has released, and what it has stored in the exchange.
+  /// Carries the rank's posts, the slots that it has released, and its stores in the exchange.
   void carry(uint32_t rank);
 
  private:

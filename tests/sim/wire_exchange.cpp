@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes stores in the exchange (src/proto/exchange.h) late, to test its order of accesses. Each rank has its
-// own exchange. It sees another rank's areas when they have arrived, and only then the flags and counters.
+// This file delays stores in the exchange (src/proto/exchange.h), to test the order of its accesses. Each rank has its
+// own exchange. There, another rank's areas appear first, and only then its flags and counters.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the ledger of what the kernels of one rank did to memory, on emulated blocks (docs/tests.md). The driver
-// in software fills it in, and tests compare it with budgets.
+// This file has the counts of what the kernels of one rank did to memory, on emulated blocks (docs/tests.md). The
+// driver in software fills the counts in, and tests compare them with budgets.
 //
 // Accesses through src/proto/memory.h and the operands of reducers are counted. Two kinds are not counted:
 // - constants of a plan and ends of links, which lie in the rank's own device memory and stay in caches
@@ -11,7 +11,7 @@
 
 namespace soft_cuda {
 
-/// The owner of the memory that is accessed, as the accessing rank sees it.
+/// The owner of accessed memory, as the accessing rank sees it.
 enum MemoryKind : uint32_t { own_device_memory, other_device_memory, host_memory, memory_kind_count };
 
 struct AccessCounts {
@@ -21,7 +21,7 @@ struct AccessCounts {
   uint64_t written_bytes[memory_kind_count] = {};
   uint64_t flag_loads[memory_kind_count] = {};
   uint64_t flag_acquires = 0;  ///< the acquires among flag_loads
-  /// The most batches of data that one thread has loaded from other devices, each of them after the one before.
+  /// The most batches of data from other devices that one thread has loaded one after another.
   uint64_t remote_turns = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices and their primary contexts.
+// This file has devices and their primary contexts.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +21,7 @@ CuStatus call_on_device(Entry entry, CuDevice ordinal, const Body &body) {
   });
 }
 
-/// Returns an attribute of a device with one multiprocessor for each block that may be resident.
+/// Returns an attribute of a device that has one multiprocessor for each block that may be resident.
 int attribute_of(const State &driver, const Device &device, DeviceAttribute attribute) {
   switch (attribute) {
     case DeviceAttribute::max_threads_per_block:
@@ -96,7 +96,7 @@ std::shared_ptr<Context> make_context(State &driver, Device &device) {
   return context;
 }
 
-/// Destroys the context with all that belongs to it: cuDevicePrimaryCtxRelease_v2 resets it at its last release.
+/// Destroys the context with all its objects, as cuDevicePrimaryCtxRelease_v2 does at the last release.
 void destroy_context(State &driver, Lock &lock, const std::shared_ptr<Context> &context) {
   context->device->primary.reset();
   driver.contexts.take(context->handle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies, memsets and stream memory operations.
+// This file has copies, memsets and stream memory operations.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,8 +34,8 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
   }
 }
 
-/// Returns whether `to` has the bytes of `from` already. ThreadSanitizer does not see this read. A library may copy the
-/// same pinned bytes twice on streams without an order, and a kernel between the two reads the bytes that both write.
+/// Returns whether `to` already has the bytes of `from`. ThreadSanitizer does not see this read. A library may copy the
+/// same pinned bytes twice, on streams without an order, while a kernel between the two copies reads the target.
 #if defined(__SANITIZE_THREAD__)
 [[gnu::no_sanitize("thread"), gnu::noinline]] bool is_there(uint64_t to, uint64_t from, size_t bytes) {
   const auto *const left = reinterpret_cast<const volatile unsigned char *>(to);

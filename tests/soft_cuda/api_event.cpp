@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events, between the streams of a process and between processes.
+// This file has events, between the streams of a process and between processes.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Page = std::shared_ptr<SharedEventPage>;
 
-// The counters of an event between processes; the comments say which accesses pair with each other.
+// The counters of an event between processes are read and written here. The comments say which accesses pair.
 uint64_t recorded_of(SharedEvent &event) {
   return std::atomic_ref(event.recorded).load(std::memory_order_acquire);  // pairs with record_shared()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory between processes, by handles of 64 bytes. (Those of events are in api_event.cpp.)
+// This file shares device memory between processes, by handles of 64 bytes. api_event.cpp has the handles of events.
 #include <sys/stat.h>
 
 #include "tests/soft_cuda/exports.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries of kernels and launches. An image is not read: SOFT_CUDA_KERNELS names the library of kernels.
+// This file has libraries of kernels, and launches. Images are not read: SOFT_CUDA_KERNELS names the kernels' library.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr unsigned block_threads_max = 1024;
 constexpr int small_block_threads = 256;  // a multiprocessor may hold several such blocks
 constexpr int dynamic_shared_bytes_limit = 227 << 10;
-/// Here a kernel's static shared memory has no size, so every block has at least this much.
+/// The driver in software does not know a kernel's static shared memory, so every block has at least this much.
 constexpr uint64_t shared_bytes_min = 16 << 10;
 constexpr uint64_t shared_bytes_reserved = 1 << 10;  ///< the driver's own share for each block
 /// The possible sizes of a multiprocessor's shared memory.
@@ -29,9 +29,9 @@ constexpr uint64_t carveouts[] = {8 << 10, 16 << 10, 32 << 10, 64 << 10, 100 << 
 
 using KernelList = const KernelEntry *(*)();
 
-/// Returns a bit for each device, by its number, whose kernels may touch the range. A mapping names its devices. An
-/// import has the devices whose contexts opened it. Other memory has its own device and, if it is of cuMemAlloc,
-/// devices with peer access.
+/// Returns a bit for each device, by its number, whose kernels may touch the range. A mapping names its devices. For an
+/// import, these are the devices whose contexts opened it. For other memory, it is the device itself and, if the memory
+/// is of cuMemAlloc, devices with peer access.
 uint64_t reached_by(const State &driver, const Range &range) {
   if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
   uint64_t devices = uint64_t{1} << range.physical->device;
@@ -68,8 +68,8 @@ Function *kernels_function(const char *name) {
   return nullptr;
 }
 
-/// Returns the kernels of all libraries of a list with colons, or none if one library has none. Libraries are never
-/// closed, because blocks may run their code until the process ends.
+/// Returns the kernels of all libraries in `paths`, which are separated by colons, or none if one library has none.
+/// Libraries are never closed, because blocks may run their code until the process ends.
 std::vector<KernelEntry> open_kernels(const std::string &paths) {
   std::vector<KernelEntry> all;
   std::istringstream list(paths);
@@ -96,14 +96,14 @@ std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::
   return function;
 }
 
-/// Returns the function of a function's handle, or of a kernel's, which stands for its function in the context.
+/// Returns the function of a function's handle, or of a kernel's handle, which stands for its function in the context.
 std::shared_ptr<Function> function_in(State &driver, CuFunction handle, const std::shared_ptr<Context> &context) {
   if (auto found = driver.functions.find(handle)) return found;
   const auto kernel = driver.kernels.find(reinterpret_cast<CuKernel>(handle));
   return kernel == nullptr ? nullptr : function_of(driver, *kernel, context);
 }
 
-/// Loads a function's code when a call first needs it. That call may synchronise the device.
+/// Loads a function's code when a call first needs the code. This call may synchronise the device.
 CuStatus load(State &driver, Lock &lock, Function &function) {
   if (function.loaded) return CuStatus::success;
   if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
@@ -150,7 +150,7 @@ bool is_remote(const LaunchConfig &config) {
 }
 
 /// Returns the part of a multiprocessor that a block takes. A kernel without a requested carve-out gets the smallest
-/// one that fits all its blocks of a multiprocessor. A real driver may choose a larger one.
+/// carve-out that fits all its blocks on a multiprocessor. A real driver may choose a larger one.
 SharedNeed need_of(const State &driver, const Function &function, uint64_t shared_bytes) {
   SharedNeed need;
   need.block_bytes = shared_bytes + shared_bytes_reserved;

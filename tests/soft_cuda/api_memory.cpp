@@ -14,7 +14,7 @@ namespace {
 
 size_t whole_pages(size_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
-/// Runs an allocation, which may wait for the device, and may not be part of a capture.
+/// Runs an allocation. An allocation may wait for the device, and may not be part of a capture.
 template <class Body>
 CuStatus call_to_allocate(Entry entry, const Body &body) {
   return call_in_context(entry, [&](State &driver, Lock &lock, const auto &context) {
@@ -45,7 +45,7 @@ void put(void *to, Value value) {
 }
 
 /// Writes an attribute. For an address without an allocation, cuPointerGetAttributes succeeds, and writes defaults.
-/// Managed memory counts as memory of a device.
+/// Managed memory counts as device memory.
 bool put_attribute(const Settings &settings, const Range *range, DevicePointer pointer, PointerAttribute attribute,
                    void *to) {
   const bool managed = range != nullptr && range->kind == RangeKind::managed;
@@ -243,7 +243,7 @@ CuStatus cuMemHostGetDevicePointer_v2(DevicePointer *device_pointer, void *point
   });
 }
 
-/// Returns a memfd, which no network card takes for a dmabuf.
+/// Returns a memfd. No network card accepts it as a dmabuf.
 CuStatus cuMemGetHandleForAddressRange(void *handle, DevicePointer pointer, size_t bytes, RangeHandleType type,
                                        unsigned long long flags) {
   return call_in_context(Entry::mem_get_range_handle, [&](State &driver, Lock &, const auto &) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and host functions.
+// This file has streams and host functions.
 #include "tests/soft_cuda/capture.h"
 #include "tests/soft_cuda/exports.h"
 #include "tests/soft_cuda/streams.h"
@@ -9,7 +9,7 @@ namespace {
 
 bool has_ended(const Stream &stream) { return stream.last == nullptr || stream.last->done; }
 
-/// Returns success if the host may query a stream, which it may not during a capture.
+/// Returns success if the host may query a stream. During a capture the host may not.
 CuStatus check_host_may_ask(State &driver, const std::shared_ptr<Stream> &stream) {
   if (const CuStatus status = check_not_capturing(*stream); status != CuStatus::success) return status;
   if (stream != stream->context->legacy || !legacy_is_entangled(driver, *stream->context)) return CuStatus::success;
@@ -17,7 +17,7 @@ CuStatus check_host_may_ask(State &driver, const std::shared_ptr<Stream> &stream
   return CuStatus::stream_capture_implicit;
 }
 
-/// Returns all work that the legacy stream must follow, which includes the work of blocking streams.
+/// Returns the last work of the stream. For the legacy stream, this includes the last work of blocking streams.
 std::vector<CompletionRef> ends_of(const std::shared_ptr<Stream> &stream) {
   std::vector<CompletionRef> ends;
   if (stream->last != nullptr) ends.push_back(stream->last);
@@ -59,7 +59,7 @@ CuStatus cuStreamDestroy_v2(CuStream handle) {
       stream->capture->streams.erase(stream.get());
       if (stream->capture->origin == stream.get()) driver.captures.erase(stream->capture);
     }
-    // The call does not wait. If the stream has work left, the driver releases its resources when that has ended.
+    // The call does not wait. If the stream has work left, the driver releases its resources when the work has ended.
     close_stream(stream);
     return stream->context->error;
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical memory, addresses and access apart; handles that are descriptors of the operating system.
+// This file has physical memory, addresses and access, each apart, and handles that are descriptors.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -45,7 +45,7 @@ bool overlaps_mapping(const State &driver, uint64_t address, size_t bytes) {
 CuStatus import_descriptor(State &driver, int descriptor, MemoryHandle *handle) {
   struct stat file {};
   const int device = device_of_descriptor(descriptor);
-  // A device accepts memory of a device that CUDA_VISIBLE_DEVICES hides.
+  // A device accepts memory of a device that this process does not see (CUDA_VISIBLE_DEVICES).
   if (device < 0 || device >= driver.settings.device_count || ::fstat(descriptor, &file) != 0) return CuStatus::unknown;
   auto physical = std::make_shared<Physical>();
   physical->descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
@@ -201,7 +201,7 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
     }
     if (covered != bytes) return CuStatus::invalid_value;
     CuStatus status = CuStatus::success;
-    // All devices are this process, so the last setting applies.
+    // All devices are in this process, so the last setting applies.
     for (uint64_t at = address; at < address + bytes && status == CuStatus::success;) {
       Range *const range = driver.memory.find(at);
       at += range->bytes;

@@ -49,7 +49,7 @@ struct SharedMemoryDeleter {
   void operator()(std::byte *bytes) const { ::operator delete(bytes, shared_alignment); }
 };
 
-/// The blocks of one launch that are in flight, and how many are left.
+/// The blocks of one launch that are running, and how many blocks of the launch are left.
 struct Run {
   const Launch &launch;
   Places &places;
@@ -78,7 +78,7 @@ void run_thread(Batch &batch, uint32_t index) {
   const Launch &launch = run.launch;
   BlockRun &own = batch.blocks[index / launch.thread_count];
   await_turn();
-  // Each thread has its own copy of the pointer, as kernels take their parameters by value.
+  // Each thread has its own copy of the pointer, because kernels take their parameters by value.
   void *const parameters[] = {const_cast<std::byte *>(launch.parameters.data())};
   launch.function(own.block, index % launch.thread_count, parameters);
   {
@@ -93,7 +93,7 @@ void run_thread(Batch &batch, uint32_t index) {
   if (--run.blocks_left == 0) run.ended.notify_one();
 }
 
-/// The work of a host thread of the pool: one thread of a batch, or all as fibers.
+/// The work of a host thread of the pool: one thread of a batch, or all threads of it as fibers.
 struct HostThread {
   std::shared_ptr<Batch> batch;
   uint32_t index = 0;
@@ -117,7 +117,7 @@ void run_host_thread(void *argument) {
 void tell_waiting() {
   Batch &batch = *host_thread->batch;
   const uint32_t thread = have_fibers ? fiber_index() : host_thread->index;
-  // Relaxed: the first one counts it. run_thread() reads it under the mutex, when all threads have ended.
+  // Relaxed: only the first thread counts the block. run_thread() reads the flag under the mutex, when all have ended.
   std::atomic_ref has_waited(batch.blocks[thread / batch.run->launch.thread_count].has_waited);
   if (has_waited.load(std::memory_order_relaxed) != 0 || has_waited.exchange(1, std::memory_order_relaxed) != 0) return;
   batch.run->places.waiting_blocks.fetch_add(1, std::memory_order_relaxed);

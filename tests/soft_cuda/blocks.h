@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs launches: blocks on host threads or fibers. A limited number is resident on a device, and none is
-// preempted.
+// This file runs the blocks of launches on host threads or fibers. A limited number of blocks is resident on a device,
+// and none is preempted.
 #pragma once
 
 #include <atomic>
@@ -21,24 +21,24 @@ struct SharedNeed {
   uint64_t carveout_bytes = 0;  ///< shared memory of a multiprocessor on which it is the first block
 };
 
-/// The places for blocks, or for kernels, of one device. Callers get places in the order of arrival. As on a real
-/// device, a caller that does not fit delays later callers.
+/// The places for blocks, or for kernels, of one device. Callers get places in the order of their arrival. If a caller
+/// does not fit, later callers wait for it, as on a real device.
 class Places {
  public:
-  /// Makes `count` places, with `each` of them on a multiprocessor.
+  /// Makes `count` places, of which `each` are on a multiprocessor.
   explicit Places(uint32_t count, uint32_t each = 1);
-  /// Returns the multiprocessor on which the place is: among those where the block fits, one with the fewest blocks.
+  /// Returns the multiprocessor of the place: of those with room for the block, one with the fewest blocks.
   [[nodiscard]] uint32_t acquire(const SharedNeed &need);
   [[nodiscard]] std::optional<uint32_t> try_acquire(const SharedNeed &need);  ///< does not wait
   void release(uint32_t multiprocessor, const SharedNeed &need);
   [[nodiscard]] uint32_t count() const { return count_; }
   /// Returns how many calls of acquire() are waiting.
   [[nodiscard]] uint64_t waiting();
-  /// Blocks in these places that have waited for others at least once. Relaxed, because the count orders nothing.
+  /// The number of blocks in these places that have waited at least once. Relaxed, because the count orders nothing.
   std::atomic<uint32_t> waiting_blocks{0};
 
  private:
-  /// The first block on a multiprocessor fixes how much memory is shared there, until no block is left.
+  /// A multiprocessor. Its first block fixes how much of its memory is shared, until no block is left.
   struct Multiprocessor {
     uint32_t blocks = 0;
     uint64_t used_bytes = 0;

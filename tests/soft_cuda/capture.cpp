@@ -27,7 +27,7 @@ void end_capture(State &driver, const std::shared_ptr<Capture> &capture) {
   driver.captures.erase(capture);
 }
 
-/// Returns whether each stream that joined has been joined back, so that its newest nodes precede the origin's.
+/// Returns whether each stream that joined the capture has been joined back: its newest nodes precede the origin's.
 bool all_joined(const Capture &capture) {
   std::vector<bool> reached(capture.body.nodes.size(), false);
   for (const size_t tip : capture.origin->capture_tips) reached[tip] = true;

@@ -16,19 +16,19 @@ CuStatus capture_record(Stream &stream, Event &event);
 /// capture.
 CuStatus capture_wait(State &state, Stream &stream, const Event &event);
 
-/// Returns success if the host may query the event. If the event was last recorded in a captured stream, it may not,
-/// and the capture fails. After the end of the capture, the event is an invalid value until it is recorded again;
+/// Returns success if the host may query the event. If the event was last recorded in a captured stream, the host may
+/// not query it, and the capture fails. After the capture, the event is an invalid value until it is recorded again;
 /// driver 580 returns that from cuEventQuery.
 CuStatus check_not_captured(const State &state, const Event &event);
 
-/// Makes all captures in the context fail, because the requested call cannot be part of a graph.
+/// Makes all captures in the context fail, because the call that was made cannot be part of a graph.
 void invalidate_captures(State &state, const Context &context);
 
 /// Checks calls that are "potentially unsafe" while a stream is captured: allocation, synchronisation, queries. If it
-/// does not return success, the call is refused, and the captures that forbid it are invalidated.
+/// does not return success, the call is refused, and the captures that forbid the call are invalidated.
 CuStatus check_unsafe_call(State &state);
 
-/// Checks a query or synchronisation of this stream in the same way.
+/// Checks a query or synchronisation of this stream, like check_unsafe_call().
 CuStatus check_not_capturing(Stream &stream);
 
 /// Runs the nodes. Lanes run side by side.

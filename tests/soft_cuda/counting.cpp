@@ -20,7 +20,7 @@ using rondo::memory::Policy;
 
 namespace {
 
-/// Bytes for each of the first few devices.
+/// The number of bytes for each of the first few devices.
 using DeviceBytes = std::array<uint64_t, counted_device_count>;
 
 }  // namespace
@@ -46,7 +46,7 @@ class Counter {
 
 namespace {
 
-/// The totals of the process. They are never destroyed, because kernels may run until it ends.
+/// The totals of the process. They are never destroyed, because kernels may run until the process ends.
 struct Totals {
   std::mutex mutex;
   std::map<const void *, AccessCounts> ranks;

@@ -13,7 +13,7 @@
 
 namespace soft_cuda {
 
-/// Devices with ordinals from this one on do not appear in rondo_moved_bytes().
+/// Devices whose ordinal is this number or more do not appear in soft_cuda_moved_bytes().
 inline constexpr size_t counted_device_count = 8;
 
 class Counter;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is a block on host threads, or on fibers of one thread (fibers.h). It is the third kind of group on which
+// This file has a block on host threads, or on fibers of one thread (fibers.h). It is the third kind of group on which
 // the bodies of cuda/kernels run, and has a real barrier. On host threads, ThreadSanitizer finds a missing barrier or
-// release. On fibers, a missing barrier is visible if a thread that runs ahead causes a wrong result.
+// release. On fibers, a missing barrier shows if a thread that runs ahead causes a wrong result.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace soft_cuda {
 
-/// Waits by calling a block's give_way.
+/// Waits by calling `give_way` of a block.
 template <class Policy = rondo::memory::Policy>
 void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
   if constexpr (requires { Policy::counter; }) {
@@ -34,7 +34,7 @@ struct VotingBarrier {
   uint32_t generation;
   uint32_t votes[2];  ///< for the even and the odd generations
 
-  /// Waits at the barrier. If it is not `ordered`, the threads only meet, and the barrier orders no accesses.
+  /// Waits at the barrier. If the barrier is not `ordered`, threads only meet there, and accesses have no order.
   template <bool ordered = true>
   bool wait(uint32_t thread_count, bool vote, void (*give_way)(Waiting)) {
     constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;

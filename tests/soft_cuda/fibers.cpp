@@ -26,8 +26,8 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves the stack pointer and the registers that a called function must keep, and continues on the other stack. It does
-// not save the modes of floating point, which no kernel changes. It does not support shadow stacks, which are opt-in.
+// Saves the stack pointer and the registers that a called function must keep, and continues on the other stack. Modes
+// of floating point are not saved, as no kernel changes them. Shadow stacks, which are opt-in, are not supported.
 extern "C" void soft_cuda_switch_stack(void **left, void *entered);
 asm(R"(
   .pushsection .text
@@ -94,7 +94,7 @@ struct Fiber {
   std::byte *stack = nullptr;  ///< lowest address; the first fiber has the host thread's stack instead
   void *pointer = nullptr;     ///< into its stack, while it does not run
   bool ended = false;
-  // These are for AddressSanitizer, which keeps some variables apart from the stack, and must know the current stack.
+  // These are for AddressSanitizer, which keeps some variables in a second stack, and must know the current stack.
   void *apart = nullptr;
   const void *bottom = nullptr;
   size_t bytes = 0;
@@ -119,8 +119,8 @@ thread_local Fibers fibers;
 thread_local uint32_t looks_in_vain = 0;  ///< polls in vain since the kernel began
 
 /// Hands the core over after a poll that found nothing. Threads that only yield delay all other work of the machine,
-/// even the kernel's own threads. On Linux 6.18 no packet is received for seconds. So at times a thread sleeps, and
-/// always if its kernel waits for long. This also makes tests faster, which spent most of their time on yields.
+/// even the kernel's own threads: on Linux 6.18 no packet is received for seconds. So a thread sometimes sleeps, and
+/// always if its kernel waits for long. This also makes tests faster, since yields took most of their time.
 void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;
@@ -172,7 +172,7 @@ void give_stacks_back(Fibers &own) {
   for (uint32_t index = 1; index < own.count; ++index) shared.idle.push_back(own.all[index].stack);
 }
 
-/// Reports the stack to the sanitizer. A fiber calls it as soon as it runs (again).
+/// Reports the stack to the sanitizer. A fiber calls this function as soon as it begins or continues.
 void have_entered([[maybe_unused]] Fibers &own, [[maybe_unused]] const Fiber &self) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
   const void *bottom = nullptr;
@@ -202,7 +202,7 @@ uint32_t next_of(const Fibers &own) {
   return index;
 }
 
-/// Runs as the first function on a fiber's stack, so it has no function to return to.
+/// Runs as the first function on a fiber's stack, so no function exists to which it could return.
 [[noreturn]] void begin_fiber() noexcept {
   Fibers &own = fibers;
   Fiber &self = own.all[own.running];
@@ -215,7 +215,7 @@ uint32_t next_of(const Fibers &own) {
   std::abort();  // an ended fiber is not entered
 }
 
-/// Prepares the stack as if begin_fiber() had called soft_cuda_switch_stack at its beginning.
+/// Prepares the stack as if begin_fiber() had called soft_cuda_switch_stack in its first instruction.
 void prepare(Fiber &fiber) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
   ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);  // earlier runs have left marks

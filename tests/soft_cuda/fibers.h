@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs the threads of a launch as fibers. One host thread runs all of them, each until it waits or ends. With
-// a host thread for each, the machine would spend most of its time passing cores on at barriers.
+// This file runs the threads of a launch as fibers. One host thread runs all fibers, each until it waits or ends. If
+// each had a host thread, the machine would spend most of its time on switching between threads at barriers.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline constexpr bool have_fibers = false;
 #endif
 
 /// Calls body(0) to body(count - 1), each on its own stack, all on the calling thread. Returns when all calls have
-/// returned. It requires have_fibers. `body` must not make fibers, or throw.
+/// returned. This function requires have_fibers. `body` must not make fibers, or throw.
 void run_fibers(uint32_t count, const std::function<void(uint32_t index)> &body);
 
 /// Returns the index that the calling fiber's body got.
@@ -35,7 +35,7 @@ uint32_t fiber_index();
 /// Records that the calling thread begins to run a kernel without fibers.
 void begin_host_thread();
 
-/// Lets other threads run, as Block::give_way.
+/// Lets other threads run. Block::give_way calls this function.
 void give_way(Waiting waiting);
 
 }  // namespace soft_cuda

@@ -60,7 +60,7 @@ uint64_t random_number() {
 socklen_t address_of(uint64_t name, sockaddr_un &address) {
   address = {};
   address.sun_family = AF_UNIX;
-  // The first byte stays NUL, which means an abstract name.
+  // The first byte stays NUL, which makes the name an abstract one.
   const int length = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "soft-cuda-%016llx",
                                    static_cast<unsigned long long>(name));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
@@ -77,7 +77,7 @@ bool peer_of(int socket, ucred &peer) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::geteuid();
 }
 
-/// One byte, since a descriptor must accompany data, with room for one descriptor. It has pointers into itself.
+/// A message of one byte, with room for one descriptor, since a descriptor must accompany data. It points into itself.
 struct Message {
   Message() {
     header.msg_iov = &data;
@@ -184,7 +184,7 @@ CuStatus offer(int descriptor, ExportKind kind, int device, uint64_t bytes, cons
   if (!listen_once(self)) return CuStatus::operating_system;
   std::erase_if(self.exports, [](const auto &entry) { return entry.second.alive.expired(); });
   HandleText text;
-  // An export always has one token, since an import that is opened twice is one mapping.
+  // An export always has the same token, since an import that is opened twice is one mapping.
   for (const auto &[token, known] : self.exports)
     if (known.descriptor == descriptor) text.token = token;
   if (text.token == 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file lets a process open memory that another process exported, with only the 64 bytes of a handle. The handle
 // has the name of an abstract unix socket of the owner, and a token. The socket is no file, and disappears with the
-// owner. A thread of the owner answers a token with a descriptor. It refuses peers of other users. A receiver does not
+// owner. A thread of the owner answers a token with a descriptor, and refuses peers of other users. A receiver does not
 // trust an answer from a process other than the one in the handle.
 #pragma once
 
@@ -30,9 +30,9 @@ struct Fetched {
 /// kind.
 [[nodiscard]] uint64_t export_key(const unsigned char *handle, ExportKind kind);
 
-/// Fetches from the owner, which may take a second; the caller must hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the
-/// owner is this process, which may not open its own handles. CUDA_ERROR_MAP_FAILED: the owner, or what it exported, is
-/// gone.
+/// Fetches from the owner, which may take a second. The caller must hold no mutex. CUDA_ERROR_INVALID_CONTEXT means
+/// that this process is the owner, and may not open its own handles. CUDA_ERROR_MAP_FAILED means that the owner, or
+/// what it exported, is gone.
 CuStatus fetch(const unsigned char *handle, ExportKind kind, Fetched &fetched);
 
 }  // namespace soft_cuda

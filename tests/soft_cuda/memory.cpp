@@ -19,7 +19,7 @@ constexpr const char *name_prefix = "soft-cuda-device-";
 
 Physical::~Physical() {
   if (descriptor >= 0) ::close(descriptor);
-  // relaxed, as the count orders nothing. The last owner may be the thread that passes descriptors on.
+  // Relaxed, because the count orders nothing. The last owner may be the thread that passes descriptors on.
   if (account != nullptr) account->fetch_sub(bytes, std::memory_order_relaxed);
 }
 

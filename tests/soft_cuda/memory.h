@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file records the memory that the driver knows, by address. Device memory is a memfd mapped shared, so other
-// processes can map it, too. It disappears with its last mapping, however the processes end. State::mutex protects
+// processes can map it, too. The memory disappears with its last mapping, however processes end. State::mutex protects
 // these records.
 #pragma once
 
@@ -65,7 +65,7 @@ struct Memory {
   [[nodiscard]] size_t count(RangeKind kind) const;
 };
 
-/// Says whether such memory is on a device. Work on a device may touch the other kinds, too.
+/// Says whether memory of that kind is on a device. Work on a device may also touch memory of the other kinds.
 [[nodiscard]] inline bool is_on_device(RangeKind kind) {
   return kind == RangeKind::device || kind == RangeKind::imported || kind == RangeKind::mapped;
 }

@@ -2,7 +2,7 @@
 // This file declares the objects of the driver in software. State::mutex protects all fields, unless a comment says
 // otherwise.
 //
-// A handle's number is never used twice, except that of a stream. So a destroyed handle is mostly recognised.
+// No number of a handle is used twice, except that of a stream. So a destroyed handle is mostly recognised.
 #pragma once
 
 #include <atomic>

@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Takes the next piece of `text` up to `separator` off, and returns it.
+/// Removes the next piece from `text`, up to `separator`, and returns this piece.
 std::string_view take(std::string_view &text, char separator) {
   const size_t end = text.find(separator);
   const std::string_view piece = text.substr(0, end);
@@ -45,7 +45,7 @@ bool read_status(std::string_view text, CuStatus &status) {
   return true;
 }
 
-/// Reads "NAME#NUMBER" of a call, or of a piece of work.
+/// Reads "NAME#NUMBER", which names a call or a piece of work.
 bool read_numbered_fault(std::string_view name, std::string_view value, Faults &faults) {
   CallFault fault;
   fault.name = take(name, '#');
@@ -130,7 +130,7 @@ bool read_peers(Peers &peers, std::string &why) {
   return true;
 }
 
-/// Reads the list of devices that the process sees, "2,0". By default it sees all.
+/// Reads the list of devices that the process sees, like "2,0". Without a list, the process sees all devices.
 bool read_visible(Settings &settings, std::string &why) {
   const char *const text = variable("SOFT_CUDA_VISIBLE");
   for (int device = 0; text == nullptr && device < settings.device_count; ++device)
@@ -195,7 +195,7 @@ bool read_settings(Settings &settings, std::string &why) {
 }
 
 double chance(uint64_t seed, uint64_t stream, uint64_t number) {
-  // splitmix64's finaliser over the three.
+  // This is splitmix64's finaliser over the three arguments.
   uint64_t x = seed * 0x9E37'79B9'7F4A'7C15u + stream * 0xD1B5'4A32'D192'ED03u + number;
   for (int round = 0; round < 2; ++round) {
     x += 0x9E37'79B9'7F4A'7C15u;

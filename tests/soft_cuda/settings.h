@@ -33,9 +33,9 @@ struct Faults {
   uint64_t delay_us = 0;   ///< the longest delay
 };
 
-/// The answer of devices about network cards that write into their memory. With `ordered`, a kernel may read data once
-/// the card reports that it was written. With `flush`, the host must also have flushed it. With `unordered`, it may
-/// never read it.
+/// The answer of devices about network cards that write into device memory. With `ordered`, a kernel may read data once
+/// the card reports that the data were written. With `flush`, the host must flush the data before that. With
+/// `unordered`, a kernel may never read them.
 enum class GpuDirect { off, ordered, flush, unordered };
 
 /// Which devices of the machine reach each other's memory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares functions of libsoftcuda.so besides the CUDA driver's interface. They count live objects, for
-// tests of leaks, and launches. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none.
+// This file declares functions of libsoftcuda.so besides the CUDA driver's interface. They count launches, and, for
+// tests of leaks, live objects. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none.
 // tests/soft_cuda/README.md describes the rest.
 #pragma once
 
@@ -33,7 +33,7 @@ struct SoftCudaLive {
 
 extern "C" void soft_cuda_live(SoftCudaLive *live);
 
-/// Returns the kernels that this process has launched or captured so far.
+/// Returns how many kernels this process has launched or captured so far.
 extern "C" uint64_t soft_cuda_launch_count();
 /// Returns how many of these kernels are in the remote memory-sync domain.
 extern "C" uint64_t soft_cuda_remote_launch_count();
@@ -48,28 +48,28 @@ extern "C" uint64_t soft_cuda_flush_count();
 /// Returns how many nodes of graphs this process has captured so far, including kernels.
 extern "C" uint64_t soft_cuda_captured_count();
 
-/// Returns how many calls of the driver the calling thread has made.
-/// @param queries  receives how many of them neither made nor enqueued anything
+/// Returns how many calls of the driver the calling thread has made. @param queries receives how many of these calls
+/// neither made nor enqueued anything
 extern "C" uint64_t soft_cuda_call_count(uint64_t *queries);
 
 /// Returns how many launches of this process wait for a block's place on that device.
 extern "C" uint64_t soft_cuda_waiting_launches(uint32_t device);
 
-/// Returns how many running blocks of this process on that device have waited at least once, for other blocks, kernels
-/// or the host.
+/// Returns how many running blocks of this process on that device have waited at least once. They wait for other
+/// blocks, for kernels or for the host.
 extern "C" uint64_t soft_cuda_waiting_blocks(uint32_t device);
 
-/// Stops this process's kernels on that device where they wait for others, as if the device were lost. 0 lets them
-/// continue.
+/// If `lost` is not 0, stops this process's kernels on that device where they wait for others, as if the device were
+/// lost. 0 lets them continue.
 extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
 
-/// Starts to count the kernels' memory accesses from zero; 0 stops the count. No kernel may be running.
+/// Starts to count the kernels' memory accesses from zero. If `on` is 0, stops the count. No kernel may be running.
 extern "C" void soft_cuda_count_accesses(uint32_t on);
-/// Stores the counts of each rank whose kernels have run since, in any order. Returns their number.
+/// Stores the counts of each rank whose kernels have run since the count started, in any order. Returns their number.
 extern "C" uint32_t soft_cuda_access_counts(soft_cuda::AccessCounts *counts, uint32_t room);
 
-/// Returns how many bytes kernels have since moved between two devices, by loads from one or stores to the other. For a
-/// device and itself, it returns what all kernels have read and written in its memory. It counts the first 8 devices.
+/// Returns how many bytes kernels have moved between two devices since then, by loads from one or stores to the other.
+/// For a device and itself, it is what all kernels have read and written in its memory. Only the first 8 devices count.
 extern "C" uint64_t soft_cuda_moved_bytes(uint32_t from, uint32_t to);
 
 /// Returns one of the functions above from a loaded library. Returns null if the library is a real driver.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is the interface between the CUDA driver in software and the kernels built for it. The driver runs a block
-// on `thread_count` host threads or fibers. Each of them calls the kernel's function once.
+// on `thread_count` host threads or fibers. Each thread or fiber calls the kernel's function once.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ enum class Waiting : uint8_t {
   for_others,  ///< for other blocks, kernels or the host
 };
 
-/// One block that is running. Its threads share this.
+/// One block that is running. All threads of the block share this object.
 struct Block {
   uint32_t grid_size = 1;     ///< number of blocks in the launch
   uint32_t index = 0;         ///< of this block in the grid
@@ -35,7 +35,7 @@ struct Block {
   void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;  ///< null: all memory is shared memory
 };
 
-/// `parameters` as given to cuLaunchKernel: one pointer for each of the kernel's parameters.
+/// A kernel's function. `parameters` is as given to cuLaunchKernel: one pointer for each of the kernel's parameters.
 using KernelFunction = void (*)(Block &block, uint32_t thread, void *const *parameters);
 
 struct KernelEntry {

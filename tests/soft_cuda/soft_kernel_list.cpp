@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library of all kernels for emulated blocks, of the families that soft_kernels.cpp is compiled for.
+// This library has all kernels for emulated blocks, of all families for which soft_kernels.cpp is compiled.
 #include <vector>
 
 #include "tests/soft_cuda/soft_kernel.h"

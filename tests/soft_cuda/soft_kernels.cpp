@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the kernels of one family for emulated blocks. The driver in
-// software loads them in the same way as a device loads librondo's image. It is compiled once for each family
-// (RONDO_SOFT_FAMILY). soft_kernel_list.cpp joins the families.
+// This file has the kernels of one family for emulated blocks, which the driver in software loads like librondo's
+// image. It is compiled once for each family (RONDO_SOFT_FAMILY), and soft_kernel_list.cpp joins the families.
 #include "cuda/kernels/list.h"
 #include "tests/soft_cuda/counting.h"
 #include "tests/soft_cuda/emulated_block.h"
@@ -10,8 +9,8 @@ namespace {
 
 using namespace rondo::device;
 
-/// Returns the operation of a block's rank, and whether it is that rank's first block. A channel without work in a plan
-/// has a block, too.
+/// Returns the operation of a block's rank, and whether the block is that rank's first one. A channel without work in a
+/// plan also has a block.
 [[maybe_unused]] const DeviceOperation &operation_of(const DeviceOperations &operations, uint32_t block,
                                                      bool &is_first) {
   is_first = operations.channel_of_block(block) == 0;
@@ -23,7 +22,7 @@ using namespace rondo::device;
   return operation.base;
 }
 
-/// Returns rank 0, for which all that a joint kernel does counts.
+/// Returns rank 0: all accesses of a joint kernel count as accesses of rank 0.
 [[maybe_unused]] const JointRank &operation_of(const JointOperation &operation, uint32_t block, bool &is_first) {
   is_first = block == 0;
   return operation.ranks[0];

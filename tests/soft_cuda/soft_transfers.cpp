@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of messages for emulated blocks.
+// This file has the kernel of messages for emulated blocks.
 #include <cassert>
 
 #include "cuda/kernels/transfer.h"

@@ -11,7 +11,7 @@ struct EntryRow {
   bool may_fail;  ///< for lack of a resource, by "fail" of SOFT_CUDA_FAULTS
 };
 
-/// Says whether an entry makes an object or enqueues. Entries that query or give back do not fail by chance.
+/// Says whether an entry makes an object or enqueues work. Entries that query or give back never fail by chance.
 constexpr bool may_fail(Entry entry) {
   switch (entry) {
     case Entry::primary_ctx_retain:

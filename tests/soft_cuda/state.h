@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the state of the driver in software in this process. All objects are under one mutex. The file
-// also declares what every entry does at its beginning and end.
+// This file declares the state of the driver in software in this process. One mutex protects all objects. The file also
+// declares what every entry does at its beginning and at its end.
 #pragma once
 
 #include <array>
@@ -61,8 +61,8 @@ struct ThreadState {
 };
 ThreadState &this_thread();
 
-/// Returns success, unless the driver is not initialised, a host function makes the call, or a fault is injected. It
-/// takes no lock.
+/// Begins an entry. Returns success, unless the driver is not initialised, a host function makes the call, or a fault
+/// is injected. Takes no lock.
 CuStatus begin_call(Lock &lock, Entry entry);
 
 /// Returns the current context. If there is none, returns null and sets `why`.
@@ -74,15 +74,15 @@ Device *device_of(State &state, CuDevice ordinal);
 /// Returns the ordinal of a device of the machine, or -1 if this process does not see it.
 int ordinal_of(const State &state, int number);
 
-/// Returns the stream of a handle, which may name a default stream of the current context. If there is none, returns
+/// Returns the stream of a handle, which may name a default stream of the current context. If no stream exists, returns
 /// null and sets `why`. A thread's default stream is made at its first use, and lives as long as its context.
 std::shared_ptr<Stream> stream_of(State &state, CuStream handle, CuStatus &why);
 
 /// Waits until all submitted work of the context has ended.
 void synchronise(Lock &lock, const std::shared_ptr<Context> &context);
 
-/// Does the same for calls that synchronise implicitly, such as allocation and loading. With SOFT_CUDA_SYNC=off it does
-/// nothing.
+/// Does the same as synchronise(), for calls that synchronise implicitly, such as allocation and loading. With
+/// SOFT_CUDA_SYNC=off it does nothing.
 void synchronise_implicitly(State &state, Lock &lock, const std::shared_ptr<Context> &context);
 
 /// Runs an entry that needs no context. It calls body(state, lock) under the mutex.
@@ -101,7 +101,7 @@ CuStatus call(Entry entry, const Body &body) noexcept {
 }
 
 /// Runs an entry that needs a current context. It calls body(state, lock, context). If the context has a sticky error,
-/// it returns that instead.
+/// it returns the error and makes no call.
 template <class Body>
 CuStatus call_in_context(Entry entry, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {
@@ -113,7 +113,7 @@ CuStatus call_in_context(Entry entry, const Body &body) noexcept {
   });
 }
 
-/// Runs an entry that returns resources. It does so even with a sticky error, which it returns afterwards.
+/// Runs an entry that returns resources. If the context has a sticky error, the entry runs, and the error is returned.
 template <class Body>
 CuStatus call_to_close(Entry entry, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {
@@ -125,7 +125,7 @@ CuStatus call_to_close(Entry entry, const Body &body) noexcept {
   });
 }
 
-/// Runs an entry on a stream, where null is the legacy one. It calls body(state, lock, stream).
+/// Runs an entry on a stream; a null handle means the legacy stream. It calls body(state, lock, stream).
 template <class Body>
 CuStatus call_on_stream(Entry entry, CuStream handle, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {

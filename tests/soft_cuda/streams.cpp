@@ -22,7 +22,7 @@ void finish(Completion &completion) {
   completion.changed.notify_all();
 }
 
-/// The fault that the seed draws for a piece of work: a delay, an error.
+/// The fault that the seed draws for a piece of work: a delay, an error, or both.
 struct Mishap {
   uint64_t delay_us = 0;
   CuStatus status = CuStatus::success;
@@ -41,7 +41,7 @@ Mishap next_mishap(State &driver) {
   return mishap;
 }
 
-/// Runs a piece of work. After an error in the context no work runs any more, and pending work ends at once.
+/// Runs a piece of work. After an error in the context, no work runs any more, and pending work ends without running.
 void run_work(Lock &lock, Context &context, const Work &work) {
   if (context.error != CuStatus::success || work.run == nullptr) return;
   lock.unlock();
@@ -76,7 +76,7 @@ void serve(void *argument) {
   if (context.legacy == stream) context.legacy.reset();  // otherwise both would hold each other for ever
 }
 
-/// Adds the legacy order. Work on the default stream follows that of blocking streams, and their work follows it.
+/// Adds the legacy order. Work on the default stream follows work of blocking streams, and the reverse holds as well.
 void add_legacy_order(const Stream &stream, std::vector<CompletionRef> &after) {
   const Context &context = *stream.context;
   if ((stream.flags & stream_non_blocking) != 0) return;

@@ -27,7 +27,7 @@ void await(Block &block, uint32_t thread, void *const *parameters) {
     block.give_way(Waiting::for_others);
 }
 
-/// Waits, by every block, for all others of the grid, so all must be resident together.
+/// Waits in every block until all blocks of the grid have arrived, so all blocks must be resident together.
 void meet(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const BarrierParameters *>(parameters[0]);
   if (thread != 0) return;
@@ -43,7 +43,7 @@ void meet(Block &block, uint32_t thread, void *const *parameters) {
   }
 }
 
-/// Counts the threads of a block, which has shared memory that was zeroed: each adds itself to the block's count.
+/// Counts the threads of a block: each adds itself to the block's count, which is in shared memory and was zeroed.
 void count_threads(Block &block, uint32_t, void *const *parameters) {
   const auto &given = *static_cast<const CountParameters *>(parameters[0]);
   const std::atomic_ref count(*reinterpret_cast<uint64_t *>(block.shared));

@@ -34,26 +34,26 @@ struct CountParameters {
   uint64_t *counts;
 };
 
-// Parameters of the kernels of tests/gpu/device_costs.cpp. Each does something small often, whose time is measured.
+// The parameters of the kernels of tests/gpu/device_costs.cpp. Each kernel repeats a small step whose time is measured.
 
-/// The order of a store after the stores before it.
+/// The order of a store with respect to the stores before it.
 enum class StoreOrder : uint64_t { relaxed, release_device, release_system };
 
-/// cost_nothing: a launch and nothing else
+/// cost_nothing does nothing, so only its launch is measured.
 struct NothingParameters {
   uint64_t unused;
 };
 
-/// cost_nothing_large: the same, with as many bytes of parameters as a kernel of load_store
+/// cost_nothing_large does nothing either, but has as many bytes of parameters as a kernel of load_store.
 struct LargeParameters {
   uint64_t unused[105];
 };
 
-/// cost_nothing_early is like cost_nothing. If its launch permits it (programmatic dependent launch), the next kernel
-/// of the stream may be launched before this one has ended. That kernel waits for this end before its work. The kernels
+/// cost_nothing_early is like cost_nothing. If its launch permits it (programmatic dependent launch), the stream's
+/// next kernel may be launched before this one has ended. The next kernel waits for that end before its work.
 /// cost_meet and cost_meet_early are among many kernels of each of `count` streams. Such a kernel posts its number in
-/// its stream's word, and ends when the words of all streams have reached it. A kernel that has waited too long sets
-/// *gave_up.
+/// its stream's word, and ends when all streams' words have reached this number. A kernel that has waited too long
+/// sets *gave_up.
 struct MeetParameters {
   uint64_t *words;  ///< posts of the streams, meet_stride apart; meet_ended further, how many ended. 0 first
   uint64_t *gave_up;
@@ -64,7 +64,7 @@ inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
 inline constexpr uint64_t meet_patience_ns = 2'000'000'000;
 inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
 
-/// cost_store: one thread stores `round_count` times, to *pending if it is not null, and then to *word in this order.
+/// cost_store: one thread stores `round_count` times, to *pending if it is not null, and then, in `order`, to *word.
 struct StoreParameters {
   uint64_t *word;
   uint64_t *pending;
@@ -88,7 +88,7 @@ struct PairParameters {
 inline constexpr uint64_t pair_stride = 64;
 inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< for one number; then a block gives up
 
-/// 16 bytes, which a thread loads at once.
+/// Sixteen bytes, which a thread loads by one access.
 struct alignas(16) Quad {
   float values[4];
 };

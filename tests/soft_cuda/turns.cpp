@@ -19,7 +19,7 @@
 namespace soft_cuda {
 namespace {
 
-/// The turn is a lock of a file that all processes name. If a process dies, the system frees its lock. Never destroyed.
+/// The turn is a lock of a file that all processes name. The system frees the lock of a dead process. Never destroyed.
 struct Turns {
   std::mutex mutex;
   std::condition_variable changed;
@@ -35,11 +35,11 @@ Turns &turns() {
 
 bool taken() { return !state().settings.turns_path.empty(); }
 
-/// A bit for each lost device, of at most 64. A thread has the device of its kernel.
+/// A bit for each lost device, of at most 64 devices. A thread belongs to the device of its kernel.
 std::atomic<uint64_t> lost_devices{0};
 thread_local int device_of_thread = 0;
 
-/// In this time, another process can take the lock that was just given up. The system alone would not ensure that.
+/// After a process gives the lock up, it waits this long, so that another process can take it.
 constexpr std::chrono::milliseconds between_turns{1};
 
 /// Takes turns while kernels are in flight.

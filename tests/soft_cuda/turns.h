@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes processes that share a device without MPS take turns on it. Only kernels of one process run at a
-// time, for some milliseconds. A kernel that waits for another rank uses up its turn (SOFT_CUDA_TURNS).
+// This file makes processes that share a device without MPS take turns on it. Only one process's kernels run at a time,
+// for some milliseconds. A kernel that waits for another rank uses up its turn (SOFT_CUDA_TURNS).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class KernelInFlight {
   KernelInFlight &operator=(const KernelInFlight &) = delete;
 };
 
-/// Returns when this process has its turn. A thread of a kernel calls it at its beginning, and where it waits for
-/// others. A fiber stops all fibers of its host thread.
+/// Waits for this process's turn. Each thread of a kernel calls it at its beginning, and where it waits for others. If
+/// a fiber calls it, all fibers of its host thread stop.
 void await_turn();
 
 /// Records that the calling thread runs a kernel of that device.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An old NVML lacks this function. A library without this file represents an old NVML.
+// This file has the one function that an old NVML lacks. A library without this file represents an old NVML.
 #include "tests/soft_nvml/soft_nvml.h"
 
 using namespace soft_nvml;

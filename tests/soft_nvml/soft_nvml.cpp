@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned device_count_max = 64;
 constexpr unsigned link_count_max = 18;
 
-/// Returns the number of inits without a shutdown. While it is 0, every call is refused, as in NVML.
+/// Returns the number of inits without a shutdown. While the number is 0, every call is refused, as in NVML.
 std::atomic<int> &init_count() {
   static std::atomic<int> count = 0;
   return count;
@@ -24,7 +24,7 @@ std::string_view variable(const char *name) {
   return text != nullptr ? text : "";
 }
 
-/// Takes the next piece of `text` up to `separator` off, and returns it.
+/// Removes the next piece from `text`, up to `separator`, and returns this piece.
 std::string take(std::string_view &text, char separator) {
   const size_t end = text.find(separator);
   const std::string piece(text.substr(0, end));
@@ -114,7 +114,7 @@ using namespace soft_nvml;
 
 namespace {
 
-/// Sets the address as the CUDA driver in software numbers its devices; switches follow them.
+/// Sets the address. Devices have the numbers of the CUDA driver in software, and switches follow the devices.
 void set_address(PciInfo &info, unsigned bus) {
   info = {};
   info.bus = bus;
@@ -168,7 +168,7 @@ Status nvmlDeviceGetUUID(DeviceHandle device, char *uuid, unsigned bytes) {
   return length < static_cast<int>(bytes) ? Status::success : Status::insufficient_size;
 }
 
-/// Reports the same as the CUDA driver in software.
+/// Reports the same status as the CUDA driver in software.
 Status nvmlDeviceGetP2PStatus(DeviceHandle device, DeviceHandle peer, PeerCapability capability, PeerStatus *status) {
   constexpr auto chipset_not_supported = static_cast<PeerStatus>(1);
   if (const Status fault = fault_of("nvmlDeviceGetP2PStatus"); fault != Status::success) return fault;

@@ -30,7 +30,7 @@ struct Link {
 /// Returns the links of a device, in order.
 [[nodiscard]] std::vector<Link> links_of(unsigned number);
 
-/// Returns the fault of `symbol`, or the reason why `link` cannot be queried. For success it sets `found`.
+/// Returns the fault of `symbol`, or the reason why `link` cannot be queried. If it returns success, it sets `found`.
 [[nodiscard]] Status find_link(const char *symbol, DeviceHandle device, unsigned link, Link &found);
 
 }  // namespace soft_nvml

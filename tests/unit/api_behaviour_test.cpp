@@ -76,8 +76,8 @@ TEST_CASE("streams: operations of one communicator run in the order of the calls
     if (status == RONDO_OK) status = rondo_stream_create(&streams[1]);
     if (status == RONDO_OK) status = rondo_event_create(&event);
     for (int round = 0; round < 100 && status == RONDO_OK; ++round) {
-      // Each operation needs the previous one: a sum, then an
-      // average that undoes it. Some are without a stream.
+      // Each operation needs the result before it: a sum, then a mean or a maximum of equal values. Some have no
+      // stream.
       status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, RONDO_SUM, comm,
                                 round % 3 == 2 ? nullptr : streams[round % 2]);
       if (status == RONDO_OK)
@@ -265,7 +265,7 @@ TEST_CASE("disagreement: calls of 0 elements do not carry a rank further than ot
   constexpr int far = 3 * 1024;  // more than are recorded
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = 120'000;
-  // Then each rank waits for data that the other never sends, and rank 1 finds a slot of a much earlier operation.
+  // Rank 0 makes `far` calls first. Then each rank waits for data that is never sent, and rank 1 finds an old slot.
   for (const bool meets : {false, true}) {
     Ranks ranks(2, config);
     const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {

@@ -18,7 +18,7 @@ struct Told {
 
 using Body = std::function<rondo_status_t(int, rondo_comm_t)>;
 
-/// Runs `body` and then a barrier, by which every rank must have failed. Returns the errors.
+/// Runs `body` and then a barrier. Every rank must fail in one of them. Returns the errors.
 std::vector<Told> fail_on(Ranks &ranks, const Body &body) {
   return ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     rondo_status_t status = body(rank, comm);

@@ -15,10 +15,10 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Up to 8 elements go by ll. 2,048 elements are exported, 50,000 need more than a slot.
+// Blocks of up to 8 elements go by ll. Blocks of 2,048 elements are exported, and 50,000 need more than a slot.
 constexpr size_t counts[] = {0, 1, 8, 9, 257, 2'048, 50'000, 300'001};
 
-/// The elements of the block from `from` to `to` in the tests of _v: some blocks are empty.
+/// Returns the number of elements of the block from `from` to `to` in the tests of _v. Some blocks are empty.
 size_t uneven(int from, int to, size_t unit) {
   const auto which = static_cast<size_t>(from * 3 + to * 5);
   return which % 4 == 0 ? 0 : unit * (which % 4) + which;
@@ -245,7 +245,7 @@ TEST_CASE("all_to_all: on a host stream it runs in the order of the stream, amon
 TEST_CASE("all_to_all: a message that was sent before it may be received after it") {
   Ranks ranks(2);
   CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
-    // The message has the size of a block, so that only its FIFO distinguishes it.
+    // The message has the size of a block, so only its FIFO distinguishes the message from a block.
     const Values send = blocks(rank, 2, 2, false), message{71, 72};
     Values recv(send.size(), -1), received(2, -1);
     rondo_status_t sent = RONDO_OK, got = RONDO_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Successive calls reuse the lanes of the previous call. Each call must use its own buffers, sizes and values.
+// Each call reuses the lanes of the call before it, and must nevertheless use its own buffers, sizes and values.
 #include <memory>
 #include <optional>
 

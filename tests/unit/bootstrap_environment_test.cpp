@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests read each launcher's environment, with and without mistakes, and run
-// the real launchers if they are installed.
+// These tests read each launcher's environment, with and without mistakes, and run the launchers that are installed.
 #include <unistd.h>
 
 #include <array>
@@ -98,8 +97,8 @@ void check_real_launcher(const std::string &program, const std::string &options,
     std::fflush(stdout);
     return;
   }
-  // Each rank writes to its own file, because on a busy machine MPICH's mpiexec loses lines. With `timeout`, a launcher
-  // that does not end fails the test.
+  // Each rank writes to its own file, because on a busy machine MPICH's mpiexec loses lines. If a launcher does not
+  // end, `timeout` ends it, and the test fails.
   const std::string text = output_of("said=$(mktemp -d); timeout 60 " + program + " " + options +
                                      " -n 2 sh -c '(echo BEGIN; env | grep -E \"^(OMPI|PMI|MPI_|PMIX)\") "
                                      ">\"$(mktemp \"$0/XXXXXX\")\"' \"$said\" >/dev/null 2>&1 </dev/null; "
@@ -262,7 +261,7 @@ TEST_CASE("environment: a torchrun job's secret is RONDO_SECRET, or differs from
   CHECK(secret(torchrun) == secret(with(torchrun, "RANK", "0")));
   CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RUN_ID", "other")));
   CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "MASTER_PORT", "29501")));
-  // Launchers do not keep these equal on all ranks.
+  // Launchers do not keep these variables equal on all ranks, so the secret must not depend on them.
   CHECK(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RESTART_COUNT", "1")));
   CHECK(secret(torchrun) == secret(with(torchrun, "MASTER_ADDR", "127.0.0.1")));
   CHECK(secret(torchrun) == secret(with(torchrun, "WORLD_SIZE", "3")));

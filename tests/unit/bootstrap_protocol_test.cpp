@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's protocol as state machines: handshake, frames, attackers and deadlines, without sockets or sleeping.
+// These tests run the store's protocol as state machines, without sockets or sleeping: handshake, frames, attackers.
 #include <algorithm>
 
 #include "tests/unit/bootstrap_world.h"

@@ -24,8 +24,8 @@ constexpr uint64_t second_ns = 1'000'000'000;
 
 uint64_t soon() { return now_ns() + 120 * second_ns; }
 
-/// Accepts clients on loopback, one after the other. It leaves their requests unanswered until the test allows it, and
-/// then answers each with `done`.
+/// Accepts clients on loopback, one after the other. The server leaves their requests unanswered until the test allows
+/// answers. Then it answers each request with `done`.
 class SilentServer {
  public:
   explicit SilentServer(const Secret &secret)
@@ -121,7 +121,7 @@ struct Asker {
 };
 
 /// Aborts a call that waits after a query. Returns the time from the abort to the call's end, or the time of a later
-/// call, whichever is longer. Both deadlines are too far away to be the reason.
+/// call, whichever is longer. The deadlines of both calls are too far away to end them.
 uint64_t abort_behind_a_question() {
   Asker asker;
   uint64_t aborted_ns = 0;

@@ -300,7 +300,7 @@ TEST_CASE("store: a server that ends tells clients that wait which ranks they wa
   REQUIRE(there.ok());
   Result<std::vector<Bytes>> waited = std::vector<Bytes>();
   std::thread waiter([&] { waited = here.value()->gather("group", 1, 3, text("me"), soon()); });
-  // The part has arrived when the other side no longer reports it missing.
+  // When the other side no longer reports the part as missing, the part has arrived.
   for (bool come = false; !come;) {
     const auto asked = there.value()->gather("group", 2, 3, text("it"), now_ns());
     REQUIRE_FALSE(asked.ok());

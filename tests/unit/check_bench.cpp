@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program is no test. It prints the cost for each call of two promises: ranks detect that they disagree, and the
-// flight recorder records the call. The costs are the digest, the record of the call with its signature, and the record
-// of the call's end.
+// This program is no test. It prints what each call pays so that ranks detect a disagreement, and so that the flight
+// recorder has the call. The costs are the digest, the record of the call with its signature, and the record of the
+// call's end.
 #include <time.h>
 
 #include <algorithm>

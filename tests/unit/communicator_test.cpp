@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run the communicator with an executor of their own. Operation numbers, spans of calls, refusals, failures
-// and the end need only the interface of executors.
+// These tests run the communicator with an executor of their own. They cover operation numbers, spans of calls,
+// refusals, failures and the end, which need only the interface of executors.
 #include <functional>
 #include <thread>
 #include <vector>

@@ -117,7 +117,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.log == "info,plan=debug");
   CHECK(config.log_file == "/tmp/rondo-%h-%p.log");
   CHECK(config.given.size() == config_variables().size());
-  // If the settings are read from their own output, they are the same.
+  // If the settings are read back from what `show` prints, they must be the same.
   Variables shown;
   for (const ConfigVariable &variable : config_variables()) shown[variable.name] = variable.show(config);
   const Config again = parse(shown).value();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of created operations, without communicators.
+// These tests cover the table of created operations, without communicators.
 #include "src/core/created_ops.h"
 
 #include <cstddef>

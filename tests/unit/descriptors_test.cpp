@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the library's own descriptors. Their numbers are above the
-// standard streams', and fork() closes them.
+// The library's own descriptors must have numbers above the standard streams', and fork() must close them.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -76,7 +75,7 @@ TEST_CASE("descriptors: the child of a fork closes all of ours and nothing else,
     close_inherited_descriptors();
     if (is_open(kept.get()) || is_open(owner.get())) return 1;
     if (!is_open(foreign) || !is_open(reused)) return 2;
-    // If the child opens a descriptor with one of these numbers, the inherited objects do not close it.
+    // If the child opens a descriptor with one of these numbers, the inherited object must not close it.
     if (::dup2(foreign, kept.get()) != kept.get()) return 3;
     close_descriptor(kept.get());
     close_inherited_descriptors();

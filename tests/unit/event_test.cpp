@@ -99,7 +99,7 @@ TEST_CASE("event: a wait is for the record that was the latest at the time of th
   REQUIRE(rondo_stream_wait_event(waiting.handle, event) == RONDO_OK);  // waits for the record on `slow`
   REQUIRE(rondo_event_record(event, quick.handle) == RONDO_OK);
   CHECK(rondo_stream_synchronize(quick.handle) == RONDO_OK);
-  // The newer record is done. The older one still holds `waiting`, but no wait that begins now.
+  // The newer record is done. The older record still blocks `waiting`, but blocks no wait that begins now.
   CHECK(rondo_event_query(event) == RONDO_OK);
   CHECK(rondo_event_synchronize(event) == RONDO_OK);
   CHECK(rondo_stream_wait_event(nullptr, event) == RONDO_OK);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host executor runs every algorithm, collective and protocol over connections
-// in plain memory, with threads as ranks.
+// The host executor runs all algorithms, collectives and protocols in plain memory, with threads as ranks.
 #include <algorithm>
 #include <memory>
 #include <span>

@@ -54,7 +54,7 @@ struct Outcome {
   uint32_t modes_lost = 0;  ///< calls that returned in another mode than the caller's
 };
 
-/// Makes one call by each rank in its mode or, with `on_stream`, on a stream that the rank makes in that mode.
+/// Makes one call of each rank in its mode. With `on_stream`, the call is on a stream that the rank makes in that mode.
 Outcome run(Ranks &ranks, const Case &it, const std::array<FloatMode, 4> &modes, bool on_stream) {
   Outcome outcome;
   std::vector<Buffer> inputs;

@@ -21,7 +21,7 @@ std::vector<uint32_t> ranks_of(const GroupInfo &group, uint32_t node) {
   return {ranks.begin(), ranks.end()};
 }
 
-/// Returns the result of each of `rank_count` threads as ranks. settings_of(rank) returns the rank's settings.
+/// Exchanges information among `rank_count` ranks that are threads. settings_of(rank) returns the rank's settings.
 template <class SettingsOf>
 std::vector<Result<GroupInfo>> exchange(uint32_t rank_count, const SettingsOf &settings_of) {
   const Secret secret = random_secret();

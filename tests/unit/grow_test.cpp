@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests grow a communicator whose ranks are threads. Those of tests/proc and tests/net grow communicators of
-// processes and of hosts, in which ranks die.
+// These tests grow a communicator whose ranks are threads. Other tests, in tests/proc and tests/net, grow communicators
+// of processes and of hosts in which ranks die.
 #include "src/core/derive.h"
 
 #include <optional>
@@ -123,8 +123,8 @@ void check_usable(Ranks &ranks) {
   CHECK(sums == std::vector<int>(static_cast<size_t>(ranks.size()), total));
 }
 
-/// Checks that all of them failed with the status, and with words in the message. The last `late` ranks may have called
-/// too late to learn the reason.
+/// Checks that all ranks failed with the status, and that their messages contain the words. The last `late` ranks may
+/// have called too late to learn the reason.
 void check_failed(const std::vector<Grown> &grown, rondo_status_t status, const std::string &words, size_t late = 0) {
   for (size_t at = 0; at < grown.size(); ++at) {
     const Grown &each = grown[at];

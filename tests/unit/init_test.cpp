@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// The events before rank 1 checks for the last time.
+/// The events that precede rank 1's last check.
 enum class Plot {
   store_died,      ///< rank 0's process died, which ran the store; so rank 2 gave up and ended
   rank_died,       ///< rank 2 died
@@ -60,7 +60,7 @@ class SceneRanks final : public Ranks {
   void raise(const Error &) override {}
   [[nodiscard]] bool failed() const override { return false; }
   [[nodiscard]] Error failure() const override { return Error{RONDO_ERROR_INTERNAL, ""}; }
-  /// Returns the ranks that have died since the query to the store, without those that die much later.
+  /// Returns the ranks that have died since the query to the store. A rank that dies much later is missing at first.
   [[nodiscard]] std::vector<uint32_t> find_dead() const override {
     if (plot_ == Plot::rank_died) return {2};
     scene_.let_store_go();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This store is for ranks that give up before they pass a
-// message on. The store learns the reason a moment later.
+// A store for tests in which a rank gives up before it passes a message on. The store learns the reason a moment
+// later.
 #pragma once
 
 #include <unistd.h>
@@ -17,8 +17,8 @@ namespace rondo_test {
 
 constexpr uint64_t other_process = 1;  // not a process of this test
 
-/// Two ranks, one of this process and one of another. Only a later check of the store reports why the other rank
-/// failed.
+/// The store of two ranks, one of this process and one of another. Only a later check of the store reports why the
+/// other rank failed.
 class LateStore final : public rondo::Store {
  public:
   explicit LateStore(int looks_before) : looks_before_(looks_before) {}

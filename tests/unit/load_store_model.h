@@ -3,10 +3,10 @@
 // in which ranks can reach their steps, and visits each state once. Elements are expressions that record each
 // reduction. So if a rank reads too early or too late, its result is wrong.
 //
-// A step is one transition, with its waits, work and counter. This loses no case, for two reasons. A wait that has
-// become true stays true, so a step may be taken at any later time. If a step can never be taken, the program stops,
-// which is detected. Between a write and its counter, other ranks can take only steps that they can also take after
-// both. If nothing protects a read from being overwritten, it is also tried after the overwriting.
+// A step is one transition, with its waits, work and counter. This loses no case, for two reasons. First, a wait that
+// has become true stays true, so a step may be taken at any later time. A step that can never be taken stops the
+// program, which is detected. Second, steps of other ranks between a write and its counter are also possible after
+// both. If nothing protects a read from being overwritten, the read is also tried after the overwriting.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class Explorer {
   static constexpr uint64_t cell_bytes = 64;
   static constexpr uint64_t state_count_max = 20'000'000;
 
-  /// Each rank runs the operations one after another, with the same buffers. It fills these anew before each.
+  /// Makes an explorer. Each rank runs the operations one after another, and fills its buffers anew before each.
   Explorer(std::vector<ModelOperation> operations, uint32_t rank_count, uint64_t area_cells)
       : operations_(std::move(operations)), rank_count_(rank_count), area_cells_(area_cells) {
     for (const ModelOperation &operation : operations_) buffer_cells_ = std::max(buffer_cells_, operation.cell_count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the order of reductions and the waits of load_store, by all interleavings of its programs. There are 2 to 4
-// ranks, three chunks an operation, and successive operations, which share areas and counters. The order is as in the
-// schedules of the same names (tests/reduction_order.h). Faults are planted and must be found: a missing wait, a
-// counter that is published too early, an area that is used again too soon.
+// ranks, and successive operations of three chunks, which share areas and counters. The order is that of the schedules
+// with the same names (tests/reduction_order.h). Faults are planted and must be found: a missing wait, a counter that
+// is published too early, an area that is used again too soon.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -151,7 +151,7 @@ Call longer(const Call &call) {
 
 std::string problem_of(const Case &it) { return it.explore().problem; }
 
-/// Returns the mutation without the waits for `counter`.
+/// Returns the mutation that removes the waits for `counter`.
 Case::Mutation without(load_store::Counter counter) {
   return [counter](const load_store::ProgramStep &step) {
     load_store::ProgramStep changed = step;
@@ -160,8 +160,8 @@ Case::Mutation without(load_store::Counter counter) {
   };
 }
 
-/// Returns the mutation without R1, the waits of reductions for contributions. The waits for announcements, on the same
-/// counter, are kept.
+/// Returns the mutation that removes R1, the waits of reductions for contributions. It keeps the waits for
+/// announcements, which are on the same counter.
 Case::Mutation without_r1() {
   return [](const load_store::ProgramStep &step) -> std::vector<load_store::ProgramStep> {
     if (!step.publish || step.publish->counter != load_store::Counter::reduced) return {step};
@@ -171,7 +171,7 @@ Case::Mutation without_r1() {
 
 bool is_wrong_result(const std::string &problem) { return problem.find("wrong result") != std::string::npos; }
 
-/// Publishes `counter` before the step's work. An announcement still precedes it.
+/// Publishes `counter` before the step's work. An announcement still comes before the counter.
 Case::Mutation early(load_store::Counter counter) {
   return [counter](const load_store::ProgramStep &step) -> std::vector<load_store::ProgramStep> {
     if (!step.publish || step.publish->counter != counter) return {step};
@@ -181,7 +181,7 @@ Case::Mutation early(load_store::Counter counter) {
   };
 }
 
-/// Moves the step that publishes `gathered` before the last fetch. In a two_shot it is a separate step.
+/// Moves the step that publishes `gathered` before the last fetch. In a two_shot, publishing is a separate step.
 void gather_early(load_store::Program &program) {
   auto &lane = program.lanes[0];
   const auto found = std::find_if(lane.begin(), lane.end(), [](const load_store::ProgramStep &step) {

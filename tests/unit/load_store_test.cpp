@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the kernel load_store in plain memory, with ranks as threads. Long mixed runs of its algorithms follow each
-// other, since they share areas and counters. Buffers are exported, copied, or both. Results are bit-equal to the
+// Tests the kernel load_store in plain memory, with ranks as threads. Long runs mix its algorithms, because successive
+// calls share areas and counters. Buffers are exported, copied, or both. Results must have the same bits as the
 // documented order of reduction.
 #include <algorithm>
 #include <array>
@@ -98,7 +98,7 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
   return result;
 }
 
-/// Delays a rank at times right after it has published, when the other ranks may already continue.
+/// Sometimes delays a rank right after it has published a counter, when the other ranks may already continue.
 class UnevenPeers final : public test::LocalPeers {
  public:
   explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
@@ -152,7 +152,7 @@ class ExchangeWorld {
   /// Hides results, so that from now on no rank can read another rank's recv buffer.
   void hide_results() { hides_results_ = true; }
 
-  /// Makes the communicator fail from now on. Without a check for that, ranks would poll for ever.
+  /// Makes the communicator fail from now on. If a rank did not check for failures, it would poll for ever.
   void fail() { failed_ = true; }
 
   /// Makes all calls of one rank. Returns how many failed or had a result other than `expected`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This test compares the memory accesses of the kernel load_store, one by one,
-// with its program (src/plan/load_store_program.h). load_store_model_test.cpp runs
-// all interleavings of the program. In mixed runs of its algorithms, it compares
-// waits, outputs, counters, and operands in the order of their reduction.
+// This test compares the memory accesses of the kernel load_store, one by one, with its program
+// (src/plan/load_store_program.h). load_store_model_test.cpp runs all interleavings of the program. This test
+// runs a mix of algorithms, and compares waits, outputs, counters, and operands in the order of their
+// reduction.
 #include <array>
 #include <map>
 #include <random>
@@ -102,7 +102,7 @@ class Recorder final : public ExchangeTrace {
   }
 
  private:
-  /// Ends a group: accesses up to a counter belong together.
+  /// Ends a group, which is the accesses up to a counter.
   void flush(size_t lane) {
     all_[lane].insert(all_[lane].end(), group_.begin(), group_.end());
     group_.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests every type, operation, reducing collective and algorithm through the C interface. Results are bit-equal to the
-// order of rounding that docs/schedules.md gives (tests/reduction_order.h), with the tests' own arithmetic. The tests
-// do not use the builders of schedules.
+// Tests every type, operation, reducing collective and algorithm through the C interface. Results must have the bits of
+// the documented order of rounding (docs/schedules.md, tests/reduction_order.h). The tests have their own arithmetic,
+// and do not use the builders of schedules.
 #include <cstdio>
 #include <cstring>
 #include <random>

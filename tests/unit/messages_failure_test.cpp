@@ -147,7 +147,7 @@ TEST_CASE("messages: ranks that are slow, or that wait for one that computes, ar
   Ranks ranks(3);
   CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
     std::vector<char> own(large);
-    // Rank 0 waits for rank 1, and rank 1 for rank 2, which computes for longer than several searches for circles take.
+    // Rank 0 waits for rank 1, and rank 1 waits for rank 2, which computes longer than several searches for circles.
     if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     if (rank != 0)
       if (const auto sent = rondo_send(own.data(), large, RONDO_INT8, rank - 1, comm, nullptr); rank == 2) return sent;

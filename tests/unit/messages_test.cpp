@@ -144,7 +144,7 @@ TEST_CASE("groups: a call that is refused refuses all of the group, and nothing 
       return RONDO_ERROR_INTERNAL;
     if (rondo_group_end() != RONDO_ERROR_INVALID_ARGUMENT) return RONDO_ERROR_INTERNAL;
     if (error_message().find("peer is 2") == std::string::npos) return RONDO_ERROR_INTERNAL;
-    // If a message had been sent before, this one's number would be wrong.
+    // If a message had been sent before, the number of this message would be wrong.
     const auto status = exchange(out, in, 1 - rank, comm);
     return in == pattern(100, 1 - rank) ? status : RONDO_ERROR_INTERNAL;
   })));
@@ -221,7 +221,7 @@ TEST_CASE("messages: on host streams they run in the order of the stream, and a 
     if (rondo_stream_create(&first) != RONDO_OK || rondo_stream_create(&second) != RONDO_OK)
       return RONDO_ERROR_INTERNAL;
     std::vector<int32_t> sum(count, rank + 1), in(count);
-    // The first stream sends the result that the second stream computes before it.
+    // The first stream sends the result that the second stream computes before the group.
     static_cast<void>(rondo_all_reduce(sum.data(), sum.data(), count, RONDO_INT32, RONDO_SUM, comm, second));
     static_cast<void>(rondo_group_begin());
     static_cast<void>(rondo_send(sum.data(), count, RONDO_INT32, 1 - rank, comm, first));

@@ -236,7 +236,7 @@ TEST_CASE("move pages: a failure halfway is undone: contents, protections and ki
   std::byte *base = memory.get().address;
   fill(base, 4 * page);
   REQUIRE(::mprotect(base + page, page, PROT_READ) == 0);
-  // The table wrongly holds some of these addresses, so the last step, which enters the pages, fails.
+  // The table wrongly has some of these addresses, so the last step, which enters the pages, fails.
   const auto in_the_way = table.add(base + 3 * page, page, 0);
   REQUIRE(in_the_way.ok());
   const int descriptors = descriptor_count();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run the collectives that only move data through the C interface. They
-// cover every type, algorithm and protocol, even and uneven blocks, unaligned, in place and out of place. Every byte
-// pattern must arrive unchanged, also signalling NaNs.
+// These tests run the collectives that only move data: every type, algorithm and protocol, even and uneven blocks, any
+// alignment, in place and out of place. Every byte pattern must arrive unchanged, also signalling NaNs.
 #include <cstring>
 #include <random>
 #include <vector>

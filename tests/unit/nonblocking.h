@@ -11,7 +11,7 @@
 
 namespace rondo_test {
 
-/// Returns the configuration of such a communicator. Its timeout is longer than a test may take.
+/// Returns a nonblocking communicator's configuration. Its timeout is longer than a test may take.
 inline rondo_config_t nonblocking() {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.nonblocking = 1;

@@ -41,9 +41,9 @@ struct Begun {
   Begun &operator=(const Begun &) = delete;
 };
 
-/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows: this enters as rank 2,
-/// to which the store reports the missing ranks. Rank 3 never checks in, so the group stays incomplete. Returns the
-/// connection of rank 2, because its end would mean the end of the rank.
+/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows that, so this function
+/// enters as rank 2, to which the store reports the missing ranks. Rank 3 never checks in. Returns rank 2's connection,
+/// because its end would mean the end of rank 2.
 std::unique_ptr<rondo::Store> wait_until_both_have_come(const rondo_unique_id_t &id) {
   using namespace rondo;
   const auto decoded = decode_unique_id(id);
@@ -199,7 +199,7 @@ TEST_CASE("cancel: neither a store that nobody runs nor a rank that does not com
   cancelled_soon(*absent.value(), [&] { return store.value()->gather("join", 0, 2, {}, deadline_ns).error(); });
   CHECK(store.value()->check().error().status == RONDO_ERROR_ABORTED);
   store.value()->leave(store.value()->check().error());
-  // The rank's leaving was sent, so the other rank does not wait for it.
+  // The rank has sent that it leaves, so the other rank does not wait for it.
   const auto other = connect_store(endpoint, secret, deadline_ns, Membership{"g", 1, 2});
   REQUIRE_FALSE(other.ok());
   CHECK(other.error().status == RONDO_ERROR_ABORTED);

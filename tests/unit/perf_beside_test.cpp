@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests a collective beside a matrix product, and processes that hand a device over: the counts and reports of `rondo
-// perf`.
+// Tests the counts and reports of `rondo perf` for a collective beside a matrix product, and for processes that hand a
+// device over.
 #include <cstring>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests compare the expected results of `rondo perf` for its inputs with the
-// library's plain reducer in random orders.
+// These tests compare the expected results of `rondo perf` with the library's plain reducer in random orders.
 #include <cstring>
 #include <random>
 #include <set>
@@ -127,7 +126,7 @@ TEST_CASE("perf data: the products of mulsum have their sum bit for bit in any o
 }
 
 TEST_CASE("perf data: a lost or doubled contribution changes many results of every type") {
-  // Only sums and products: a minimum need not change. At 64 ranks, a float8 e5m2 sum has 8 contributions.
+  // The operations are only sums and products: a minimum need not change. At 64 ranks, an e5m2 sum has 8 contributions.
   for (const rondo_type_t type : all_of(rondo_type_string)) {
     for (const int ranks : {2, 5, 64}) {
       size_t lost = 0, doubled = 0;

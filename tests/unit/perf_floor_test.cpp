@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor that `rondo perf` shows beside results on a device.
+// These tests compute the floor that `rondo perf` shows beside results on a device.
 #include <cstring>
 
 #include "bench/perf/floor.h"
@@ -62,7 +62,7 @@ TEST_CASE("perf floor: the busiest device's bytes over its bandwidth") {
   const std::vector<Member> members{member("a", 1), member("a", 2), member("a", 1)};
   CHECK(first_on_device(members, 1) == 1);
   CHECK(first_on_device(members, 2) == 0);
-  // 4 bytes of 10^9 a second are 4 ns.
+  // At 10^9 bytes a second, 4 bytes take 4 ns.
   CHECK(floor_us(what, bytes, Placement::in_place, members, std::vector<double>{1, 1, 1}) == Approx(4.0 * bytes / 1e3));
   CHECK(floor_us(what, bytes, Placement::in_place, members, std::vector<double>{8, 1, 8}) == Approx(2.0 * bytes / 1e3));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests use nccl-tests' command lines. Each has the same meaning here, or is refused with an alternative. Others
-// check which rows count as disturbed.
+// These tests use nccl-tests' command lines. Each either has the same meaning here, or is refused with an alternative.
+// Other cases check which rows count as disturbed.
 #include <array>
 #include <sstream>
 

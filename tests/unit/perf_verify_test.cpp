@@ -28,7 +28,7 @@ struct Rank {
     REQUIRE_FALSE(workspace.prepare(run_seed).has_value());
   }
 
-  /// Writes the results of a right collective, which follow from the sequence itself.
+  /// Writes the results of a right collective, computed from the formula of the inputs.
   void complete() {
     if (!writes_recv(what, rank)) return;
     const Sequence output = make_data(what, rank, table_seed).output.with_seed(run_seed);

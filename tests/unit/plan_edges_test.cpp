@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edges must permit the peers of every schedule that the tuner may choose, and both ends must agree.
+// A rank's permitted peers must include all peers in every schedule that the tuner may choose. Both ends must agree.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -70,8 +70,8 @@ TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = ROND
   return std::move(table).value();
 }
 
-/// Makes the input as Communicator::choose() does, for host memory. `has_ll` says whether the executor has ll. It is
-/// ignored between hosts.
+/// Makes the input as Communicator::choose() does, for host memory. `has_ll` says whether the executor has ll. Between
+/// hosts, `has_ll` is ignored.
 TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes, bool has_ll) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -132,7 +132,7 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
     if (!share.has_next()) continue;
     const std::vector<uint32_t> node_of = draw_layout(draw);
     const auto rank_count = static_cast<uint32_t>(node_of.size());
-    // Every call ignores a row with a protocol that networks lack.
+    // Every call ignores a row whose protocol does not exist on networks.
     const bool several_hosts = std::ranges::count(node_of, node_of[0]) != std::ranges::ssize(node_of);
     const TuningTable table =
         odd_table(rank_count, draw.one_in(2) ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, several_hosts);
@@ -214,7 +214,7 @@ TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered
     }
     return sums;
   };
-  // The sums count both ends of each connection: 108 instead of 384, and 12 instead of 24 for the busiest rank.
+  // The sums count both ends of each connection: 216 ends in place of 768, and 12 in place of 24 for the busiest rank.
   const Sums all = sums_with(true);  // then small reduce-scatters are direct
   const Sums needed = sums_with(false);
   CHECK(all == Sums{768, 24, all.bytes});

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests prove schedules among several hosts, with even and uneven blocks and
-// any placement of ranks. They also count which parts cross the network.
+// These tests prove schedules among several hosts, with any placement of ranks, and count what crosses the network.
 #include <algorithm>
 #include <map>
 #include <vector>

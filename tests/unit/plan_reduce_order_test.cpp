@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests compare the schedules with the documented order of rounding. Elements
-// are expressions that record each step.
+// These tests compare schedules with the documented order of rounding. Elements are expressions that record each step.
 #include "tests/catch.h"
 #include "tests/reduction_order.h"
 #include "tests/unit/plan_world.h"

@@ -24,8 +24,8 @@ std::string verdict(const Choice &choice) {
   return violation ? to_string(*violation) : "";
 }
 
-/// Returns a choice of `tiles` tiles and a short one, with
-/// short slots and empty chunks. Chunks have `slots` slots.
+/// Returns a choice with `tiles` tiles and a short one, short slots, empty chunks, and `slots` slots in each other
+/// chunk.
 Choice choice_of(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count, uint32_t slot_count,
                  uint32_t slots, uint64_t tiles) {
   Choice choice;
@@ -90,7 +90,7 @@ TEST_CASE("verifier: proves samples up to 1,024 ranks within seconds") {
       for (const uint32_t rank_count : samples) {
         if (rank_count > algorithm.rank_count_max || collective == RONDO_BARRIER) continue;
         if (rank_count == 257 && algorithm.id == RONDO_ALGORITHM_RING) continue;
-        // With links to all ranks, 257 ranks are more than a byte can name, and 1,024 would take minutes.
+        // If ranks have links to all, 257 ranks are more than a byte can name, and 1,024 ranks would take minutes.
         const bool links_to_all = algorithm.rank_count_max == 1024 || algorithm.id == RONDO_ALGORITHM_HIERARCHICAL;
         if (rank_count == 1024 && links_to_all) continue;
         Choice choice = choice_of(algorithm, collective, rank_count, 2, 1, 1);
@@ -132,7 +132,7 @@ TEST_CASE("slots_per_chunk_max: so many never deadlock, and one more does in a r
       const bool open_chain = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
       const bool ring = algorithm.id == RONDO_ALGORITHM_RING && !open_chain;
       const bool round_loop = algorithm.id == RONDO_ALGORITHM_TWO_SHOT && collective == RONDO_REDUCE;
-      // On one host, hierarchical sums in a ring, too.
+      // On one host, hierarchical also sums in a ring.
       const bool inner_ring = algorithm.id == RONDO_ALGORITHM_HIERARCHICAL &&
                               (collective == RONDO_REDUCE_SCATTER || collective == RONDO_REDUCE);
       INFO(rondo_algorithm_string(algorithm.id) << " " << rondo_collective_string(collective));

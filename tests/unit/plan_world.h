@@ -62,7 +62,7 @@ struct Operation {
   return collective <= RONDO_BARRIER && collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
 }
 
-/// Returns whether the blocks of all ranks have the same size. In an all_to_all they always have.
+/// Returns whether the blocks of all ranks have the same size. In an all_to_all they always do.
 [[nodiscard]] inline bool needs_even_blocks(rondo_collective_t collective) { return collective == RONDO_ALL_TO_ALL; }
 
 /// Returns the elements that `rank` has in its send buffer or, with `recv`, in its recv buffer.
@@ -329,8 +329,8 @@ struct Choice {
   bool even_blocks = false;
 };
 
-/// Makes one block for each rank, one after another. They are equal, or uneven with about `each` elements, and some are
-/// empty.
+/// Makes one block for each rank, one after another. If `even`, the blocks are equal. Otherwise they have about `each`
+/// elements, and some are empty.
 [[nodiscard]] inline std::vector<Range> make_blocks(uint32_t rank_count, uint64_t each, bool even) {
   std::vector<Range> blocks;
   uint64_t begin = 0;
@@ -368,7 +368,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   partition.tile_count = partition.count_tiles();
 }
 
-/// Returns the verifier's answer. A payload is sent by reference if the algorithm declares that safe.
+/// Returns the verifier's answer. A payload is sent by reference if the algorithm declares this to be safe.
 [[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
                                                                std::vector<bool> by_reference = {}) {
   return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,

@@ -33,7 +33,7 @@ Bits element_at(const Buffer &buffer, size_t index, size_t size) {
   return bits;
 }
 
-/// Returns an element of any size for integers, and of a moderate one for floats, so that products need rounding.
+/// Returns a random element. Integers have any size. Floats have a moderate size, and their products need rounding.
 Bits drawn(rondo_type_t type, std::mt19937_64 &random) {
   const double value = (static_cast<double>(random() % 2001) - 1000) / 300;
   if (type == RONDO_FLOAT32) return reduction_test::bits(static_cast<float>(value));
@@ -194,7 +194,7 @@ TEST_CASE("premul sum: a factor by its address is read whenever an operation run
     rondo_group_begin();
     right = right && rondo_all_reduce(&value, &sum, 1, RONDO_FLOAT64, op, comm, nullptr) == RONDO_OK;
     right = right && rondo_op_destroy(op, comm) == RONDO_OK;
-    // The next operation uses the slot of the ended one, with another factor.
+    // The next operation uses the slot of the operation that has ended, with another factor.
     const double other = 100;
     right = right &&
             rondo_op_create_premul_sum(&later, &other, RONDO_FLOAT64, RONDO_RESIDENCE_HOST, comm) == RONDO_OK;

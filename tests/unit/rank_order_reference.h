@@ -19,7 +19,7 @@ inline Bits element_at(const void *data, uint64_t index, size_t size) {
   return bits;
 }
 
-/// The reduction of some ranks' operands, and their number.
+/// The reduction of some ranks' operands, and the number of these ranks.
 struct Partial {
   Bits bits;
   uint32_t ranks;

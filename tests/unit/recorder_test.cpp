@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the flight recorder: the content of records, and for which ranks an operation waits. A reader must
-// refuse any wrong content of a segment, and survive it.
+// These tests cover the flight recorder: what its records contain, and for which ranks an operation waits. A reader
+// must refuse any wrong content of a segment, and survive it.
 #include "src/core/diagnostics/recorder.h"
 
 #include <fcntl.h>
@@ -119,7 +119,7 @@ TEST_CASE("recorder: the last 1,024 operations are kept, one more pushes the old
   CHECK_FALSE(recording.operation(0, 1).has_value());
   REQUIRE(recording.operation(0, 2).has_value());
   CHECK(recording.operation(0, 2)->what == sum_of(2));
-  // The late end of an operation whose record is overwritten changes nothing.
+  // The late end of an operation changes nothing if the record of the operation has been overwritten.
   shm::fail(segment->board(0), 1, ticks(*segment));
   CHECK(recording.operation(0, recorded_operation_count + 1)->state == OperationState::running);
 }
@@ -176,7 +176,7 @@ TEST_CASE("recorder: a reader beside a writer sees whole records only") {
   uint64_t read = 0;
   while (!done.load() || read == 0) {
     const uint64_t latest = recording.rank(0).entered;
-    // The newest record, and the one that is overwritten next.
+    // The two records are the newest, and the one that is overwritten next.
     const uint64_t oldest = latest > recorded_operation_count ? latest - recorded_operation_count + 1 : 1;
     for (const uint64_t number : {latest, oldest}) {
       const auto seen = recording.operation(0, number);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program is no test. It prints the throughput of reduction.h by type and implementation. It reduces two operands,
-// from the second-level cache and from memory, to one result, and to two, as a reduction's last step does. An argument
-// names the only type to measure. GB/s are bytes of the result, so that types compare per byte of a message.
+// This program is no test. It prints the throughput of reduction.h by type and implementation. Two operands come from
+// the second-level cache or from memory. They are reduced to one result, or to two, as in a reduction's last step. An
+// argument names the only type to measure. GB/s are bytes of the result, so that types compare per byte of a message.
 #include <time.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ uint64_t cpu_time_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// Returns GB/s of result bytes. The operands are ordinary numbers in every type: nothing overflows or goes subnormal.
+/// Returns GB/s of result bytes. Operands are ordinary numbers in every type, so nothing overflows or goes subnormal.
 double throughput(ReductionFunction function, rondo_type_t type, size_t bytes, size_t passes_bytes,
                   uint32_t output_count = 1) {
   std::vector<std::byte> a(bytes), b(bytes), out(bytes), second(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests convert small floats, all of them if that is possible.
+// These tests convert small floats. They convert all values where that is possible.
 #include <cmath>
 #include <cstring>
 

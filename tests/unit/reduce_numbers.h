@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the tests' own definition of the element types, made in another way than src/proto/convert.h. A format
-// is the sorted list of its values as doubles, and rounding is a search in the list.
+// This file defines the element types a second time, for tests, in another way than src/proto/convert.h. A format is
+// the sorted list of its values as doubles, and rounding is a search in the list.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file computes results of reductions by other means: 128-bit integers, and doubles rounded to float after each
-// operation. For + * / that is the correctly rounded float, because 53 >= 2 * 24 + 2 bits.
+// operation. For + * / the result is the correctly rounded float, because 53 >= 2 * 24 + 2 bits.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ Float reduce(Float a, Float b, rondo_op_t op) {
   }
 }
 
-/// The powers of two by which a mean divides its operands. There are none if it is empty.
+/// The powers of two by which a mean divides its operands. An empty span means that operands are not divided.
 using Shifts = std::span<const uint32_t>;
 
 /// Returns the least number of doublings that lead from 1 to at least `ranks`.
@@ -56,7 +56,7 @@ inline uint32_t level_of(double ranks) {
   return level;
 }
 
-/// Reduces in Float. Each operation is computed in Wide. Scaling by powers of two is rounded once.
+/// Reduces floats of type Float. Each operation is computed in Wide. Scaling by powers of two is rounded once.
 template <class Float, class Wide>
 Float reduce_floats(std::span<const Wide> operands, rondo_op_t op, uint32_t divisor, Shifts shifts) {
   const auto scaled = [&](size_t index) {
@@ -73,7 +73,7 @@ Float reduce_floats(std::span<const Wide> operands, rondo_op_t op, uint32_t divi
   return static_cast<Float>(reduced);
 }
 
-/// Returns a float as an element of a small type. A finite mean of 8-bit floats is never too large.
+/// Returns a float as an element of a small type. A finite mean of 8-bit floats is limited to the largest number.
 inline Bits small_element(const NumberTable &table, rondo_op_t op, float reduced) {
   const NumberFormat &format = table.format();
   const double largest = table.values()[format.largest()];
@@ -107,7 +107,7 @@ Bits mean_of_integers(std::span<const Bits> operands) {
   return bits(static_cast<T>(sum / static_cast<__int128>(operands.size())));
 }
 
-/// Returns the mean of one operand of each rank, for an integer type: the exact sum, divided, truncated toward zero.
+/// Returns the mean of one integer of each rank: the exact sum, divided and truncated toward zero.
 inline Bits mean_of_integers(rondo_type_t type, std::span<const Bits> operands) {
   switch (type) {
     case RONDO_INT8: return mean_of_integers<int8_t>(operands);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests compare every implementation of reduction.h that runs here with an
-// independent reference and with the others.
+// These tests compare every implementation of reduction.h that runs here with a reference and with the others.
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -19,8 +18,8 @@ namespace {
 constexpr int type_count = 12;
 constexpr int op_count = 5;
 
-/// `bytes` bytes at a given misalignment, on the heap and ending where the allocation ends. So AddressSanitizer sees a
-/// read or write of one byte too many. A guard in front sees writes before the beginning.
+/// A buffer of `bytes` bytes at a given misalignment on the heap. It ends at the end of the allocation, so
+/// AddressSanitizer sees an access of one byte too many. A guard before it shows writes before the beginning.
 class Buffer {
  public:
   Buffer(size_t bytes, size_t misalignment)
@@ -58,7 +57,7 @@ std::vector<Bits> special_floats() {
   return out;
 }
 
-/// Returns zero, one, extremes, subnormals, infinity and NaN of both signs; for integers the ends of the range.
+/// Returns zero, one, extremes, subnormals, infinity and NaN of both signs, or, for integers, the ends of the range.
 std::vector<Bits> special_values(rondo_type_t type) {
   if (type == RONDO_FLOAT32) return special_floats<float>();
   if (type == RONDO_FLOAT64) return special_floats<double>();

@@ -43,9 +43,9 @@ inline std::string permissions_at(const void *pointer) {
   return "none";
 }
 
-/// Runs in another process, which has no memory of this process except what it opens through /proc. Maps the memfd that
-/// is `descriptor` in this process, checks that each byte is `expected`, and writes `written` to each. Returns true if
-/// that succeeds.
+/// Maps the memfd `descriptor` of this process in another process, which opens it through /proc and shares no memory.
+/// The other process checks that each byte is `expected`, and writes `written` to each. Returns true if all of this
+/// succeeds.
 inline bool peer_sees_and_writes(int descriptor, size_t bytes, std::byte expected, std::byte written) {
   const std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor);
   const pid_t child = ::fork();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check what a process of another user, or in another container, can do
-// to a job on its host (docs/security.md).
+// These tests check what another user's or container's process can do to a job on its host (docs/security.md).
 #include <fcntl.h>
 #include <grp.h>
 #include <sched.h>

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// The store of two ranks. The other rank publishes its process, and nothing else.
+/// The store of two ranks, of which the other rank only publishes its process.
 class SilentRank final : public Store {
  public:
   Result<void> put(std::string_view, std::span<const std::byte>, uint64_t) override { return {}; }

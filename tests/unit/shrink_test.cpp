@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests shrink a communicator whose ranks are threads, and use rondo_comm_revoke() and rondo_comm_flush(). Those
-// of tests/proc and tests/net shrink communicators of processes and of hosts, in which ranks die.
+// These tests shrink a communicator whose ranks are threads, and use rondo_comm_revoke() and rondo_comm_flush(). Other
+// tests, in tests/proc and tests/net, shrink communicators of processes and of hosts in which ranks die.
 #include "src/core/derive.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ rondo_comm_t begin(rondo_comm_t comm, const std::vector<int> &excluded) {
   return rest;
 }
 
-/// The result of a shrink for one rank. `sum` is of the members' ranks in the parent.
+/// The result of a shrink for one rank. `sum` adds up the members' ranks in the parent.
 struct Rest {
   rondo_status_t status = RONDO_ERROR_INTERNAL;
   int rank = -1, size = -1, sum = -1;

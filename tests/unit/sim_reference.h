@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file implements the model of docs/simulator.md a second time, as plainly as possible, for comparison in tests.
-// It simulates every rank and every slice with an ordered set of events. It uses no symmetry, periods or running ahead.
+// It simulates every rank and every slice with an ordered set of events. It takes no short cuts.
 #pragma once
 
 #include <algorithm>
@@ -262,7 +262,7 @@ class Reference {
     return true;
   }
 
-  /// Returns how many of its two buffers the lane accesses for the first time with this chunk.
+  /// Returns how many of its two buffers the lane accesses for the first time in this chunk.
   static int first_touches(const LaneAt &lane) {
     const auto buffers = [&](const Step &step) {
       if (step.chunk != lane.steps[lane.step].chunk) return 0;

@@ -89,7 +89,7 @@ TEST_CASE("simulator: a limiter lets its bucket pass at the port's rate, and fil
     what.bytes = bytes;
     CHECK(simulated_us(what) == Approx(message_us(static_cast<double>(bytes))).epsilon(1e-6));
   }
-  // The two ranks of a host share its port. By hierarchical, the vector crosses the port once for both.
+  // The two ranks of a host share its port. With hierarchical, the vector crosses the port once for both ranks.
   what.network.nodes = {{2, 1, 0}, {2, 1, 0}};
   what.collective = RONDO_ALL_REDUCE;
   what.overrides = {RONDO_ALGORITHM_HIERARCHICAL, RONDO_PROTOCOL_SIMPLE, 2, 128 << 10};
@@ -217,7 +217,7 @@ TEST_CASE("simulator: a tree on links of its own takes depth hops, then a slice 
       const double link_us = 5 + 65536 / 50e3, reduce_us = 65536 / 400e3, depth = std::log2(ranks);
       // Position 0 has one child, and so has the lowest position that sums. The levels between have two reductions.
       const double up_us = depth * link_us + (2 * depth - (ranks > 2 ? 1 : 0)) * reduce_us;
-      // A slot can be filled again after its way, the parent's reduction, the credit's way and the next reduction.
+      // Before a slot is filled again, it and its credit travel, and the parent reduces twice.
       const double round_us = (2 * 5 + 65536 / 50e3 + (ranks > 4 ? 4 : 3) * reduce_us) / 8;
       const double interval_us = std::max({65536 / 50e3, 2 * reduce_us, round_us});
       const double total_us = up_us + depth * link_us + static_cast<double>(tiles - 1) * interval_us;
@@ -259,7 +259,7 @@ TEST_CASE("simulator: a rank comes to each byte of its two buffers once, as far 
   SimCase what = flat_case(4, RONDO_ALGORITHM_RING, 4 * 4096);
   const double before_us = simulated_us(what);
   what.network.memory_GBps = 1;
-  // Each rank reads each of its 4 chunks once, and writes each of 4 results once. Memory takes 4.096 us for each.
+  // Each rank reads each of its 4 chunks once, and writes each of 4 results once. Memory takes 4.096 us for a chunk.
   CHECK(simulated_us(what) == Approx(before_us + (4 + 4) * 4.096));
 }
 
@@ -309,18 +309,18 @@ TEST_CASE("simulator: load_store, bytes over links and steps are those of the pr
     REQUIRE(ring.ok());
     // Each rank adds to n - 1 accumulators of a tile and fetches n - 1 sums of it.
     CHECK(ring.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
-    // The steps are an announcement, n - 1 reads of others, and of each tile n hops and a fetch.
+    // The steps are an announcement, n - 1 reads of others' announcements, and n hops and a fetch for each tile.
     const uint64_t ring_steps = 1 + (ranks - 1) + 3 * (ranks + 1);
     CHECK(ring.value().outcome.step_count == ring_steps);
     CHECK(ring.value().outcome.move_count == ranks * ring_steps);
     SimCase what = load_store_case(ranks, RONDO_ALGORITHM_TWO_SHOT, bytes);
     const auto two_shot = Simulator().simulate(what);
     REQUIRE(two_shot.ok());
-    // n - 1 operands of the own part from the others, and their n - 1 parts of the result.
+    // A rank reads n - 1 operands of its own part from the others, and their n - 1 parts of the result.
     CHECK(two_shot.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
     const uint64_t chunk = two_shot.value().plan.chunk_bytes;
     const uint64_t chunks = (bytes + chunk - 1) / chunk;
-    // n - 1 reads; of each chunk a contribution, a reduction and n - 1 fetches, and the end.
+    // The steps are n - 1 reads, a contribution, a reduction and n - 1 fetches for each chunk, and the end.
     CHECK(two_shot.value().outcome.step_count == (ranks - 1) + chunks * (2 + ranks - 1) + 1);
   }
 }

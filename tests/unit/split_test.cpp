@@ -30,7 +30,7 @@ int sum(rondo_comm_t comm, int value) {
   return rondo_all_reduce(&value, &result, 1, RONDO_INT32, RONDO_SUM, comm, nullptr) == RONDO_OK ? result : -1;
 }
 
-/// The result of a split for one rank. `sum` is of the members' ranks in the parent.
+/// The result of a split for one rank. `sum` adds up the members' ranks in the parent.
 struct Part {
   rondo_status_t status = RONDO_ERROR_INTERNAL;
   bool has_part = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests rondo_comm_statistics(). Operations and bytes are exact, and the time in which a caller waited is separate from
-// the hidden time. The test compares times with delays that it causes itself, so a slow machine changes nothing.
+// the hidden time. The test causes the delays with which it compares times, so a slow machine changes nothing.
 #include <sys/mman.h>
 
 #include <array>
@@ -81,7 +81,7 @@ void wait_until_entered(rondo_comm_t comm, uint64_t operation) {
 
 enum class Wait { synchronize, event, held_call };
 
-/// Checks the exposed part of an operation that is waited for halfway.
+/// Checks the exposed time of an operation if a caller begins to wait halfway.
 void check_exposed_behind(Wait wait) {
   Pair pair;
   const auto stream = process().streams.find(pair.streams[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many calls of known shape must not allocate, grow memory, or make a system call. Child processes make the calls. If
-// the ranks are threads of one child, a seccomp filter passes its system calls to a counter.
+// Calls of known shapes must not allocate, grow memory, or make a system call. Child processes make many such calls. If
+// the ranks are threads of one child, a seccomp filter passes the child's system calls to a counter.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -59,7 +59,7 @@ void count_system_call(int, siginfo_t *info, void *) {
   trapped_count.fetch_add(1);
 }
 
-/// From now on, traps every system call of all threads in count_system_call(), except calls that the test itself needs.
+/// Lets count_system_call() count all later system calls of all threads, except calls that the test itself needs.
 int trap_system_calls() {
   struct sigaction action {};
   action.sa_sigaction = count_system_call;
@@ -70,8 +70,8 @@ int trap_system_calls() {
                                       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   };
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  // clock_gettime is needed on a kernel without a faster clock. If a rank has waited for milliseconds because the other
-  // lost its core, it calls poll to check whether the other is alive. The test's end needs the rest.
+  // clock_gettime is needed on a kernel without a faster clock. If the other rank has lost its core for milliseconds, a
+  // rank calls poll to check whether the other is alive. The test's end needs the other calls.
   for (const unsigned number :
        {SYS_clock_gettime, SYS_poll, SYS_getrusage, SYS_write, SYS_exit_group, SYS_rt_sigreturn}) {
     const auto rule = allow(number);
@@ -142,7 +142,7 @@ struct Before {
   ::_exit(written ? 0 : 1);
 }
 
-/// Counts in a child whose ranks are threads; this one is rank 0. It does not return, because the other never ends.
+/// Counts in a child whose two ranks are threads. This thread is rank 0. It does not return, as the other never ends.
 [[noreturn]] void count_in_threads(const Load &load, int to) {
   ::setenv("RONDO_WAIT", "spin", 1);
   // The ranks are never destroyed, because that needs system calls. They end with the process.
@@ -182,8 +182,8 @@ struct Before {
   tell_and_exit(to, counts);
 }
 
-/// Counts in a child that is one of two ranks on one core, whose buffers the other maps. Its system calls are not
-/// counted, since it yields the core while it waits.
+/// Counts in a child that is one of two ranks on one core, whose buffers the other rank maps. The child's system calls
+/// are not counted, since the child yields the core while it waits.
 [[noreturn]] void count_in_process(const Load &load, int rank, const int id_ends[2], int to) {
   cpu_set_t allowed;
   cpu_set_t one;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests read the places of devices from files: a machine of two sockets with eight devices, and its NVLinks.
+// These tests read the places of devices from files. The machine has two sockets, eight devices, and NVLinks.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

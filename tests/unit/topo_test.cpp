@@ -18,8 +18,8 @@ using namespace rondo;
 
 namespace {
 
-/// Returns two packages of 2 cores of 2 threads, each with 1 GiB of memory and an L3. Second threads have the last
-/// numbers.
+/// Returns the XML of two packages, each with 2 cores of 2 threads, 1 GiB of memory and an L3. The second threads of
+/// the cores have the highest numbers.
 std::string two_sockets() {
   std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<topology version=\"2.0\">\n"
                     "<object type=\"Machine\" os_index=\"0\" cpuset=\"0xff\" complete_cpuset=\"0xff\" "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests compress gradients. The part that a packed form leaves out is known, and over many steps nothing is lost.
+// These tests compress gradients. Each packed form leaves out a known part, and over many steps nothing may be lost.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the trainer's samples. No two share a byte, also of training
-// and validation. All ranks together draw the samples that one rank draws.
+// No two samples, of training or validation, may share a byte. All ranks together draw the samples of a single rank.
 #include <unistd.h>
 
 #include <cstdio>

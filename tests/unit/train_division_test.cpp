@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is divided among ranks has the results of the whole model, and so has one that recomputes activations.
+// A divided model must have the results of the whole model, and so must a model that recomputes activations.
 #include <algorithm>
 #include <barrier>
 #include <cmath>

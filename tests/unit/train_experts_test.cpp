@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer of experts has the gradients of finite differences. Ranks that divide it have the results of one rank.
+// The gradients of a layer of experts must match finite differences. Ranks that divide it must have one rank's results.
 #include <algorithm>
 #include <atomic>
 #include <barrier>

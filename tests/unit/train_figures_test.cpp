@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests compute the figures of the trainer's report from samples. The cases
-// are runs whose reports contradicted themselves.
+// These tests compute the figures of the trainer's report. The cases are runs whose reports contradicted themselves.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -53,7 +52,7 @@ std::vector<double> times(const std::vector<double> &values, double factor) {
   return scaled;
 }
 
-/// Two ranks' view of one collective, which the second one begins 110 ms late. Computation waits from 101 ms on.
+/// Two ranks' view of one collective. The second rank begins it 110 ms late. The first rank waits from 101 ms on.
 struct Skewed {
   Traffic early{{{{1 * ms, 112'300 * us}, true}}, {{101 * ms, 112'310 * us}}};
   Traffic late{{{{111 * ms, 112'300 * us}, true}}, {{111'500 * us, 112'320 * us}}};
@@ -79,7 +78,7 @@ std::vector<Bucket> buckets_of(const Options &options) {
 }  // namespace
 
 TEST_CASE("trainer: a difference of 17 ms steps is no figure for 0.7 ms of communication", "[train]") {
-  // Was "0 % hidden" beside "overlap efficiency 1.45 (-0.55 to 1.92)".
+  // The report of this run had "0 % hidden" beside "overlap efficiency 1.45 (-0.55 to 1.92)".
   const OverlapFigures figures =
       overlap_figures(rounds_of({16.9, 10.5, 0.7, 17.0, 17.1}, jitter, other_jitter), true, 2);
   CHECK(figures.state == State::measured);
@@ -90,7 +89,7 @@ TEST_CASE("trainer: a difference of 17 ms steps is no figure for 0.7 ms of commu
 }
 
 TEST_CASE("trainer: equal steps gain nothing, whatever is in flight meanwhile", "[train]") {
-  // Was "93 % hidden" beside "overlap efficiency -0.32".
+  // The report of this run had "93 % hidden" beside "overlap efficiency -0.32".
   const OverlapFigures figures =
       overlap_figures(rounds_of({81, 50, 6.8, 86.9, 86.9}, times(jitter, 4), times(other_jitter, 4)), true, 2);
   CHECK_FALSE(figures.less_told);
@@ -224,7 +223,7 @@ TEST_CASE("trainer: exposed communication is at most communication, though waits
   CHECK(found.exposed_ns == 2'700 * us);
   CHECK(found.gradients_ns == 1'400 * us);
   CHECK(found.skew_ns() == 0);
-  // The first has no wait. The second's wait only touches the time of a wait for another rank.
+  // The first case has no wait. In the second case, the wait only touches the time of a wait for another rank.
   CHECK(settled({traffic.flights, {}}, traffic.in_flight_ns()).exposed_ns == 0);
   CHECK(settled({{{{0, 10 * ms}, true}}, {{0, 8 * ms}}}, 2 * ms).exposed_ns == 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline's stages have the results of the whole model, and their order of turns lets none wait for ever.
+// A pipeline's stages must have the results of the whole model. With their order of turns, no stage may wait for ever.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -176,7 +176,7 @@ TEST_CASE("trainer: stages find the losses and gradients of the whole model, pas
       for (size_t index = 0; index < count; ++index)
         parts.push_back(std::make_unique<Part>(index, count, *compute, recompute, passes));
       const std::vector<Sample> samples{sample(5), sample(6)};
-      // All but the last stage make all forward passes first, so that both slots are in use.
+      // All stages except the last make all forward passes first, so that both slots are in use.
       std::vector<Floats> outputs(passes);
       for (size_t pass = 0; pass < passes; ++pass) {
         Floats flow;

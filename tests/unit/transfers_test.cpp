@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests run queues of messages over connections in plain memory. One thread runs all ranks, and a seed picks the
-// next one to move. So a program that stops is noticed at once, without a clock.
+// rank that moves next. So the test notices at once, without a clock, that a program has stopped.
 #include <algorithm>
 #include <cstring>
 #include <map>

@@ -45,7 +45,7 @@ Error failure_of(uint32_t rank, const std::string &message) {
   return error;
 }
 
-/// Slots on one directed connection. As many are posted and received as possible, and each is checked.
+/// The slots of one connection. As many slots are posted and received as possible, and each received slot is checked.
 class Flow {
  public:
   Flow(World &world, uint32_t channel, uint32_t from, uint32_t to)
@@ -99,7 +99,7 @@ class Flow {
   uint64_t posted_ = 0, received_ = 0, wrong_ = 0;
 };
 
-/// Moves `count` slots over each of `flows` at once. They are more than exist, so credit must return, too.
+/// Moves `count` slots over each of `flows` at once. `count` is more than the slots that exist, so credit must return.
 void move_slots(World &world, std::vector<Flow> flows, uint64_t count) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   const auto done = [&] {

@@ -239,7 +239,7 @@ double simulated_us(const sim::Network &network, uint64_t bytes, const PlanChoic
   return static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us;
 }
 
-/// Returns ranks on two cores, with costs that differ from the machine's measured ones.
+/// Returns a network of ranks on two cores. Its costs differ from the measured costs of the machine.
 sim::Network true_network(uint32_t rank_count) {
   sim::Network network;
   network.nodes = {{rank_count, 1, 0}};
@@ -279,7 +279,7 @@ TEST_CASE("tune: the simulator on a calibrated network tells the times that were
         const PlanChoice choice{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 32 << 10, RONDO_KERNEL_INTERPRETER};
         const double time_us = simulated_us(true_network(rank_count), bytes, choice);
         measured.series.push_back({bytes, choice, time_us, time_us, time_us, 5, 9});
-        // The simulation is neither of a slower plan nor of another protocol.
+        // The simulated plan is not a slower one, and not one of another protocol.
         const PlanChoice slower{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_INTERPRETER};
         const PlanChoice by_ll{algorithm, RONDO_PROTOCOL_LL, 1, 4096, RONDO_KERNEL_INTERPRETER};
         measured.series.push_back({bytes, slower, 9e9, 9e9, 9e9, 5, 9});

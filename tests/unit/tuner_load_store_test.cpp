@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check when the tuner chooses the kernel load_store, and when it refuses it.
+// These tests check when the tuner chooses the kernel load_store, and when it refuses this kernel.
 #include <string>
 #include <vector>
 

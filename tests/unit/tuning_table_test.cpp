@@ -157,7 +157,7 @@ TEST_CASE("tuning table: a row that cannot be here gives way to the next, and ch
   const PlanChoice chosen = choose(input);
   input.table = nullptr;
   CHECK(chosen == choose(input));
-  // Between measured numbers of ranks, an algorithm that cannot have this many is skipped.
+  // Between measured numbers of ranks, the tuner skips an algorithm that cannot have this many ranks.
   TunerInput many = input_for(nullptr, 300, 8);
   const TuningTable wide = table_of({row(254, 100, tree), row(400, 100, ring)});
   many.table = &wide;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests search for circles of waiting ranks in the state that ranks publish.
-// Real circles must be found, and others not.
+// These tests search for circles of waiting ranks in published states. Only real circles may be found.
 #include "src/engine/wait_cycle.h"
 
 #include <map>
@@ -158,7 +157,7 @@ TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its
   CHECK(world.find(0).empty());
   world[0].block(1, {2, 1});
   CHECK_FALSE(world.find(1).empty());
-  // The batch of rank 1 ends, and its next one has the receive.
+  // The batch of rank 1 ends, and rank 1's next batch has the receive.
   world[1].complete_batch();
   CHECK(world.find(0).empty());
   world.receive(1, 0, 1);

@@ -34,7 +34,7 @@ struct Program {
   std::vector<std::vector<std::vector<Item>>> calls;  ///< by rank: groups of messages, or a collective alone
 };
 
-/// Makes a program. If it is not legal, each rank has the items in a different order.
+/// Makes a program. If the program is not legal, each rank has the items in a different order.
 inline Program make_program(Random &random, bool legal) {
   Program program;
   program.rank_count = between(random, 2, 5);
@@ -52,7 +52,7 @@ inline Program make_program(Random &random, bool legal) {
     std::vector<Item> own;
     for (const Item &item : items)
       if (item.collective || item.from == rank || item.to == rank) own.push_back(item);
-    // Messages of one pair keep their order, so that sizes match. They are sorted by the pair's first position.
+    // Messages of one pair keep their order, so that sizes match. Messages are sorted by their pair's first position.
     if (!legal) {
       std::shuffle(own.begin(), own.end(), random);
       std::map<std::pair<uint32_t, uint32_t>, std::deque<Item>> in_order;

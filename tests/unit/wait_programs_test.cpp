@@ -16,7 +16,7 @@ namespace {
 
 uint64_t program_count() { return std::getenv("RONDO_TEST_ALL") != nullptr ? 10'000 : 100; }
 
-/// Runs `check` with models of the programs, or with that of RONDO_SEED alone.
+/// Runs `check` with models of the programs, or only with the model of RONDO_SEED.
 template <class Check>
 void for_each_model(bool legal, bool on_device, const Check &check) {
   const char *const given = std::getenv("RONDO_SEED");

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t ms_ns = 1'000'000;
 
-/// Rank 1 is on another host. Its operation 2 differs from rank 0's, and becomes known here only after a time.
+/// Rank 1 is on another host. Its operation 2 differs from rank 0's, and rank 0 learns of that only after a time.
 class LateRecord final : public SceneRanks {
  public:
   explicit LateRecord(uint64_t known_ns) : SceneRanks(2), known_ns_(known_ns) {
@@ -39,7 +39,7 @@ class LateRecord final : public SceneRanks {
   const uint64_t known_ns_;
 };
 
-/// Rank 1's end becomes known only after a time.
+/// Rank 0 learns of rank 1's end only after a time.
 class LateDeath final : public SceneRanks {
  public:
   explicit LateDeath(uint64_t seen_ns) : SceneRanks(2), seen_ns_(seen_ns) {}
@@ -103,7 +103,7 @@ TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the 
 
 TEST_CASE("watch: a slot of another operation is a disagreement also where the deadline is near and the record missing",
           "[unit]") {
-  // Rank 1's call of operation 2 arrives after its slot. If the call has arrived and is equal, or if rank 1 is on this
+  // Rank 1's call of operation 2 becomes known after its slot. If the call is known and equal, or if rank 1 is on this
   // host, the slot is a defect.
   for (const auto &[known, far] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
     CAPTURE(known, far);
@@ -134,7 +134,7 @@ TEST_CASE("watch: a record that comes during the last sleep before the deadline 
 
 TEST_CASE("watch: a buffer that cannot be read is its rank's end, also where that is seen in the last sleep alone",
           "[unit]") {
-  // The first search is the only one before the deadline. If the end is never seen, the error blames the buffer.
+  // The first search is the only one before the deadline. If rank 1's end is never seen, the error blames the buffer.
   for (const bool seen : {true, false}) {
     LateDeath ranks(seen ? now_ns() + 3 * ms_ns : UINT64_MAX);
     const OperationInfo entered;

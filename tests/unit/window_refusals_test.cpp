@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests make calls on windows that are refused, and check what other ranks learn of that. Ranks are threads.
+// These tests make calls on windows that are refused, and check what other ranks learn of a refusal. Ranks are threads.
 #include <atomic>
 
 #include "tests/catch.h"
@@ -58,7 +58,7 @@ TEST_CASE("windows: a rank that lags behind several refused registrations learns
   for (size_t call = 0; call < 5; ++call) {
     INFO(call);
     CHECK(told[1][call].status == RONDO_ERROR_INVALID_ARGUMENT);
-    // Only a rank's latest two notes are kept, and the last one may be about its sixth call.
+    // Only a rank's latest two notes are kept, and the later of these may be about its sixth call.
     const bool is_kept = call == 4 || (call == 3 && told[0][call].status == RONDO_ERROR_INVALID_ARGUMENT);
     CHECK(told[0][call].status == (is_kept ? RONDO_ERROR_INVALID_ARGUMENT : RONDO_ERROR_MISMATCH));
     CHECK_THAT(told[0][call].message, Contains("rank 1 (host") && Contains("has given up"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test programs include this file as <nccl.h> if NVIDIA's header is not used.
+// Test programs include this file as <nccl.h> if they do not use NVIDIA's header.
 #pragma once
 
 #include "src/compat/abi.h"
