@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file continues src/compat/abi.h with what releases after 2.28 have added. Test programs include it behind
-// NVIDIA's header, too, which declares these parts only if it is new enough. Later releases append fields to the
-// structs, and `size` says which fields the caller has.
+// This file continues src/compat/abi.h with what releases after 2.28 have added. Test programs also include this file
+// after NVIDIA's header, because an old NVIDIA header lacks these parts. Later releases append fields to the structs,
+// and `size` says which fields the caller has.
 #pragma once
 
 #include <cstddef>

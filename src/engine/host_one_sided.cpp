@@ -47,8 +47,8 @@ bool HostOneSided::run_all(std::span<const OneSided> operations, Operations &own
   return true;
 }
 
-/// Writes the data, then publishes the signal. A rank of this process that fails waits until this rank does not write
-/// to its memory (Links::wait_for_readers()).
+/// Writes the data, then publishes the signal. If the peer is a thread of this process and fails, it waits until this
+/// call no longer writes to its memory (Links::wait_for_readers()).
 bool HostOneSided::send(const OneSided &operation, Operations &owner) {
   Ranks &ranks = owner.ranks();
   int error_number = 0;

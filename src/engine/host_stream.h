@@ -55,8 +55,8 @@ class HostStream {
   /// @return the result of synchronize(). If a task of this stream is the caller, an error, and the stream goes on.
   Result<void> close();
 
-  /// Notes that a caller begins to wait for a point of this stream, for waited_ns(). On reaching that point, the stream
-  /// must call end_waits() with the number of its waiting callers.
+  /// Records for waited_ns() that a caller begins to wait until this stream reaches a point. When the stream reaches
+  /// that point, it must call end_waits() with the number of callers that wait there.
   void begin_wait();
   void end_waits(uint64_t waiter_count);
   /// Returns the total time in which callers have waited for this stream. Only the stream's own thread calls it.

@@ -53,9 +53,9 @@ int region_descriptor() {
 
 }  // namespace
 
-/// replace WHAT KIND COUNT RANK: that rank has an alloc, moved or registered buffer. With WHAT = descriptor, its own
-/// file takes the place of the region's descriptor before the first sum, and must stay as it is. With WHAT = memory,
-/// other memory takes the place of the buffer after the second sum.
+/// replace WHAT KIND COUNT RANK: that rank has an alloc, moved or registered buffer. With WHAT = descriptor, another
+/// file of the rank replaces the region's descriptor before the first sum, and the file must not change. With WHAT =
+/// memory, other memory replaces the buffer after the second sum.
 int run_replace(const Rank &self, const Arguments &args) {
   const size_t count = std::stoul(args[2]);
   const size_t bytes = count * sizeof(int32_t);

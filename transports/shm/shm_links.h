@@ -59,7 +59,7 @@ class ShmLinks final : public Links {
       memory::store_release(own_.running, 0);  // pairs with wait_for_readers(), too
   }
   void wait_for_readers() const override {
-    // Either a peer sees the failure before it runs, or this rank sees that the peer runs (docs/protocols.md).
+    // A peer sees this rank's failure before it reads buffers, or this rank sees the peer's flag (docs/protocols.md).
     // Other processes read through their own mappings, so only threads of this process are waited for.
     const uint64_t deadline_ns = now_ns() + reader_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {

@@ -9,8 +9,8 @@
 namespace rondo::train {
 namespace {
 
-/// Returns how many of the smallest values lie below the bounds of the median; as many lie above. The true median is
-/// beyond the bounds with a probability of at most 5 %. Returns 0 if there are too few values.
+/// Returns how many of `count` sorted values to leave out at each end, so that the others enclose the true median. The
+/// median is outside with a probability of at most 5 %. Returns 0 if there are too few values.
 size_t values_outside(size_t count) {
   constexpr double doubt = 0.05;
   double each = std::pow(0.5, static_cast<double>(count));  // exactly k of the values are below the median

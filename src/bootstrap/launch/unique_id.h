@@ -5,7 +5,7 @@
 //      4  format version u8 (1)
 //      5  address family u8: 4 or 6
 //      6  port u16
-//      8  scope id u32 of a link-local IPv6 address; a number of the host that made the id
+//      8  scope id u32 of a link-local IPv6 address, which only the host that made the id knows
 //     12  address 16; an IPv4 address is the first 4, the rest zero
 //     28  secret 32
 //     60  group 16: random; its hexadecimal form begins all keys of the group

@@ -25,7 +25,7 @@ struct Candidate {
 /// Returns the candidates for host memory. `input` has the sizes of slots. At no size do two candidates do the same.
 [[nodiscard]] std::vector<Candidate> host_candidates(const Options &options, const Group &group, TunerInput input);
 
-/// Returns the requested sizes of the candidate with at least one element for each rank.
+/// Returns those requested sizes at which the candidate has at least one element for each rank.
 [[nodiscard]] std::vector<uint64_t> sizes_of(const Options &options, const Group &group, const Candidate &candidate);
 
 /// One size in a run of `rondo perf`.
