@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
-// This file continues src/compat/abi.h with what releases after 2.28 have added. Test programs include it behind
-// NVIDIA's header, too, which declares these parts only if it is new enough. Later releases append fields to the
-// structs, and `size` says which fields the caller has.
+// SPDX-License-Identifier: Apache-2.0 This file continues src/compat/abi.h with what releases after
+// 2.28 have added. Test programs also include it after NVIDIA's header, which declares these parts only
+// if it is new enough. Later releases append fields to the structs. `size` says which fields the caller
+// has.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ typedef struct CUevent_st *cudaEvent_t;
 enum ncclCommMemStat_t : int {
   ncclStatGpuMemSuspend = 0,    ///< bytes of device memory that ncclCommSuspend() gives back
   ncclStatGpuMemSuspended = 1,  ///< 1 while the communicator is suspended, otherwise 0
-  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that stay
-  ncclStatGpuMemTotal = 3,      ///< the sum of both
+  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that a suspend keeps
+  ncclStatGpuMemTotal = 3,      ///< the sum of ncclStatGpuMemSuspend and ncclStatGpuMemPersist
 };
 
 /// A wait of ncclWaitSignal() for `opCnt` signals of a rank.

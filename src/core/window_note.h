@@ -12,7 +12,7 @@
 namespace rondo {
 
 enum class WindowPhase : uint32_t {
-  // RegroupPhase has other numbers, so that neither reader takes the other's notes.
+  // RegroupPhase has other numbers, so that each reader ignores notes of the other sort.
   offered = 17,  ///< the rank has described its buffer
   opened = 18,   ///< the rank has opened the buffers of all ranks
   failed = 19    ///< the rank has no window
@@ -21,7 +21,7 @@ enum class WindowPhase : uint32_t {
 struct WindowNote {
   uint64_t number = 0;  ///< number of the registration on its rank, from 1
   WindowPhase phase = WindowPhase::offered;
-  bool offers = false;  ///< the fields `symmetric` and `place` are valid, also with `failed`
+  bool offers = false;  ///< true: `symmetric` and `place` are valid, even with `failed`
   bool symmetric = false;
   MemoryPlace place;
   rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason

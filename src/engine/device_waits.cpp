@@ -30,7 +30,7 @@ class SlotCounts {
   std::array<uint64_t, DeviceBatch::channels_max> counts_{};
 };
 
-/// Returns the receive that `head`, a send of the batch, needs. The result has message 0 if it needs none.
+/// Returns the receive that `head`, a send of the batch, needs. The result has message 0 if the send needs no receive.
 BlockedSend needed_by(const Transfer &head, const DeviceBatch &batch, const SlotShape &slots,
                       const MessageBoards &boards, uint32_t rank) {
   SlotCounts counts(batch, slots);
@@ -41,7 +41,7 @@ BlockedSend needed_by(const Transfer &head, const DeviceBatch &batch, const Slot
     message = each->message;
     if (counts.add(each->bytes)) return {head.message, message};
   }
-  while (--message != 0) {  // messages of earlier batches; ends when the FIFO is full
+  while (--message != 0) {  // goes back over earlier batches; ends when the FIFO is full
     const auto earlier = boards.find(rank, head.peer, true, message);
     if (!earlier) return {};  // its record is overwritten
     if (counts.add(earlier->bytes)) return {head.message, message};
@@ -49,7 +49,7 @@ BlockedSend needed_by(const Transfer &head, const DeviceBatch &batch, const Slot
   return {};
 }
 
-/// Notes that no message is incomplete.
+/// Marks all entered messages of the report as complete.
 void complete_all(WaitReport &report) {
   for (WaitReport::Pair &pair : report.pairs) {
     pair.sends.completed = pair.sends.entered;

@@ -33,7 +33,7 @@ class Publisher final : public TransferObserver {
   void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
 
  private:
-  /// Exports the buffer of a send. It is a separate function so that begin() of a short message needs no stack frame.
+  /// Exports the buffer of a send. The function is separate, so that begin() of a short message needs no stack frame.
   [[gnu::noinline]] void export_buffer(TransferQueue &queue) {
     const Transfer &head = queue.head();
     MemoryHandle &handle = queue.buffers.send.handle;
@@ -73,7 +73,7 @@ HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, con
 
 bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bool in_call) {
   MessageBoards &boards = *operations.ranks().messages();
-  if (operations.ranks().failed()) return false;  // checked before anything is announced, copied or counted
+  if (operations.ranks().failed()) return false;  // checked before any message is announced, copied or counted
   const auto is_own = [&](const Transfer &each) { return each.peer == rank_; };
   const auto own = std::none_of(transfers.begin(), transfers.end(), is_own)
                        ? transfers.end()
@@ -112,7 +112,7 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
   for (const TransferQueue *const queue : queues_.active())
     if (queue->record != 0) boards.fail(queue->record);
-  links_.wait_for_readers();  // the caller may free its buffers now
+  links_.wait_for_readers();  // as the caller may free its buffers once this call returns
   return false;
 }
 

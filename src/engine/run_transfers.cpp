@@ -17,7 +17,7 @@ LaneProgram program_of(bool sends, uint64_t slot_bytes) {
   program.step_count = static_cast<uint32_t>(steps.size());
   program.reference_safe = true;
   program.slot_elements = slot_bytes;
-  return program;  // with an empty partition, because begin_head() loads the only chunk
+  return program;  // its partition is empty, because begin_head() loads the only chunk
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// Writing a line takes 2 ns in a near cache, and 20 ns if a far core has read the line. This limit lies in between.
+/// A line that takes longer is slow. It takes 2 ns in a shared cache, and 20 ns if a core without that cache read it.
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// A plan has everything about an operation that does not change from call to call. It is immutable, and a communicator
-// caches it.
+// SPDX-License-Identifier: Apache-2.0 A plan has all properties of an operation
+// that do not change from call to call. It is immutable, and a communicator caches
+// it.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace rondo {
 
-/// The properties of an operation on which ranks must agree, and which an error prints. It is plain data, because it is
-/// written to memory that peers read.
+/// The properties of an operation on which ranks must agree, and which errors show. It is plain data, because a rank
+/// writes it to memory that peers read.
 struct Signature {
   uint32_t collective = 0;
   uint32_t type = 0;
   uint32_t op = 0;
   uint32_t root = 0;
-  uint64_t count = 0;        ///< count of the call; the total for the _v collectives
+  uint64_t count = 0;        ///< count of the call; for the _v collectives, the total
   uint64_t counts_hash = 0;  ///< hash of counts and displacements for the _v collectives, or counts_of_pairs
 
   bool operator==(const Signature &) const = default;
@@ -32,10 +32,10 @@ struct Signature {
 /// The operation of a signature that stands for every premul sum. Ranks need not have equal factors.
 inline constexpr uint32_t premul_sum_op = 0xFF;
 
-/// Returns the name of the operation.
+/// Returns the name of the reduction.
 [[nodiscard]] const char *op_string(const Signature &signature);
 
-/// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
+/// The signature of rondo_comm_finalize(): a barrier with another operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
 /// The signature of rondo_comm_finalize() if ranks of several hosts exchange messages. Each rank contributes a word.
@@ -83,11 +83,11 @@ class Plan {
   void scale_from(const Signature &called_as, Scaling where);
 
   OperationKey key;
-  Signature called;      ///< as the caller gave it: that of `key`, except in a mean of integers or a premul sum
+  Signature called;      ///< as the caller gave it; only in a mean of integers or premul sum not key's
   bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/premul.h)
   Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;
-  std::vector<Schedule> schedules;  ///< one for each channel; none if the plan exchanges blocks
+  std::vector<Schedule> schedules;  ///< one for each channel; empty if the plan exchanges blocks
   std::vector<PlannedLane> lanes;   ///< lanes of all channels
   Range send;                       ///< range of the logical vector in the rank's send buffer
   Range recv;                       ///< range of the logical vector in the rank's recv buffer
@@ -115,14 +115,14 @@ class Plan {
 [[nodiscard]] uint64_t extend_history(uint64_t history, uint64_t identity);
 
 /// Returns the digest of a history: its low 32 bits. The protocols send the digest with all data. So a rank that
-/// receives data sees whether the sender agrees with it on this operation and on all earlier ones.
+/// receives data sees whether the sender agrees with it on this operation and on all earlier operations.
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
 /// A sequence of operations on which ranks must agree, as one rank has called them. All collectives of a communicator
 /// form one sequence.
 struct OperationSequence {
   uint64_t number = 0;   ///< number of the latest operation; the first has number 1
-  uint64_t history = 0;  ///< extend_history() over all of them
+  uint64_t history = 0;  ///< extend_history() over all operations up to `number`
 
   void add(uint64_t identity) {
     ++number;

@@ -40,8 +40,8 @@ uint32_t links_to_switches(const Device &device) {
   return count;
 }
 
-/// Returns the number of NVLinks between the two devices. A link has two ends. If only one device reports links, that
-/// report counts.
+/// Returns the number of NVLinks between the two devices. Each device reports its end of a link. If only one device
+/// reports links, that report counts.
 uint32_t direct_links(const Device &a, const Device &b) {
   if (!a.nvlinks_known) return links_to(b, a);
   if (!b.nvlinks_known) return links_to(a, b);

@@ -37,7 +37,7 @@ struct UniqueId {
 [[nodiscard]] std::string group_name(const UniqueId &id);
 
 /// Returns a name such as "process 4711" for the process that runs the store. The store ends with that process. On
-/// another host or in another container, the number may be another process's.
+/// another host or in another container, another process may have this number.
 [[nodiscard]] std::string maker_name(const UniqueId &id);
 
 struct UniqueIdServer {

@@ -35,7 +35,7 @@ struct VerifyArgs {
   std::vector<bool> by_reference;
 };
 
-/// A broken rule, and the step that breaks it. If no single step breaks it, the first step that is affected.
+/// A broken rule, and the step that breaks it. If no single step breaks the rule, the step is the first affected one.
 struct Violation {
   uint32_t rank = 0;
   uint32_t lane = 0;
