@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the collectives of rondo.h that exchange blocks.
-// Each function checks its arguments. Then it runs the call, or keeps the call in the thread's
-// group.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the collectives of rondo.h that exchange blocks. Each function checks its arguments. Then it runs the
+// call, or keeps the call in the thread's group.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file implements rondo_comm_split(),
-// rondo_comm_shrink(), rondo_comm_grow() and the related calls. It validates arguments and
-// translates results.
+// SPDX-License-Identifier: Apache-2.0
+// This file implements rondo_comm_split(), rondo_comm_shrink(), rondo_comm_grow() and the related calls. It validates
+// arguments and translates results.
 #include "src/core/derive.h"
 
 #include <span>

@@ -202,7 +202,7 @@ Result<void> run(const Part &part) {
   HostStream *const lead = part.lead.host;
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part.held[other].get(), lead));
   RONDO_TRY(submit(part));
-  if (lead == nullptr) return {};  // everything ran in the call, so it is complete
+  if (lead == nullptr) return {};  // all calls ran in the caller's thread, so they are complete
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(lead, part.held[other].get()));
   return {};
 }
@@ -256,7 +256,7 @@ class Helpers {
 bool runs_in_call(const Part &part) { return part.lead.none() && part.comm->capabilities().runs_in_call; }
 
 /// Runs all parts. First it enqueues the parts that have a stream. The other parts run at the same time, so that no
-/// part waits for another: the last one here, and each of the others in its own thread.
+/// part waits for another. The last part runs in this thread, each other one in a new thread.
 Result<void> run_all(std::span<const Part> all) {
   Result<void> first;
   const auto note = [&](Result<void> result) {

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This file keeps the calls of a thread between rondo_group_begin() and
-// rondo_group_end(). The outermost rondo_group_end() enqueues them. A thread's group is a mutable global, because
-// a C caller has no object that could hold the group. last_error.h has the other exceptions to "no mutable
-// globals".
+// SPDX-License-Identifier: Apache-2.0
+// This file keeps the calls of a thread between rondo_group_begin() and rondo_group_end(). The outermost
+// rondo_group_end() enqueues them. A thread's group is a mutable global, because a C caller has no object that could
+// hold the group. last_error.h has the other exceptions to "no mutable globals".
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions turn handles into objects. They return RONDO_ERROR_INVALID_HANDLE
-// if a handle has no object.
+// SPDX-License-Identifier: Apache-2.0
+// These functions turn handles into objects. They return RONDO_ERROR_INVALID_HANDLE if a handle has no object.
 #pragma once
 
 #include <memory>

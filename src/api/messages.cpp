@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file implements the messages and groups of rondo.h. It only checks
-// arguments, and passes the calls on.
+// SPDX-License-Identifier: Apache-2.0
+// This file implements the messages and groups of rondo.h. It only checks arguments, and passes the calls on.
 #include "src/api/boundary.h"
 #include "src/api/group.h"
 #include "src/api/lookup.h"

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The collectives of rondo.h share these functions. Each
-// collective checks its arguments. Then it runs the call, or keeps the call in the thread's
-// group.
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of rondo.h share these functions. Each collective checks its arguments. Then it runs the call, or
+// keeps the call in the thread's group.
 #pragma once
 
 #include <memory>

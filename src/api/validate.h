@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions check the arguments of a collective. A refused argument gives
-// RONDO_ERROR_INVALID_ARGUMENT with the reason.
+// SPDX-License-Identifier: Apache-2.0
+// These functions check the arguments of a collective. A refused one gives RONDO_ERROR_INVALID_ARGUMENT and the reason.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ struct BlockLayout {
 
 /// Checks that no two blocks overlap. The caller has checked that all blocks end within the address space.
 [[nodiscard]] Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count);
-/// Returns the error for `what` having more elements than the address space holds.
+/// Returns the error that `what` has more elements than the address space holds.
 [[nodiscard]] Error refused_overflow(const std::string &what);
 /// Lays out consecutive blocks of `count` elements each. It fails for unknown types and for overflow.
 [[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file implements the windows and signals of rondo.h. It only checks
-// arguments, and passes the calls on.
+// SPDX-License-Identifier: Apache-2.0
+// This file implements the windows and signals of rondo.h. It only checks arguments, and passes the calls on.
 #include <string>
 
 #include "src/api/boundary.h"

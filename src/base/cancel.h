@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This class lets one thread request that another thread gives up a
-// wait.
+// SPDX-License-Identifier: Apache-2.0
+// This class lets one thread request that another thread gives up a wait.
 #pragma once
 
 #include <sys/eventfd.h>

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 This file holds the settings of a user: the environment, which is read
-// once into a Config, and rondo_config_t, which overrides the Config. Both are passed down as plain data. Other
-// code of the library does not read the environment, with two exceptions. One is the description of a job by
-// its launcher (src/bootstrap/launch/environment.h). The other is the log, which must work before a Config
-// exists.
+// SPDX-License-Identifier: Apache-2.0
+// This file holds the settings of a user: the environment, which is read once into a Config, and rondo_config_t, which
+// overrides the Config. Both are passed down as plain data. Other code of the library does not read the environment,
+// with two exceptions. One is the description of a job by its launcher (src/bootstrap/launch/environment.h). The other
+// is the log, which must work before a Config exists.
 //
 // One table has a line for each variable: its name, its values, its meaning, and how it is read and shown. The line
 // also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. Only
@@ -30,8 +30,8 @@ inline constexpr uint64_t max_memory_bytes_min = uint64_t{64} << 10;
 inline constexpr uint64_t max_memory_bytes_max = uint64_t{1} << 40;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
-/// The way in which a waiting rank uses its core. automatic: if there are cores for all ranks, it spins. Otherwise it
-/// yields, then sleeps on a futex.
+/// The behaviour of a waiting rank on its core. With `automatic`, a rank spins if there are cores for all ranks.
+/// Otherwise it yields the core, then sleeps on a futex.
 enum class WaitMode { automatic, spin, yield, sleep };
 [[nodiscard]] const char *wait_mode_string(WaitMode mode);
 
@@ -39,12 +39,12 @@ enum class WaitMode { automatic, spin, yield, sleep };
 enum class SimdTarget { automatic, plain, avx2, avx512, avx512_bf16 };
 [[nodiscard]] const char *simd_target_string(SimdTarget target);
 
-/// The way in which other processes get access to device memory. automatic: vmm if the devices of all ranks support it,
-/// otherwise ipc.
+/// The method by which other processes get access to device memory. With `automatic`, it is vmm if the devices of all
+/// ranks support vmm, and otherwise ipc.
 enum class DeviceHandles { automatic, ipc, vmm };
 [[nodiscard]] const char *device_handles_string(DeviceHandles handles);
 
-/// The way in which kernels are launched.
+/// The method by which kernels are launched.
 /// - own: one launch for each rank
 /// - shared: one launch for all ranks that are threads of one process on one device
 enum class DeviceLaunch { automatic, own, shared };

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions have one implementation for each type of
-// processor.
+// SPDX-License-Identifier: Apache-2.0
+// These functions have one implementation for each type of processor.
 #pragma once
 
 #include <atomic>

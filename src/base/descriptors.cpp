@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file registers the library's own descriptors. The
-// register has a bit for each number, so that the child of a fork() can read it without a
-// lock.
+// SPDX-License-Identifier: Apache-2.0
+// This file registers the library's own descriptors. The register has a bit for each number, so that the child of a
+// fork() can read it without a lock.
 #include <fcntl.h>
 #include <unistd.h>
 

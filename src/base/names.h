@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions return and parse the names of types, operations, algorithms and
-// protocols. One function returns the version.
+// SPDX-License-Identifier: Apache-2.0
+// These functions return and parse names of types, operations, algorithms and protocols. One returns the version.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 These functions parse numbers, sizes and durations as people write them in the
-// environment and on the command line. The text may be anything. If it is refused, the error says what would be
-// accepted.
+// SPDX-License-Identifier: Apache-2.0
+// These functions parse numbers, sizes and durations as people write them in the environment and on the command line.
+// The text may be anything. If it is refused, the error says what would be accepted.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This class opens a system library at run time, and finds its functions by
-// name. It never closes the library. The library may have threads, and may have work to do when the process
-// ends.
+// SPDX-License-Identifier: Apache-2.0
+// This class opens a system library at run time, and finds its functions by name. It never closes the library. The
+// library may have threads, and may have work to do when the process ends.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file has a thread that does the work of many objects of the process in
-// turn. Frameworks make many communicators. With one thread for each rank, a process would have hundreds of
-// threads.
+// SPDX-License-Identifier: Apache-2.0
+// This file has a thread that does the work of many objects of the process in turn. Frameworks make many communicators.
+// With one thread for each rank, a process would have hundreds of threads.
 #pragma once
 
 #include <atomic>

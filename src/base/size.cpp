@@ -25,7 +25,7 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-/// Removes `letter` of any case from the end of `text`. Returns whether it was there.
+/// Removes `letter` of any case from the end of `text`. Returns whether the text ended with `letter`.
 bool take_letter(std::string_view &text, char letter) {
   if (text.empty() || (text.back() & ~0x20) != letter) return false;
   text.remove_suffix(1);

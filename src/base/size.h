@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 These functions read and write numbers of bytes with K, M
-// or G (powers of 1,024). Other functions write times and counts. All of Rondo uses these
-// functions.
+// SPDX-License-Identifier: Apache-2.0
+// These functions read and write numbers of bytes with K, M or G (powers of 1,024). Other functions write times and
+// counts. All of Rondo uses these functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions read a file that a user named. They open only regular files, so
-// they never wait for a FIFO or a device.
+// SPDX-License-Identifier: Apache-2.0
+// These functions read a file that a user named. They open only regular files, so they never wait for a FIFO or device.
 #pragma once
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0 This file passes descriptors between processes over an abstract unix socket
-// with SCM_RIGHTS. Such a socket has no file, and disappears with its owner. Its name and its token are random.
-// Processes get both from the authenticated store. All users of the host can read the name in /proc. So before
-// the server reads any data of a peer, it rejects a peer of another user and a process that it does not expect.
-// It serves several peers at a time. If there are too many, a new peer replaces the oldest one that has sent
-// nothing.
+// SPDX-License-Identifier: Apache-2.0
+// This file passes descriptors between processes over an abstract unix socket with SCM_RIGHTS. Such a socket has no
+// file, and disappears with its owner. Its name and its token are random. Processes get both from the authenticated
+// store. All users of the host can read the name in /proc. So before the server reads any data of a peer, it rejects a
+// peer of another user and a process that it does not expect. It serves several peers at a time. If there are too many,
+// a new peer replaces the oldest one that has sent nothing.
 #pragma once
 
 #include <array>

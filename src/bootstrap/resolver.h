@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file resolves a host that may be a name, and tries once
-// to connect to an address. A name may resolve only later: a pod's name resolves once the pod
-// runs.
+// SPDX-License-Identifier: Apache-2.0
+// This file resolves a host that may be a name, and tries once to connect to an address. A name may resolve only later:
+// a pod's name resolves once the pod runs.
 #pragma once
 
 #include <algorithm>

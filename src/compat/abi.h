@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This file declares the binary interface of libnccl.so.2, as far as Rondo
-// implements that interface: names, numbers and layouts. Rondo includes this file. Test programs also include it on
-// systems without NVIDIA's header. If that header is installed, tests/compat compares the two files. Releases 2.28 to
-// 2.32 use these numbers, and none of them changed an older number.
+// SPDX-License-Identifier: Apache-2.0
+// This file declares the binary interface of libnccl.so.2, as far as Rondo implements it: names, numbers and layouts.
+// Rondo includes this file. So do test programs on systems without NVIDIA's header. If that header is installed,
+// tests/compat compares both. Releases 2.28 to 2.32 use these numbers. None of them changed an older number.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This file continues src/compat/abi.h with what releases after
-// 2.28 have added. Test programs also include it after NVIDIA's header, which declares these parts only
-// if it is new enough. Later releases append fields to the structs. `size` says which fields the caller
-// has.
+// SPDX-License-Identifier: Apache-2.0
+// This file continues src/compat/abi.h with what releases after 2.28 have added. Test programs also include it after
+// NVIDIA's header, which declares these parts only if it is new enough. Later releases append fields to the structs.
+// `size` says which fields the caller has.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the collectives and messages. Each call
-// checks its arguments itself, so that a group knows of a wrong call before it runs any
-// call.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the collectives and messages. Each call checks its arguments itself, so that a group knows of a wrong
+// call before it runs any call.
 #include <string>
 
 #include "src/compat/call_config.h"

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions make the few calls of the CUDA driver that libnccl.so.2 makes
-// itself. The first call opens the driver.
+// SPDX-License-Identifier: Apache-2.0
+// These functions make the few calls of the CUDA driver that libnccl.so.2 makes itself. The first one opens the driver.
 #pragma once
 
 #include <cstddef>

@@ -155,8 +155,8 @@ ncclResult_t start(Initialisation &initialisation) {
   return ncclSuccess;
 }
 
-/// Ends the communicators that were started, so that no rank waits for a missing one. Their handles then return the
-/// reason.
+/// Ends the communicators that were started, so that no rank waits for a missing one. From then on, their handles
+/// return the reason.
 void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
   for (const Initialisation &each : initialisations) {
     const rondo_comm_t handle = each.comm->handle.exchange(nullptr);

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A thread's calls between ncclGroupStart() and the outermost ncclGroupEnd() are
-// checked and kept. The outermost ncclGroupEnd() runs them. Outside of a group, a call runs at once. All functions use
-// the group of the calling thread.
+// SPDX-License-Identifier: Apache-2.0
+// A thread's calls between ncclGroupStart() and the outermost ncclGroupEnd() are checked and kept. The outermost
+// ncclGroupEnd() runs them. Outside of a group, a call runs at once. All functions use the group of the calling thread.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ struct Initialisation {
   ncclComm *comm = nullptr;
   rondo_unique_id_t id{};      ///< used by a communicator of several ranks without a parent
   ncclComm *parent = nullptr;  ///< communicator to derive from, or null if made from the id
-  enum class From { split, shrink, grow } from = From::split;  ///< with a parent: what makes it
+  enum class From { split, shrink, grow } from = From::split;  ///< with a parent: the call that makes the communicator
   int color = 0, key = 0;                                      ///< arguments of a split
   std::vector<int> excluded;                                   ///< argument of a shrink, as the next one
   unsigned shrink_flags = 0;

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file makes and ends operations with a factor. Their numbers are Rondo's
-// numbers, which are above all numbers that NCCL names.
+// SPDX-License-Identifier: Apache-2.0
+// This file makes and ends operations with a factor. Their numbers are Rondo's, which are above all numbers of NCCL.
 #include <string>
 
 #include "src/compat/exports.h"

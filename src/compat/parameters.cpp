@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file lets programs read NCCL's parameters. Rondo's
-// parameters are the environment variables that this library reads. Each call reads the environment
-// anew.
+// SPDX-License-Identifier: Apache-2.0
+// This file lets programs read NCCL's parameters. Rondo's parameters are the environment variables that this library
+// reads. Each call reads the environment anew.
 #include <cstdio>
 #include <cstring>
 #include <iterator>

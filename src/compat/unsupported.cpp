@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Rondo does not support these functions of NCCL's interface yet. A program that
-// was linked with NCCL needs their names to start. If it calls a function of this file, it gets ncclInvalidUsage, and
-// ncclGetLastError() returns the reason. Most of the functions read no argument, and declare none. C's calling
-// conventions allow the callee to ignore arguments.
+// SPDX-License-Identifier: Apache-2.0
+// Rondo does not support these functions of NCCL's interface yet. A program that was linked with NCCL needs their names
+// to start. If it calls one of them, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. Most of them
+// read no argument, and declare none. C's calling conventions allow the callee to ignore arguments.
 #include <string>
 
 #include "src/compat/exports.h"

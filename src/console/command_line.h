@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file declares the command line of a
-// subcommand. It extends CLI11's parser: help and --json have the same form for all
-// subcommands.
+// SPDX-License-Identifier: Apache-2.0
+// This file declares the command line of a subcommand. It extends CLI11's parser: help and --json have the same form
+// for all subcommands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,7 +18,7 @@ namespace rondo::console {
 /// The parts of a command's help besides its options.
 struct Manual {
   const char *name;      ///< "rondo sim"
-  const char *summary;   ///< what it does, and what users must know before
+  const char *summary;   ///< what the command does, and what users must know beforehand
   const char *usage;     ///< "rondo sim [OPTIONS]"
   const char *examples;  ///< command lines with explanations
 };

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file writes files for a command's user; "-" is standard output. Files are
-// checked before any work, and written later. Links are followed, and not replaced. A device or FIFO is written into,
-// and not replaced.
+// SPDX-License-Identifier: Apache-2.0
+// This file writes files for a command's user; "-" is standard output. Files are checked before any work, and written
+// later. Links are followed, and not replaced. A device or FIFO is written into, and not replaced.
 #pragma once
 
 #include <cstdio>

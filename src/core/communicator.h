@@ -128,7 +128,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   }
   /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
-  /// Discards what check_usable() has noted about the stream. Call it if no submit() follows.
+  /// Discards the notes of check_usable() about the stream. Call it if no submit() follows.
   void forget_stream() { executor_->forget_stream(); }
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);

@@ -1,16 +1,16 @@
-// SPDX-License-Identifier: Apache-2.0 These functions make a communicator from another one, its parent, by a split, a
-// shrink or a grow.
+// SPDX-License-Identifier: Apache-2.0
+// These functions make a communicator from another one, its parent, by a split, a shrink or a grow.
 //
-// Split divides the parent into parts. The ranks of the parent run a special barrier (src/plan/split_call.h),
-//         which fails like any collective. In it, each rank records its color, its key, a nonce, and a port on
-//         which it already listens. After the barrier, every rank reads all records, and so knows the members
-//         of its part. The members make the part (src/core/part.h). Shrink makes a communicator of the ranks
-// that are not excluded (src/core/regroup.h). Grow makes a communicator from all ranks of the parent and new
-// ranks. The old ranks first agree, as in a shrink. One of them, the maker, has made an id and serves the store
-//         that the id names. A new rank knows only the id, and enters that store as with every unique id. The
-//         id's secret and name are derived from the parent's secret and a nonce. The maker sends only its
-//         address and the nonce to the old ranks, which derive the rest. So Rondo sends no id and no secret
-//         over a network.
+// Split   divides the parent into parts. The ranks of the parent run a special barrier (src/plan/split_call.h), which
+//         fails like any collective. In it, each rank records its color, its key, a nonce, and a port on which it
+//         already listens. After the barrier, every rank reads all records, and so knows the members of its part.
+//         They make the part (src/core/part.h).
+// Shrink  makes a communicator of the ranks that are not excluded (src/core/regroup.h).
+// Grow    makes a communicator from all ranks of the parent and new ranks. The old ranks first agree, as in a shrink.
+//         One of them, the maker, has made an id and serves the store that the id names. A new rank knows only the id,
+//         and enters that store as with every unique id. The id's secret and name are derived from the parent's secret
+//         and a nonce. The maker sends only its address and the nonce to the old ranks, which derive the rest. So Rondo
+//         sends no id and no secret over a network.
 #pragma once
 
 #include <cstdint>

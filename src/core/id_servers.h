@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This class holds the store servers that run in this process. A
-// unique id that was made here has a server until its group is complete. If this process has rank 0 of
-// a job, it has another server, for all communicators made from the environment. Any thread may call
-// it.
+// SPDX-License-Identifier: Apache-2.0
+// This class holds the store servers that run in this process. A unique id that was made here has a server until its
+// group is complete. If this process has rank 0 of a job, it has another server, for all communicators made from the
+// environment. Any thread may call it.
 #pragma once
 
 #include <map>

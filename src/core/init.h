@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 These functions make communicators from unique ids, from the environment, or
-// within one process.
+// SPDX-License-Identifier: Apache-2.0
+// These functions make communicators from unique ids, from the environment, or within one process.
 #pragma once
 
 #include <memory>

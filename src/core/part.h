@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0 A part is a communicator whose members are ranks of a parent. These ranks agree
-// on the members before they make the part.
+// SPDX-License-Identifier: Apache-2.0
+// A part is a communicator whose members are ranks of a parent. They agree on the members before they make the part.
 //
-// Meet The first member offers a port, on which it serves the part's store. The part's secret and name are derived from
-//          the parent's secret and that member's nonce, so no secret crosses the network. A part that a grow makes also
-//          has ranks from outside the parent. These ranks know only an id. Make The members make the part as any
-// communicator is made. A failure in this phase does not affect the parent.
+// Meet     The first member offers a port, on which it serves the part's store. The part's secret and name are derived
+//          from the parent's secret and that member's nonce, so no secret crosses the network. A part that a grow makes
+//          also has ranks from outside the parent. These ranks know only an id.
+// Make     The members make the part as any communicator is made. A failure in this phase does not affect the parent.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ class Part {
   [[nodiscard]] bool serves() const { return server_ == parent_->rank(); }
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
-  /// Instead of making the part, meets its members in the store and calls use() with them there. All members call it
+  /// Instead of making the part, meets its members in the store and calls use() with the store. All members call it
   /// after meet(), at any time until `deadline_ns`. Fails as use() does, or if a member does not come. `cancel` ends
   /// all waits in the store.
   [[nodiscard]] Result<void> gather(uint64_t deadline_ns, const Cancel &cancel,

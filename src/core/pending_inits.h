@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This class holds the communicators that threads are making
-// (rondo_config_t.nonblocking). Until such a communicator is ready, its handle refers to an entry here. Any thread may
-// call the functions.
+// SPDX-License-Identifier: Apache-2.0
+// This class holds the communicators that threads are making (rondo_config_t.nonblocking). Until such a communicator is
+// ready, its handle refers to an entry here. Any thread may call the functions.
 #pragma once
 
 #include <functional>

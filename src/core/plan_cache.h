@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This cache holds the plans of a communicator, by request. A plan is never evicted
-// while an operation uses it, or after an operation was captured with it. Of the other plans, the least recently used
-// is evicted first.
+// SPDX-License-Identifier: Apache-2.0
+// This cache holds the plans of a communicator, by request. A plan is never evicted while an operation uses it, or
+// after an operation was captured with it. Of the other plans, the least recently used is evicted first.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file records which of the caller's buffers peers can read in place, and
-// by which method. These buffers are allocations of rondo_mem_alloc() and buffers registered with the
-// communicator.
+// SPDX-License-Identifier: Apache-2.0
+// This file records which of the caller's buffers peers can read in place, and by which method. These buffers are
+// allocations of rondo_mem_alloc() and buffers registered with the communicator.
 #pragma once
 
 #include <cstddef>

@@ -2,13 +2,13 @@
 // A shrink or a grow makes a new communicator of ranks of a parent: the members. A grow adds new ranks, which know only
 // an id. The parent may have failed, so its operations cannot be used. The members agree by notes (src/links/ranks.h).
 //
-// Call Each member posts its arguments. The member that serves the store posts how to reach it. A member waits until it
-//          has seen the note of every other member. The wait fails if another member ended, gave up, or has other
-//          arguments. Each member counts its calls, and calls with equal counts belong together. If another member has
-//          called more often, an earlier call has failed on that member. So this member's call joins the later call.
-// Make The members make the new communicator (src/core/part.h), and each posts its result. Confirm A member returns the
-// new communicator when all members have posted that they made it. A note stays when its rank ends. So on one host,
-//          either all living members return the new communicator, or none does.
+// Call     Each member posts its arguments. The member that serves the store posts how to reach it. A member waits
+//          until it has seen the note of every other member. The wait fails if another member ended, gave up, or has
+//          other arguments. Each member counts its calls, and calls with equal counts belong together. If another
+//          member has called more often, an earlier call has failed on it, so this call joins the later one.
+// Make     The members make the new communicator (src/core/part.h), and each posts its result.
+// Confirm  A member returns the new communicator when all members have posted that they made it. A note stays when its
+//          rank ends. So on one host, either all living members return the new communicator, or none does.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This class numbers this rank's shrinks and grows of a communicator, and its notes
-// about them. Any thread.
+// SPDX-License-Identifier: Apache-2.0
+// This class numbers this rank's shrinks and grows of a communicator, and its notes about them. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -123,7 +123,7 @@ class ResumeWatch {
   Communicator &comm_;
   const uint64_t number_;  ///< number of the next operation, which no rank has completed
   const std::unique_ptr<Cancel> cancel_;
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   std::condition_variable wake_;
   bool over_ = false;
   bool all_have_come_ = false;

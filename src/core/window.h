@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A window is a buffer on every rank of a communicator to which all other ranks can
-// write. The ranks register it together: each rank publishes where its buffer is, opens the buffers of the other ranks,
-// and publishes the outcome.
+// SPDX-License-Identifier: Apache-2.0
+// A window is a buffer on every rank of a communicator to which all other ranks can write. The ranks register it
+// together: each rank publishes where its buffer is, opens the buffers of the other ranks, and publishes the outcome.
 #pragma once
 
 #include <algorithm>

@@ -47,7 +47,7 @@ inline void write_words(const WindowNote &window, Note &note) {
       static_cast<uint64_t>(static_cast<uint32_t>(place.process)) << 32 | static_cast<uint32_t>(place.device);
 }
 
-/// Returns what write_words() wrote, or none if the note is of another kind.
+/// Returns what write_words() wrote, or nothing if the note is not about a window.
 [[nodiscard]] inline std::optional<WindowNote> window_note_of(const Note &note) {
   const auto phase = static_cast<uint32_t>(note.words[0]);
   if (phase < static_cast<uint32_t>(WindowPhase::offered) || phase > static_cast<uint32_t>(WindowPhase::failed))

@@ -1,13 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0 This class runs all_to_all, gather and scatter on host memory. Each block is a
-// lane, which the interpreter runs over the FIFO from the block's sender to its receiver. One thread visits all lanes.
-// Other collectives use the same FIFOs. The signature in a slot identifies its collective. Messages have FIFOs of their
-// own.
+// SPDX-License-Identifier: Apache-2.0
+// This class runs all_to_all, gather and scatter on host memory. Each block is a lane, which the interpreter runs over
+// the FIFO from the block's sender to its receiver. One thread visits all lanes. Other collectives use the same FIFOs.
+// The signature in a slot identifies its collective. Messages have FIFOs of their own.
 //
-// Order src/plan/block_lanes.h lists the lanes. A round visits them in that order. Progress Every round visits every
-// lane, so all blocks complete once all ranks have called (docs/messages.md). In place An all_to_all in place has one
-// lane for each peer. The lane sends one slot of its block, then receives the same number of bytes over the sent bytes.
-//           Such a call sends no block by reference. Counts In a _v collective, a slot with the block's size precedes
-// the block. The receiver checks the size.
+// Order     src/plan/block_lanes.h lists the lanes. A round visits them in that order.
+// Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
+// In place  An all_to_all in place has one lane for each peer. The lane sends one slot of its block, then receives the
+//           same number of bytes over the sent bytes. Such a call sends no block by reference.
+// Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 This class is the common part of two executors of a device, by kernels
-// and by copies (cuda/executors/*_executor.cpp). A call enqueues its work on the caller's stream and
-// returns. One thread of the process monitors all ranks. It reads the devices' reports, and checks for
-// failures and deadlines. Work that waits on a device knows no deadline, so the monitoring thread stops such
-// work.
+// SPDX-License-Identifier: Apache-2.0
+// This class is the common part of two executors of a device, by kernels and by copies (cuda/executors/*_executor.cpp).
+// A call enqueues its work on the caller's stream and returns. One thread of the process monitors all ranks. It reads
+// the devices' reports, and checks for failures and deadlines. Work that waits on a device knows no deadline, so the
+// monitoring thread stops such work.
 #pragma once
 
 #include <cstdint>
@@ -106,7 +106,7 @@ class DeviceExecutor : public Executor {
   virtual void stop() = 0;
   /// Returns the progress of the kernels of batches, or null if the executor has none.
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
-  /// Returns whether everything that was enqueued has ended. The answer is reliable only while no new calls arrive.
+  /// Returns whether all enqueued work has ended. The answer is reliable only while no new calls arrive.
   [[nodiscard]] virtual bool drained() const = 0;
   /// Returns whether the mean of integers of `turn` has divided its sums. `turn` is report().ended_number.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
@@ -155,7 +155,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
   /// Stops all use of Operations by one-sided operations. Streams may still have one-sided operations.
   virtual void end_one_sided() {}
-  /// Returns what start() was given, until end().
+  /// Returns the argument of start(), until end().
   [[nodiscard]] Operations *operations() const { return operations_; }
   // These functions describe the communicator's ranks. They may be called after start().
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
@@ -175,7 +175,7 @@ class DeviceExecutor : public Executor {
   Operations *operations_ = nullptr;
   std::mutex monitor_mutex_;                ///< guards whether monitor_ exists, for calls that only query
   std::unique_ptr<DeviceMonitor> monitor_;  ///< exists from start() to end()
-  bool abandoned_ = false;                  ///< true if quiesce() returned false; then live_on() does the work of end()
+  bool abandoned_ = false;                  ///< true if quiesce() returned false; live_on() then does the work of end()
 };
 
 /// Destroys the executor on a separate thread, because freeing memory waits for all work on the device, including the

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This class watches the operations of a rank that run on its device. It passes the
-// kernels' reports on to Operations, and stops the kernels when a rank has failed, disagrees or does not arrive. A call
-// on a device returns before its work has begun. So not the caller, but a thread of the process watches the work
-// (src/base/shared_thread.h).
+// SPDX-License-Identifier: Apache-2.0
+// This class watches the operations of a rank that run on its device. It passes the kernels' reports on to Operations,
+// and stops the kernels when a rank has failed, disagrees or does not arrive. A call on a device returns before its
+// work has begun. So not the caller, but a thread of the process watches the work (src/base/shared_thread.h).
 #pragma once
 
 #include <cstdint>

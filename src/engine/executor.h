@@ -1,13 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0 The executor of one rank runs plans. It works on host memory (host_executor.h),
-// or by kernels or copies of a device (device_executor.h). The communicator gives operations their numbers and plans,
-// and uses only this interface.
+// SPDX-License-Identifier: Apache-2.0
+// The executor of one rank runs plans. It works on host memory (host_executor.h), or by kernels or copies of a device
+// (device_executor.h). The communicator gives operations their numbers and plans, and uses only this interface.
 //
-// Order Operations run in the order of their turns, even on different streams. Call start() before the first operation.
+// Order    Operations run in the order of their turns, even on different streams. Call start() before the first.
 //          The communicator makes one call of prepare() or enqueue() at a time. The exception is an enqueue() that runs
-//          its work before it returns, which may overlap with any other call. Failure If check_buffer(), check_stream()
-// or prepare() refuses a call, the call has no effect. If an operation that has a number fails, the communicator fails:
-//          the executor calls Operations::raise(). All running work ends as soon as it notices a failure of the
-//          communicator.
+//          its work before it returns, which may overlap with any other call.
+// Failure  If check_buffer(), check_stream() or prepare() refuses a call, the call has no effect. If an operation that
+//          has a number fails, the communicator fails: the executor calls Operations::raise(). All running work ends as
+//          soon as it notices a failure of the communicator.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ struct ExecutorCapabilities {
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
   bool puts_between_hosts = false;  ///< true if windows and signals work on several hosts
   bool one_sided_by_stream = false;  ///< true if only streams order one-sided operations, which then have no turns
-  bool checks_buffers = true;       ///< false if check_buffer() accepts everything
+  bool checks_buffers = true;       ///< false if check_buffer() accepts every buffer
   // Two bytes for barriers. On a device the two bytes are a cache line apart.
   std::byte *barrier_send = nullptr;
   std::byte *barrier_recv = nullptr;
@@ -115,7 +115,7 @@ class Executor {
   /// Returns whether the stream is captured into a graph, or an error if work cannot be enqueued on the stream. Any
   /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
-  /// Discards what check_stream() has noted. Call it if the checked call is not enqueued.
+  /// Discards the notes of check_stream(). Call it if the checked call is not enqueued.
   virtual void forget_stream() const {}
   /// Returns the stream for work that belongs to no stream of the caller, such as the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;

@@ -310,8 +310,8 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
     watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
-  // Even if this rank has received everything, it checks for a failure: a peer that failed may have withdrawn an
-  // exported buffer while this rank read it.
+  // Even if this rank has received all data, it checks for a failure. A peer that failed may have withdrawn an exported
+  // buffer while this rank read the buffer.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);
     links_.wait_for_readers();  // as the caller may free its buffers once this call returns

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This executor works on host memory. Work without a
-// stream runs in the caller's thread. Work on a host stream is a task of the stream's
-// thread. While the thread that runs an operation waits, it also watches the peers
+// SPDX-License-Identifier: Apache-2.0
+// This executor works on host memory. Work without a stream runs in the caller's thread. Work on a host stream is
+// a task of the stream's thread. While the thread that runs an operation waits, it also watches the peers
 // (watch.h).
 #pragma once
 

@@ -107,8 +107,8 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
     const TransferQueue &faulty = queues_.faulty();
     watch.explain_fault(faulty.head(), faulty.state.fault, links_.peers().own_shortage());
   }
-  // Even if this rank has received everything, it checks for a failure: a peer that failed may have withdrawn an
-  // exported buffer while this rank read it.
+  // Even if this rank has received all data, it checks for a failure. A peer that failed may have withdrawn an exported
+  // buffer while this rank read the buffer.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
   for (const TransferQueue *const queue : queues_.active())
     if (queue->record != 0) boards.fail(queue->record);

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 An object of these classes is one all-reduce by load_store: OneShotCall (in
-// load_store.cpp), TwoShotCall or RingCall. It is on the stack. The base class LoadStoreCall has the access to the
-// exchange.
+// SPDX-License-Identifier: Apache-2.0
+// An object of these classes is one all-reduce by load_store: OneShotCall (in load_store.cpp), TwoShotCall or RingCall.
+// It is on the stack. The base class LoadStoreCall has the access to the exchange.
 #pragma once
 
 #include <algorithm>
@@ -190,7 +190,7 @@ class RingCall : public TwoShotCall {
   enum class Form : uint8_t {
     accumulators,    ///< some rank does not export: all ranks add to sums in the exchange
     exported_parts,  ///< all ranks export both buffers: each reduces a part, and fetches the other results
-    exported_whole,  ///< two ranks out of place export both buffers: each reduces everything and fetches nothing
+    exported_whole,  ///< two ranks out of place export both buffers: each reduces all elements and fetches none
   };
   /// The progress of this rank in a ring of accumulators.
   struct Progress {

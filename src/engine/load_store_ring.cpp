@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0 This file runs a ring by load_store. If some rank does not export its buffers,
-// each part of a tile has an accumulator: memory that all ranks map. Ranks add their operands to it in the order of the
-// ring, and then all ranks copy the sums out. This moves as many bytes as two_shot, but needs memory for one tile
-// instead of one tile for each rank. If several ranks share a core, the accumulators stay in the cache that these ranks
-// share. A rank does everything that is possible before it waits, so one time slice of the scheduler lets it do many
-// hops.
+// SPDX-License-Identifier: Apache-2.0
+// This file runs a ring by load_store. If some rank does not export its buffers, each part of a tile has an
+// accumulator: memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks
+// copy the sums out. This moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each
+// rank. If several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does all hops
+// that are possible before it waits, so it does many hops in one time slice of the scheduler.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A communicator and its executor share an object of this class. It knows
-// which operation of this rank has its turn, which operations are done, and the failure that ends all
-// operations. A turn counts the operations of this rank only. A number counts the collectives, and is equal on
-// all ranks.
+// SPDX-License-Identifier: Apache-2.0
+// A communicator and its executor share an object of this class. It knows which operation of this rank has its turn,
+// which operations are done, and the failure that ends all operations. A turn counts the operations of this rank only.
+// A number counts the collectives, and is equal on all ranks.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file runs a batch of messages on host memory. One thread multiplexes the
-// messages. A message is a lane of one step. The interpreter runs the lane over the FIFO of the message's pair and
-// direction.
+// SPDX-License-Identifier: Apache-2.0
+// This file runs a batch of messages on host memory. One thread multiplexes the messages. A message is a lane of one
+// step. The interpreter runs the lane over the FIFO of the message's pair and direction.
 //
 // Progress  The messages of a pair and direction form a queue. Every round visits the head of every queue that is not
 //           empty, and a visit moves a few slices at most. So a batch completes once each peer has begun the matching

@@ -46,7 +46,7 @@ std::string SignalWatch::counts(uint64_t seen) const {
          " of " + std::to_string(operation_.total) + " since the communicator was made)";
 }
 
-/// Returns text that says what a put or a signal does.
+/// Returns text that describes a put or a signal.
 std::string SignalWatch::doing() const {
   const std::string own = "rank " + std::to_string(owner_.rank()), peer = "rank " + std::to_string(operation_.peer);
   if (operation_.kind == OneSided::Kind::signal) return own + " signals " + peer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class watches a one-sided operation while its rank waits in it. It checks for a failure of the communicator, the
-// end of the peer, and the deadline, and raises what it finds for all ranks.
+// end of the peer, and the deadline, and raises a failure that it finds for all ranks.
 #pragma once
 
 #include <cstdint>

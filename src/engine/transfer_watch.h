@@ -66,7 +66,7 @@ class TransferWatch final : public Watch {
   /// Asks the peer that keeps this batch waiting how many messages it has called. It begins to ask before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
-  /// Describes the calls of the peer that match `head`, and what the peer does now.
+  /// Describes the calls of the peer that match `head`, and the peer's present operation.
   [[nodiscard]] std::string calls_of(const Transfer &head) const;
   /// Waits a moment for the peer's report about `head`. Returns an empty report if the peer has not answered.
   [[nodiscard]] MessageReport await_report(const Transfer &head);

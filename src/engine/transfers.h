@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch is the messages that one rank sends and receives as one operation.
+// A batch is a list of messages that one rank sends and receives as one operation.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This clock measures the total time for which callers have waited for
-// a host stream. While several callers wait, the time counts once. Each operation of the stream reads the
-// clock at its begin and at its end. The difference is the time for which callers waited for that
-// operation.
+// SPDX-License-Identifier: Apache-2.0
+// This clock measures the total time for which callers have waited for a host stream. While several callers wait, the
+// time counts once. Each operation of the stream reads the clock at its begin and at its end. The difference is the
+// time for which callers waited for that operation.
 #pragma once
 
 #include <atomic>

@@ -35,8 +35,8 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   return call.count != 0 && call.counts_hash == 0;  // uneven blocks may be empty, so they prove nothing
 }
 
-/// This view reads what ranks publish. About ranks on other hosts it knows only collectives, with some delay. For a
-/// rank on a device it reads one report, which stays true (src/engine/device_waits.h).
+/// A view of the states that ranks publish. About ranks on other hosts it knows only collectives, with some delay. For
+/// a rank on a device it reads one report, which stays true (src/engine/device_waits.h).
 class NearView {
  public:
   NearView(const Ranks &ranks, const MessageBoards &boards, uint32_t rank_count)

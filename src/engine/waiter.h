@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 When none of its lanes can move, a rank waits with this class. If there are cores
-// for all ranks, the waiter spins. Otherwise it yields the core to other ranks. At intervals it checks whether the rank
-// must stop.
+// SPDX-License-Identifier: Apache-2.0
+// When none of its lanes can move, a rank waits with this class. If there are cores for all ranks, the waiter spins.
+// Otherwise it yields the core to other ranks. At intervals it checks whether the rank must stop.
 #pragma once
 
 #include <cstdint>

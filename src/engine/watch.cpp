@@ -55,7 +55,7 @@ std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank, const 
 
 std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
                                      RankEnd which) {
-  // A rank that has completed the operation has sent everything for it, so its end does not matter to the operation.
+  // A rank that has completed the operation has sent all its data, so its end does not matter to the operation.
   const auto owes = [&](uint32_t peer) { return ranks.completed_operation(peer) < operation; };
   const auto ended = [&](uint32_t peer, const std::string &how) {
     Error error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + how};

@@ -71,7 +71,7 @@ class OperationWatch final : public Watch {
 /// Describes an operation: "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
 [[nodiscard]] std::string describe(const OperationInfo &entered);
 
-/// The end of a failure's message, which says what the caller can do now.
+/// The end of a failure's message, which says what the caller can do next.
 inline constexpr const char *what_now =
     "; only rondo_comm_shrink, rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file declares what a rank knows while it makes a communicator. Every request
-// to a transport or a device contains this struct, so a new setting reaches transports and devices without a change of
-// the code in between.
+// SPDX-License-Identifier: Apache-2.0
+// This file declares what a rank knows while it makes a communicator. Every request to a transport or a device contains
+// this struct, so a new setting reaches transports and devices without a change of the code in between.
 #pragma once
 
 #include <algorithm>

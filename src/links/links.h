@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 The links of one rank connect its executor with the ranks
-// that it can reach. A link belongs to a channel and a peer. It has one direction. The view of a
-// link points into memory of this process, even if the peer is in another process or on another
-// host.
+// SPDX-License-Identifier: Apache-2.0
+// The links of one rank connect its executor with the ranks that it can reach. A link belongs to a channel and a peer.
+// It has one direction. The view of a link points into memory of this process, even if the peer is in another process
+// or on another host.
 //
 // Threads  Any thread may call outgoing(), incoming(), exchange(), readable_kinds(), wait_for_readers() and functions
 //          that return constants. Only the executing thread, of which there is one at a time, may call set_running()

@@ -1,13 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0 This interface publishes the progress of messages between ranks. For each pair of
-// ranks, it has the number of messages that each end has entered and completed, and the blocked sends. For each rank,
-// it has records of its latest messages. Values of ranks on this host are current. report() also gets values from other
-// hosts.
+// SPDX-License-Identifier: Apache-2.0
+// This interface publishes the progress of messages between ranks. For each pair of ranks, it has the number of
+// messages that each end has entered and completed, and the blocked sends. For each rank, it has records of its latest
+// messages. Values of ranks on this host are current. report() also gets values from other hosts.
 //
 // A message has a number: its position, from 1, among the messages from one rank to another. Both ends have equal
 // numbers. A rank enters messages in batches, one batch after another. For that rank, a batch is one operation.
 //
-// Threads One thread at a time calls announce() to complete_batch(): the one that runs the batch or watches the device.
-//          Everything else: any thread.
+// Threads  One thread at a time calls announce() to complete_batch(): the one that runs the batch or watches the
+//          device. Any thread may call the other functions.
 #pragma once
 
 #include <array>

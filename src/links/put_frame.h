@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A put to a rank of another host goes as slots of a link for puts. Each slot has
-// a frame and then a part of the data. The last slot of a put sets the signal. A signal without a put has only this
-// slot.
+// SPDX-License-Identifier: Apache-2.0
+// A put to a rank of another host goes as slots of a link for puts. Each slot has a frame, followed by a part of the
+// data. The last slot of a put sets the signal. A signal without a put has only this slot.
 #pragma once
 
 #include <bit>

@@ -1,12 +1,12 @@
-// SPDX-License-Identifier: Apache-2.0 The ranks of a communicator publish their states to each other by this interface.
-// A state says which operations the rank has entered and completed, and whether it is alive. The interface also shows
-// failures. Its functions do not wait.
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a communicator publish their states to each other by this interface. A state says which operations the
+// rank has entered and completed, and whether it is alive. Failures are also published. The functions do not wait.
 //
-// Threads One thread at a time calls enter(), in the order of operation numbers. One thread at a time calls complete()
-//          and fail(). It may be another thread than that of enter(). Any thread may call the other functions. Lag
-// Values of ranks on this host are current. Values of other ranks are the latest that arrived: a number may be too low,
-//          a record may be missing until a later call, and a death or a failure may be seen late. No value is ever
-//          ahead of the rank.
+// Threads  One thread at a time calls enter(), in the order of operation numbers. One thread at a time calls complete()
+//          and fail(), but not always the thread of enter(). Any thread may call the other functions.
+// Lag      Values of ranks on this host are current. Values of other ranks are the latest that arrived: a number may be
+//          too low, a record may be missing until a later call, and a death or a failure may be seen late. No value is
+//          ever ahead of the rank.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This interface represents device memory that network cards read and write
-// without the host (GPUDirect RDMA). Networks use the interface, and cuda/transport/rdma_memory.h implements
-// it.
+// SPDX-License-Identifier: Apache-2.0
+// This interface represents device memory that network cards read and write without the host (GPUDirect RDMA). Networks
+// use the interface, and cuda/transport/rdma_memory.h implements it.
 #pragma once
 
 #include <cstddef>

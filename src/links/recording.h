@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This interface gives the content of the flight recorder as plain
-// data, read from memory that the ranks of a host share. A rank of the communicator reads it, or
-// `rondo status` in another process. Reading does not disturb the ranks, and the data may be slightly
-// old.
+// SPDX-License-Identifier: Apache-2.0
+// This interface gives the content of the flight recorder as plain data, read from memory that the ranks of a host
+// share. A rank of the communicator reads it, or `rondo status` in another process. Reading does not disturb the ranks,
+// and the data may be slightly old.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A window gives each rank of a host access to a buffer of every other
-// rank. A rank describes its buffer by a MemoryPlace, and the peers open the MemoryPlace as a
-// RemoteMemory.
+// SPDX-License-Identifier: Apache-2.0
+// A window gives each rank of a host access to a buffer of every other rank. A rank describes its buffer by a
+// MemoryPlace, and the peers open the MemoryPlace as a RemoteMemory.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A transport connects one rank of a communicator with the
-// other ranks. src/core/registry.cpp makes it. It owns the interfaces to the rank's links, to the
-// other ranks and to the flight recorder. Other code gets one of these interfaces, and not the
-// transport.
+// SPDX-License-Identifier: Apache-2.0
+// A transport connects one rank of a communicator with the other ranks. src/core/registry.cpp makes it. It owns the
+// interfaces to the rank's links, to the other ranks and to the flight recorder. Other code gets one of these
+// interfaces, and not the transport.
 #pragma once
 
 #include "src/links/links.h"

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Notes about windows (src/links/ranks.h) are numbered and kept apart from all
-// other notes.
+// SPDX-License-Identifier: Apache-2.0
+// Notes about windows (src/links/ranks.h) are numbered and kept apart from all other notes.
 #pragma once
 
 #include <cstddef>

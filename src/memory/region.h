@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A region is memory of this process that other processes can map, because it
-// belongs to a memfd. rondo_mem_alloc() makes regions. The registration of a user's buffer also makes one: it moves the
-// buffer's pages into a memfd, in place.
+// SPDX-License-Identifier: Apache-2.0
+// A region is memory of this process that other processes can map, because it belongs to a memfd. rondo_mem_alloc()
+// makes regions. Registering a user's buffer makes one by moving the buffer's pages into a memfd, in place.
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode). Ids
 // are never used again, so a mapping of a freed region is never taken for another region. The program may close any
@@ -19,7 +19,7 @@
 
 namespace rondo {
 
-/// The identity of the file behind a descriptor. All memfds of a system are on one device.
+/// The identity of the file that a descriptor refers to. All memfds of a system are on one device.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -37,7 +37,7 @@ struct RegionRef {
   uint64_t region_bytes = 0;  ///< size of the region, in whole pages
   int descriptor = -1;        ///< descriptor of the memfd in this process
   uint64_t inode = 0;         ///< inode of the memfd
-  bool replaced = false;      ///< true if the program has mapped other memory there, so peers would read wrong data
+  bool replaced = false;      ///< true if the program has mapped other memory there; peers would read wrong data
 
   bool operator==(const RegionRef &) const = default;
 };
@@ -119,8 +119,8 @@ class MovedPages {
   [[nodiscard]] uint64_t region() const { return region_; }
 
   /// Makes the pages private anonymous memory again, in place, with their current contents. No other thread may write
-  /// to them meanwhile. It fails if memory runs out, or if the program has closed the memfd's descriptor. After a
-  /// failure, the pages stay usable, but are shared with children of fork().
+  /// to the pages during the call. It fails if memory runs out, or if the program has closed the memfd's descriptor.
+  /// After a failure, the pages stay usable, but are shared with children of fork().
   Result<void> move_back();
 
  private:

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The registry has one line for each algorithm. A new algorithm needs a file with
-// its builder, and a line in the registry.
+// SPDX-License-Identifier: Apache-2.0
+// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and a line in it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The builders share these helpers: a writer of
-// schedules that names ranks instead of links, the schedule of a single rank, and the list
-// of builders.
+// SPDX-License-Identifier: Apache-2.0
+// The builders share these helpers: a writer of schedules that names ranks instead of links, the schedule of a single
+// rank, and the list of builders.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-/// The kind of memory in which the ranks of a communicator have their buffers.
+/// The memory in which the ranks of a communicator have their buffers.
 enum class BufferPlace : uint8_t {
   host,
   device,        ///< memory of devices

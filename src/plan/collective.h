@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the table of collectives. All code that depends on the kind of a collective looks it up here: checks of
-// arguments, plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective needs a row.
+// This file has the table of collectives. All code that depends on properties of a collective reads this table: checks
+// of arguments, plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective needs a row.
 //
 // Every collective works on one logical vector, and each buffer holds a part of it. In an all-to-all, however, each
 // rank sends a vector of its own.
@@ -27,7 +27,7 @@ enum class BufferLayout {
 /// The special role of the root.
 enum class RootRole { none, sends, receives };
 
-/// The way in which the data move.
+/// The method by which the data move.
 enum class Carrier {
   schedule,  ///< the steps of an algorithm
   blocks,    ///< blocks that go straight from rank to rank (src/engine/block_exchange.h)

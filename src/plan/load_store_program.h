@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 A program describes one rank's work in an all-reduce by load_store, as data. It
-// lists in order what the rank waits for, reads, reduces, writes and publishes. The kernel does not read programs, but
-// is code, to be fast at 8 bytes. One test compares the kernel with the program (tests/unit/load_store_trace_test.cpp),
-// and another runs all interleavings of programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a
-// program.
+// SPDX-License-Identifier: Apache-2.0
+// A program describes one rank's work in an all-reduce by load_store, as data. It lists in order what the rank waits
+// for, reads, reduces, writes and publishes. The kernel does not read programs, but is code, to be fast at 8 bytes. One
+// test compares the kernel with the program (tests/unit/load_store_trace_test.cpp), and another runs all interleavings
+// of programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a program.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A plan has all properties of an operation
-// that do not change from call to call. It is immutable, and a communicator caches
-// it.
+// SPDX-License-Identifier: Apache-2.0
+// A plan has all properties of an operation that do not change from call to call. It is immutable, and a communicator
+// caches it.
 #pragma once
 
 #include <cstdint>
@@ -106,7 +106,7 @@ class Plan {
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});
 
-/// Returns a hash of everything on which ranks must agree.
+/// Returns a hash of all properties on which ranks must agree.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &choice);
 
 /// Extends a hash over the operations that one rank has called on a communicator. `history` is the hash of the earlier

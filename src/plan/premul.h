@@ -1,10 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0 Two operations run the plan of a sum on other operands. The executor converts the
-// operands before the plan runs.
+// SPDX-License-Identifier: Apache-2.0
+// Two operations run the plan of a sum on other operands. The executor converts the operands before the plan runs.
 //
-// Premul sum The operands are scaled into the recv buffer, and the sum is in place. If a rank's recv buffer does not
-//                   exist or is too small, the rank scales its operands into a workspace. Mean of integers The operands
-// become words in a workspace (src/proto/integer_mean.h). The sum of the words is in place, and the executor narrows
-//                   the results to the caller's buffer.
+// Premul sum        The operands are scaled into the recv buffer, and the sum is in place. If a rank has no recv
+//                   buffer, or one that is too small, it scales its operands into a workspace.
+// Mean of integers  The operands become words in a workspace (src/proto/integer_mean.h). The sum of the words is in
+//                   place, and the executor narrows the results to the caller's buffer.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A schedule is the work of one rank on one channel, as data. Builders
-// (src/plan/algorithm.h) are pure functions that return schedules. The verifier, every executor and the simulator
-// read the same schedule. A schedule does not depend on the message's size: the interpreter runs it once for each
-// tile.
+// SPDX-License-Identifier: Apache-2.0
+// A schedule is the work of one rank on one channel, as data. Builders (src/plan/algorithm.h) are pure functions that
+// return schedules. The verifier, every executor and the simulator read the same schedule. A schedule does not depend
+// on the message's size: the interpreter runs it once for each tile.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the double binary tree. Its latency
-// grows with log(ranks). With two channels, each of the two trees uses half of the
-// bandwidth.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the double binary tree. Its latency grows with log(ranks). With two channels, each of the two trees
+// uses half of the bandwidth.
 //
 // Positions 0 to n-1 form one tree. A position's height is the number of its trailing zero bits. Position 0 is on top
 // and has one child. The drawing is for n = 8. If a position's parent would be n or more, its parent is one level

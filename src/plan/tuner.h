@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 The tuner chooses algorithm, kernel, protocol, channels
-// and chunk size of an operation. It does no I/O. Its input is a measured table (if one
-// exists), the built-in tables (tuner.cpp, explained in docs/lab/tuner.md), and the limits of
-// the connections' slots. All ranks must give the same input, so that all get the same
+// SPDX-License-Identifier: Apache-2.0
+// The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. Its
+// input is a measured table (if one exists), the built-in tables (tuner.cpp, explained in docs/lab/tuner.md),
+// and the limits of the connections' slots. All ranks must give the same input, so that all get the same
 // answer.
 #pragma once
 
@@ -89,7 +89,7 @@ inline constexpr uint64_t chunk_align_bytes = 64;  // a whole number of elements
 /// AUTO means that load_store does not have the collective.
 [[nodiscard]] rondo_algorithm_t load_store_algorithm(rondo_collective_t collective);
 
-/// Returns the error for a request that load_store cannot fulfil. The message lists what load_store can do.
+/// Returns the error for a request that load_store cannot fulfil. The message lists the possible requests.
 [[nodiscard]] Error no_load_store(const TunerInput &input);
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file reads the file of a tuning table, which is strict JSON. A user provides
-// the file, and it decides how every rank works. So unknown keys, repeated keys and numbers that no machine has are
-// refused, and not ignored.
+// SPDX-License-Identifier: Apache-2.0
+// This file reads the file of a tuning table, which is strict JSON. A user provides the file, and it decides how every
+// rank works. So unknown keys, repeated keys and numbers that no machine has are refused, and not ignored.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A measured tuning table gives the plan of an operation for a collective, a number
-// of ranks and a size. `rondo tune` measures the table on a machine. It is immutable plain data. The tuner reads it
-// before its built-in tables (src/plan/tuner.cpp).
+// SPDX-License-Identifier: Apache-2.0
+// A measured tuning table gives the plan of an operation for a collective, a number of ranks and a size. `rondo tune`
+// measures it on a machine. The table is immutable plain data. The tuner reads it before its built-in tables.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A connection is the memory of one directed link between two ranks on one channel.
-// It holds one FIFO for each protocol. Each FIFO has its own counters, which stay contiguous even if the other protocol
-// is used in between.
+// SPDX-License-Identifier: Apache-2.0
+// A connection is the memory of one directed link between two ranks on one channel. It holds one FIFO for each
+// protocol. Each FIFO has its own counters, which stay contiguous even if the other protocol is used in between.
 //
 // Layout: offsets are multiples of 64, and a cache line has one writer.
 //

@@ -36,7 +36,7 @@
 //   All ranks do R1 first, to read the announcements. If all of them export their buffers, a ring continues as a
 //   two_shot does after R1. Two ranks out of place may each reduce everything instead, and then do G2.
 //
-// Abort After a rank has given up, it stores no flag and no counter. Its peers stop at their own deadlines.
+// Abort     After a rank has given up, it stores no flag and no counter. Its peers stop at their own deadlines.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A group is the threads that advance one lane together. On the host, a group is
-// one thread. On a device, it is a thread block or a part of a block. Every thread of the group makes the same calls in
-// the same order.
+// SPDX-License-Identifier: Apache-2.0
+// A group is the threads that advance one lane together. On the host, a group is one thread. On a device, it is a
+// thread block or a part of a block. Every thread of the group makes the same calls in the same order.
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The interpreter runs the steps of a lane, one slice at a time. All executors
-// share it. A device calls advance() in a loop, the host executor multiplexes many lanes, and a simulator may choose
-// the next lane from a seed.
+// SPDX-License-Identifier: Apache-2.0
+// The interpreter runs the steps of a lane, one slice at a time. All executors share it. A device calls advance() in a
+// loop, the host executor multiplexes many lanes, and a simulator may choose the next lane from a seed.
 //
 // A call of advance() either does nothing and returns `blocked`, or moves one slice. To move a slice, it first polls
 // all flags and counters that the slice waits for. Then it reduces the operands, posts the results and releases the
@@ -38,7 +38,7 @@ enum class Fault : uint8_t {
   withdrawn,     ///< the peer named a buffer whose registration it has ended
 };
 
-/// The way in which peers can read a buffer of a rank in place.
+/// The method by which peers can read a buffer of a rank in place.
 struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is now at the buffer's address, see RegionRef

@@ -5,7 +5,7 @@
 //
 // `sync` loads and stores are sequentially consistent. A rank that is about to sleep stores "I sleep", and then checks
 // the flags once more. Its peer stores a flag, and then checks whether the rank sleeps. At least one of the two sees
-// the other's store. No rank sleeps on a device, so there acquire and release suffice.
+// the other's store. Ranks on devices do not sleep, so on a device acquire and release suffice.
 //
 // On a device the scope is the system, except in add_among(). The other side may be a thread of another block, of
 // another device, or of the host. (docs/gpu-executors.md has the PTX.)

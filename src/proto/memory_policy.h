@@ -33,7 +33,7 @@ enum class Site : uint8_t {
   load_store_reduce,              ///< R2
   load_store_reduce_barrier,      ///< in a group: every thread's part of the result before it
   load_store_ready_vote,          ///< in a group: what each thread acquired, before any reads those data
-  load_store_end_barrier,         ///< in a group: what was gathered before thread 0 reports
+  load_store_end_barrier,         ///< in a group: all data are gathered before thread 0 reports
   load_store_arrive,              ///< B1
   load_store_leave,               ///< B4
   load_store_leave_barrier,       ///< in a group: every thread's part of the result before it

@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0 This file computes which elements belong to a (channel, tile, chunk). The
-// functions are for host and device, and need no loops.
+// SPDX-License-Identifier: Apache-2.0
+// This file computes which elements belong to a (channel, tile, chunk), on host and device, without loops.
 //
 // Every collective works on one logical vector. A rank's send and recv buffers each hold an interval of it:
 //
-//     all-reduce, broadcast, reduce `count` elements; both buffers hold all of it reduce-scatter one block for each
-//     rank; send holds the vector, recv the rank's block all-gather one block for each rank; send holds the rank's
-//     block, recv the vector
+//     all-reduce, broadcast, reduce   `count` elements; both buffers hold all of it
+//     reduce-scatter                  one block for each rank; send holds the vector, recv the rank's own block
+//     all-gather                      one block for each rank; send holds the rank's own block, recv the vector
 //
 // Channels divide the vector, or each block, into parts. A channel's part is processed in tiles. For each chunk index
 // of the schedule, a tile has one chunk of at most chunk_elements:

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the element types, and operations on one element, for host and
-// device. docs/numerics.md has the rules.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the element types, and operations on one element, for host and device. docs/numerics.md has the rules.
 //
 // A step loads its operands into the accumulator type, reduces them from the left, and stores the result, which rounds
 // once:

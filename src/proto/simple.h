@@ -2,17 +2,17 @@
 // The protocol simple stores the flag after the data. A slot is a payload of up to slot_bytes, and a header, whose
 // sequence is the flag.
 //
-// Layout connection.h: head, headers, slots. The payload is in the slot, or (by reference)
-//           where the header says. If a sender keeps its slots outside the connection, the
-// receiver must know where (transports/net.h). Ordering S1 load head, sync pairs with S6: the
-//           slot's last reader has finished S2 write payload and header fields, plain S3 store
-//           header.sequence, release pairs with S4 (sync where the receiver may sleep) S4 load
-//           header.sequence, sync, until counter + 1 S5 read header fields and payload, plain
-//           S6 store head, release pairs with S1 State of a slot: free (sender may write)
-//           --S3--> full (receiver may read) --S6--> free of a reference: the receiver may read
-// the sender's buffer from S3 to S6; the operation ends after S6 Abort after a lane has given
-//           up, it does neither S3 nor S6. Its peers stay blocked, and stop at their own
-// deadline.
+// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. If
+//           a sender keeps its slots outside the connection, the receiver must know where (transports/net.h).
+// Ordering  S1 load head, sync               pairs with S6: the slot's last reader has finished
+//           S2 write payload and header fields, plain
+//           S3 store header.sequence, release pairs with S4 (sync where the receiver may sleep)
+//           S4 load header.sequence, sync, until counter + 1
+//           S5 read header fields and payload, plain
+//           S6 store head, release           pairs with S1
+// State     of a slot: free (sender may write) --S3--> full (receiver may read) --S6--> free
+//           of a reference: the receiver may read the sender's buffer from S3 to S6; the operation ends after S6
+// Abort     after a lane has given up, it does neither S3 nor S6. Its peers stay blocked until their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -101,7 +101,7 @@ class SimpleReceiver {
   RONDO_HD explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// Returns true if the next slot is full; header() and payload() may then be read.
+  /// Returns true if the next slot is full; if so, header() and payload() may be read.
   [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
     return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // S4, pairs with S3 in SimpleSender::post
   }

@@ -39,11 +39,11 @@ class Engine {
  public:
   Engine(const SimCase &what, const System &system);
 
-  /// A function that is called now and then with the number of moves.
+  /// A function that run() calls now and then with the number of moves so far.
   using Moved = std::function<void(uint64_t)>;
 
   /// Runs the system. If the lanes stop because schedule and slots do not match, returns RONDO_ERROR_INTERNAL. After
-  /// `move_count_max` moves without a period it gives up, and the outcome says so.
+  /// `move_count_max` moves without a period it gives up, and Outcome::complete is false.
   [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX, const Moved &moved = {});
 
  private:

@@ -49,7 +49,7 @@ struct LinkCost {
   double bandwidth_GBps = 1;
   Sharing sharing = Sharing::pair;
   /// The burst, in bytes, of a rate limiter (token bucket) at the sender, or 0 if there is none. After idle time, this
-  /// number of bytes passes at `peak_GBps`. Then bandwidth_GBps applies.
+  /// number of bytes passes at `peak_GBps`. After the burst, bandwidth_GBps applies.
   double burst_bytes = 0;
   double peak_GBps = 0;
 };

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 This file finds out which ranks behave alike, so that one rank is simulated in
-// place of all these ranks.
+// SPDX-License-Identifier: Apache-2.0
+// This file finds out which ranks behave alike, so that one rank is simulated in place of all these ranks.
 //
 // A map of the ranks to themselves is a symmetry if these conditions hold:
 // - (1) It maps nodes to equal nodes, a rank to a rank with the same place in its node, and racks to racks. So links

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A System is the input of the simulator's engine: the schedules of all ranks. If
-// ranks behave alike, it has the schedule of only one of them. Links are resolved to wires, and wires to the resources
-// that they share.
+// SPDX-License-Identifier: Apache-2.0
+// A System is the input of the simulator's engine: the schedules of all ranks. If ranks behave alike, it has the
+// schedule of only one of them. Links are resolved to wires, and wires to the resources that they share.
 //
 // The steps are the steps that the builders return. Some lanes differ only in shifted chunk numbers, such as all lanes
 // of a ring. Such lanes share a list of steps, so a system is small even if no two ranks behave alike.

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file is the part of a Topology for GPUs and network
-// cards, as plain data. It has the PCI address of each device, and the other ends of its
-// NVLinks. From these data, the functions of src/topo/distance.h compute the distance of two
+// SPDX-License-Identifier: Apache-2.0
+// This file is the part of a Topology for GPUs and network cards, as plain data. It has the PCI address of each device,
+// and the other ends of its NVLinks. From these data, the functions of src/topo/distance.h compute the distance of two
 // devices.
 #pragma once
 

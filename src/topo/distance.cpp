@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-/// Returns the deepest bridge that is above both bridges, or unknown_index if there is none.
+/// Returns the deepest bridge that is above both bridges `a` and `b`, or unknown_index if there is none.
 uint32_t common_bridge(const Topology &topology, uint32_t a, uint32_t b) {
   while (a != b && a != unknown_index && b != unknown_index) {  // ends, as a parent has a smaller index than its child
     uint32_t &deeper = a > b ? a : b;

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 These functions compute the distance between two devices of a host, or between
-// a device and a network card. They only read a Topology and do no I/O. `rondo info` prints the distance, and
-// choices depend on it. A greater Proximity is nearer. A distance does not include the bandwidth, which is not
-// measured.
+// SPDX-License-Identifier: Apache-2.0
+// These functions compute the distance between two devices of a host, or between a device and a network card. They only
+// read a Topology and do no I/O. `rondo info` prints the distance, and choices depend on it. A greater Proximity is
+// nearer. A distance does not include the bandwidth, which is not measured.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A Machine is the form between the sources of a topology
-// (hwloc, XML) and the Topology. It is a flat list of parts, each with the processors that it
-// covers. Only assemble() turns a Machine into a Topology, so the checks in assemble() apply to
-// every source.
+// SPDX-License-Identifier: Apache-2.0
+// A Machine is the form between the sources of a topology (hwloc, XML) and the Topology. It is a flat list of parts,
+// each with the processors that it covers. Only assemble() turns a Machine into a Topology, so the checks in assemble()
+// apply to every source.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This file declares the functions of the NVIDIA Management Library that
-// Rondo uses, so that Rondo builds where the library is not installed. The names are Rondo's. The values and
-// layouts are NVIDIA's documented ones. If nvml.h is present, tests/gpu/nvml_api_test.cpp compares them with that
-// header.
+// SPDX-License-Identifier: Apache-2.0
+// This file declares the functions of the NVIDIA Management Library that Rondo uses, so that Rondo builds where the
+// library is not installed. The names are Rondo's. The values and layouts are NVIDIA's documented ones. If nvml.h is
+// present, tests/gpu/nvml_api_test.cpp compares them with that header.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A Topology describes this machine as an immutable value of plain data.
-// hwloc and NVML provide the data, and only src/topo uses them. A Topology can be exported as hwloc XML and
-// read again (RONDO_TOPOLOGY_FILE). So code that depends on a machine's shape can be tested on another
-// machine.
+// SPDX-License-Identifier: Apache-2.0
+// A Topology describes this machine as an immutable value of plain data. hwloc and NVML provide the data, and only
+// src/topo uses them. A Topology can be exported as hwloc XML and read again (RONDO_TOPOLOGY_FILE). So code that
+// depends on a machine's shape can be tested on another machine.
 #pragma once
 
 #include <cstdint>
@@ -91,7 +91,7 @@ struct DeviceDiscovery {
 /// Reads a topology from hwloc XML, which may be any text. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 
-/// Returns everything that discover_devices() would read, as hwloc XML. `lstopo -i F` can show it, too.
+/// Returns the topology that discover_devices() would return, as hwloc XML. `lstopo -i F` can also show a file of it.
 [[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
 
 /// Returns how many ranks can run at once without slowing each other down. That is the number of cores with an allowed

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This file reads hwloc's XML (formats 2 and 3), as far as a Topology needs it,
-// and the devices that Rondo adds. The nesting of elements shows which bridges and processors are above a PCI
-// device. Other objects name the processors that they cover. The nesting must be balanced, so that a cut-off file is
-// refused.
+// SPDX-License-Identifier: Apache-2.0
+// This file reads hwloc's XML (formats 2 and 3), as far as a Topology needs it, and the devices that Rondo adds. The
+// nesting of elements shows which bridges and processors are above a PCI device. Other objects name the processors that
+// they cover. The nesting must be balanced, so that a cut-off file is refused.
 #include <array>
 #include <charconv>
 #include <limits>
@@ -162,8 +162,8 @@ class MachineReader {
     return {};
   }
 
-  /// Returns the kind of an operating system's device if it is a network interface or an RDMA device. Format 2 has a
-  /// number for each type. Format 3 has a bit for each type, and RDMA devices have both bits.
+  /// Returns the kind of a network card, if `type` is the type of a network interface or of an RDMA device. Format 2
+  /// has a number for each type. Format 3 has a bit for each type, and RDMA devices have both bits.
   [[nodiscard]] std::optional<NicKind> nic_kind(std::string_view type) const {
     const auto value = number(type, 10);
     if (!value) return std::nullopt;

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file finds the job of this process in the
-// variables that its launcher has set. Its functions are pure: the caller passes the
-// environment.
+// SPDX-License-Identifier: Apache-2.0
+// This file finds the job of this process in the variables that its launcher has set. Its functions are pure: the
+// caller passes the environment.
 //
 // The first launcher of this list whose variables exist is chosen. Variables in brackets are optional:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
@@ -52,7 +52,7 @@ struct EnvironmentView {
   std::function<std::string()> launcher_address{};
 };
 
-/// Returns the job. The message of RONDO_ERROR_INVALID_ARGUMENT has the variable, its value and what is allowed.
+/// Returns the job. The message of RONDO_ERROR_INVALID_ARGUMENT has the variable, its value and the allowed values.
 [[nodiscard]] Result<Job> detect_job(const EnvironmentView &environment);
 
 /// Returns this process's own environment.

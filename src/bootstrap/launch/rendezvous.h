@@ -23,7 +23,7 @@ struct Rendezvous {
   std::unique_ptr<Store> store;         ///< declared after `server`, so that the client is destroyed before the server
 };
 
-/// A server that one rank's process runs for one group.
+/// The server of a group, which runs in the process of one rank.
 struct GroupServer {
   UniqueId id;
   StoreHost host;
@@ -54,7 +54,7 @@ struct ListenPlace {
 };
 
 /// Chooses where rank 0 listens (pure). `master_is` are the addresses of `master` as this host resolves it, and `own`
-/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens there. In two cases rank 0
+/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. In two cases rank 0
 /// listens on all addresses, because other hosts may not reach one alone. In the first case, several addresses of
 /// `master` are in `own`. In the second, the name of `master` means loopback here. If `master` itself is a loopback
 /// address or 0.0.0.0, it stays. If `master` is no address of this host, rank 0 listens on `chosen`, the address of

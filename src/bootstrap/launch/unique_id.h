@@ -30,7 +30,7 @@ struct UniqueId {
 
 [[nodiscard]] Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id);
 
-/// Returns the content of an id. RONDO_ERROR_INVALID_ARGUMENT says what is wrong with the id.
+/// Returns the content of an id. If the id is invalid, RONDO_ERROR_INVALID_ARGUMENT says why.
 [[nodiscard]] Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id);
 
 /// Returns the group as 32 hexadecimal digits.

@@ -2,14 +2,14 @@
 // This class is the client's side of a store connection, without I/O. It takes bytes and the time, and returns bytes,
 // replies and a deadline.
 //
-// State hello sent --server proved itself / proof and enter sent--> entering --reply--> open
-//           any of these --> failed, for good. If there is no group to enter, `entering` is
-// skipped. Request begin --reply--> answered begin --deadline / cancel sent--> the server
-//           answers at once, with what it knows about the missing ranks --2 s later still no
-//                 reply--> failed There is one request at a time. A request without a deadline
-//           gets the deadline of the first call that waits for its end. Notice The group has
-//           failed. The session stores that; the server then answers each request with the
-// failure.
+// State     hello sent --server proved itself / proof and enter sent--> entering --reply--> open
+//           any of these --> failed, for good. If there is no group to enter, `entering` is skipped.
+// Request   begin --reply--> answered
+//           begin --deadline / cancel sent--> the server answers at once, with what it knows about the missing ranks
+//                 --2 s later still no reply--> failed
+//           There is one request at a time. A request without a deadline gets the deadline of the first call that waits
+//           for its end.
+// Notice    The group has failed. The session stores the failure. From then on the server answers each request with it.
 #pragma once
 
 #include "src/bootstrap/messages.h"

@@ -1,14 +1,14 @@
-// SPDX-License-Identifier: Apache-2.0 This file declares the store itself: keys, values, gathers,
-// groups and waiting requests. The store takes requests and returns replies, without I/O and without a
-// clock. A client whose deadline has passed sends a cancel. For a client that is gone, the caller calls
-// forget().
+// SPDX-License-Identifier: Apache-2.0
+// This file declares the store itself: keys, values, gathers, groups and waiting requests. The store takes requests and
+// returns replies, without I/O and without a clock. A client whose deadline has passed sends a cancel. For a client
+// that is gone, the caller calls forget().
 //
 // A key is either a value or a gather, for good. A gather is open while parts arrive, and complete once it has all
 // parts. Each rank then gets the parts in pages. Once each rank has received the last page, the gather is over. Its
 // parts are freed, but its key cannot be used again.
 //
-// Each group has its own keys, which are freed when its ranks have left it (StoreGroups). So the store holds only what
-// present groups need. Clients without a group share another set of keys, which stays.
+// Each group has its own keys, which are freed when its ranks have left it (StoreGroups). So the store holds only the
+// keys of present groups. Clients without a group share another set of keys, which stays.
 #pragma once
 
 #include <map>

@@ -2,11 +2,11 @@
 // This file declares the groups of ranks that meet at a store. StoreGroups knows which client is which rank, and the
 // first failure of each group, which every member receives. It has no I/O and no clock: the time is passed in.
 //
-// Group open (ranks enter) -> over: a rank has left successfully, which it does only after all ranks have entered ->
-//                               failed, for good: a rank has failed, its connection has ended without a goodbye, a rank
-//                                  entered twice or with another size, or a rank can never enter A group that is over
-// cannot fail any more. It ends when its last rank leaves. What its name means then depends on `GroupNames`. A rank
-// that has left may enter the next group of that name while other ranks are still in the old group.
+// Group      open (ranks enter) -> over: a rank has left successfully, which it does only after all ranks have entered
+//                               -> failed, for good: a rank has failed, its connection has ended without a goodbye, a
+//                                  rank entered twice or with another size, or a rank can never enter
+// A group that is over cannot fail any more. It ends when its last rank leaves. After that, `GroupNames` decides
+// what its name means. A rank that has left may enter the next group of that name while others are in the old group.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 This file declares the whole server except its sockets: the
-// sessions of all connections, their StoreCore, and the choice of clients that are accepted. A StoreHub
-// takes bytes, events and the time. It returns bytes, connections to close and a deadline. It has no
-// I/O.
+// SPDX-License-Identifier: Apache-2.0
+// This file declares the whole server except its sockets: the sessions of all connections, their StoreCore, and the
+// choice of clients that are accepted. A StoreHub takes bytes, events and the time. It returns bytes, connections to
+// close and a deadline. It has no I/O.
 //
 // Every connection is accepted at once, so no connection waits in the listener's queue. A connection that has not
 // proved itself is a stranger. If there are too many, the server cuts strangers: first those that sent nothing, then

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 These functions print lines about a communicator if
-// RONDO_LOG is debug: its settings, its ranks, their connections, and each plan at its first call.
-// If RONDO_LOG is info, only made() prints. The text of a line is built only if the line is
-// written.
+// SPDX-License-Identifier: Apache-2.0
+// These functions print lines about a communicator if RONDO_LOG is debug: its settings, its ranks, their connections,
+// and each plan at its first call. If RONDO_LOG is info, only made() prints. The text of a line is built only if the
+// line is written.
 #pragma once
 
 #include <cstdint>

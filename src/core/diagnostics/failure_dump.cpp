@@ -15,7 +15,7 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t writer_patience_ns = 2'000'000'000;  // longest wait for the rank that has claimed the dump
-constexpr uint64_t exit_patience_ns = 3'000'000'000;    // longest wait at exit: that one, and the time to write
+constexpr uint64_t exit_patience_ns = 3'000'000'000;    // longest wait at exit, which includes the time to write
 constexpr uint64_t brief_ns = 50'000'000;
 constexpr uint64_t look_interval_ns = 1'000'000;
 

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 After a failure, one rank of the communicator writes the recording into
-// a folder. The other ranks wait until they see that the recording was written. Each rank does this in a
-// separate thread, so a slow folder, or a stopped rank that claimed the dump, does not delay the report of the
-// failure.
+// SPDX-License-Identifier: Apache-2.0
+// After a failure, one rank of the communicator writes the recording into a folder. The other ranks wait until they see
+// that the recording was written. Each rank does this in a separate thread, so a slow folder, or a stopped rank that
+// claimed the dump, does not delay the report of the failure.
 #pragma once
 
 #include <atomic>

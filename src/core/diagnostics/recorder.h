@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 These functions describe the content of the flight
-// recorder: what each rank does, and for which ranks it waits. They also write it as a file of
-// JSON Lines about a communicator, its ranks, and their operations. docs/recorder.md describes
-// the file.
+// SPDX-License-Identifier: Apache-2.0
+// These functions describe the content of the flight recorder: what each rank does, and for which ranks it waits. They
+// also write it as a file of JSON Lines about a communicator, its ranks, and their operations. docs/recorder.md
+// describes the file.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file implements reduction.h in plain C++, one element at a
-// time. It is the reference for the vectorised forms, and runs on processors without a vectorised
-// form.
+// SPDX-License-Identifier: Apache-2.0
+// This file implements reduction.h in plain C++, one element at a time. It is the reference for the vectorised forms,
+// and runs on processors without a vectorised form.
 #include <array>
 #include <cstring>
 

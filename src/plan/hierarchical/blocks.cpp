@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file has the hierarchical
-// reduce-scatter and all-gather. For each block, a host sends one sum or receives
-// one copy.
+// SPDX-License-Identifier: Apache-2.0
+// This file has the hierarchical reduce-scatter and all-gather. For each block, a host sends one sum or receives one
+// copy.
 //
 //     2 hosts of 2 ranks; block d belongs to rank d. On each host, rank i works for the blocks of ranks with index i.
 //     reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)

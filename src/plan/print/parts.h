@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 All printers share these parts: a step's phase, its words, and its time if every
-// step takes one unit of time.
+// SPDX-License-Identifier: Apache-2.0
+// All printers share these parts: a step's phase, its words, and its time if every step takes one unit of time.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ inline constexpr std::array<PhaseLook, 5> phase_looks{{
 struct Mark {
   uint32_t rank, lane, step;
   uint32_t time;                   ///< first unit of time in which the step can run
-  std::vector<uint32_t> messages;  ///< the steps that receive what this step sends
+  std::vector<uint32_t> messages;  ///< the steps that receive the slots of this step
 };
 
 /// Returns all steps of all ranks for one tile, ordered by rank, lane, step. Empty if the schedules do not match.

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 This file checks the verifier's rule on
-// deadlock. It runs the lanes once, counts slots, and checks whether all lanes reach
-// their end.
+// SPDX-License-Identifier: Apache-2.0
+// This file checks the verifier's rule on deadlock. It runs the lanes once, counts slots, and checks whether all lanes
+// reach their end.
 //
 // One run decides for all interleavings. A step is enabled if each of its receive links holds a slot and each of its
 // send links has room. No other lane takes slots from those receive links, or puts slots into those send links. So an
