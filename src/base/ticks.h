@@ -33,8 +33,8 @@ struct TickMark {
 
 [[nodiscard]] TickMark mark_ticks(TickSource source);
 
-/// Converts `ticks` to a time between the two marks. Ticks outside of the marks get the time of the nearer
-/// mark.
+/// Converts `ticks` to nanoseconds, by interpolation between the two marks. Ticks outside of the marks get the time of
+/// the nearer mark.
 [[nodiscard]] uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after);
 
 }  // namespace rondo

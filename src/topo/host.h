@@ -14,10 +14,10 @@ namespace rondo {
 /// the same three namespaces:
 /// - processes: needed because peers find each other under /proc, and read each other's memory by process number
 /// - network: needed for local sockets
-/// - users: needed for the permission to do both So two containers of one machine have different ids unless they
-/// share all three. In tests, network namespaces represent hosts, and have different ids, too. If there is no
-/// boot id, the name of the host replaces it. RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is left to read the
-/// boot id.
+/// - users: needed for the permission to do both
+/// So two containers of one machine have different ids unless they share all three. In tests, network namespaces
+/// represent hosts, and have different ids, too. If there is no boot id, the name of the host replaces it.
+/// RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is left to read the boot id.
 [[nodiscard]] Result<std::string> host_id();
 
 /// Returns the host's own name, for people.
