@@ -30,7 +30,7 @@ class RuntimeLibrary {
     return handle_ != nullptr;
   }
 
-  /// Finds a function. If the library lacks it, sets `function` to null. missing() names the needed ones.
+  /// Finds a function. If it is missing, sets `function` to null. If it is needed, missing() then names it.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class owns a C handle. Its traits have `using Handle`, `static constexpr Handle invalid` and `static void
-// close(Handle)`. If a handle needs work when it is taken or forgotten, the traits also have `static Handle
-// take(Handle)` and `static void forget(Handle)`.
+// This class owns a C handle. Its traits have `using Handle`, `static constexpr Handle invalid` and
+// `static void close(Handle)`. If a handle needs work when it is taken or forgotten, they also have
+// `static Handle take(Handle)` and `static void forget(Handle)`.
 #pragma once
 
 #include <unistd.h>

@@ -105,7 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_windows() const;
   /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
-  /// Prepares for an operation on the stream. Refuses a captured stream, as it would end the capture.
+  /// Prepares for an operation on the stream. Refuses a captured stream, whose capture it would end.
   [[nodiscard]] Result<void> open_one_sided(StreamRef stream);
   /// Returns the error with which submit() of these operations would fail at once.
   [[nodiscard]] Result<void> check_one_sided(std::span<const OneSided> operations, StreamRef stream);

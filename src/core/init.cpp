@@ -104,8 +104,8 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
-/// Returns whether the store ended because no rank needs it any more. It is so if the serving rank is alive, because
-/// that rank ends the store only after all ranks have arrived. This rank will then see all of them, or a death.
+/// Returns whether the store ended because no rank needs it any more. That is so if the rank that served it is alive,
+/// because that rank ends the store only after all ranks have arrived. This rank will then see all of them, or a death.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
   const auto host = static_cast<uint32_t>(known.peer);

@@ -35,7 +35,7 @@ void derive_id(const Communicator &parent, std::string_view function, uint32_t s
 /// the secret, but does not reveal the secret.
 [[nodiscard]] uint64_t group_hash(const Communicator &comm);
 
-/// Returns the settings of a part. If `config` is null, they are the parent's settings.
+/// Returns the settings of a part. If `config` is null, the parent's settings apply.
 [[nodiscard]] Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config);
 
 /// One rank's work to make a part. Only one thread at a time may call its functions.

@@ -42,7 +42,7 @@ const net::NetworkKind &network_of(const Settings &settings) {
   return found == networks.end() ? networks.front() : *found;
 }
 
-/// Returns the RDMA devices near this rank. They are preferred if one subnet has several devices. Returns none if the
+/// Returns the RDMA devices near this rank. These devices are preferred if one subnet has several. Returns none if the
 /// user has named devices, the network is not verbs, or hwloc fails.
 std::vector<std::string> near_devices(const Settings &settings) {
   if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};

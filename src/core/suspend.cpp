@@ -73,8 +73,8 @@ Result<void> fail(Communicator &comm, const Error &error) {
   return comm.report_failure();
 }
 
-/// Watches the ranks while this rank waits for them in rondo_comm_resume. A thread ends the wait once the communicator
-/// has failed. If a rank ends before all ranks have come, it fails the communicator.
+/// Watches the other ranks while this rank waits for them in rondo_comm_resume. A thread ends the wait once the
+/// communicator has failed. If a rank ends before all ranks have come, it fails the communicator.
 class ResumeWatch {
  public:
   [[nodiscard]] static Result<std::unique_ptr<ResumeWatch>> start(Communicator &comm) {

@@ -205,7 +205,7 @@ Result<void> DeviceExecutor::enqueue_one_sided(OneSidedBatch &batch, StreamRef s
   return operations_->report_failure();
 }
 
-/// Returns the error of a call that waited too long. The error is used only if the communicator has not failed already.
+/// Returns the error of a call that waited too long. It is raised only if the communicator has not failed before.
 Error DeviceExecutor::opening_timed_out() const {
   return {RONDO_ERROR_TIMEOUT,
           "rank " + std::to_string(operations_->rank()) + " waited longer than its timeout of " +

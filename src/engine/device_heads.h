@@ -19,7 +19,7 @@ class DeviceHeads final : public TransferHeads {
   DeviceHeads(const BatchProgress &progress, std::shared_ptr<const DeviceBatch> batch, uint64_t turn,
               MessageBoards &boards, uint32_t rank);
 
-  /// Reads the kernel's report. If all messages are complete, the heads stay as they are.
+  /// Reads the kernel's report. If all messages are complete, the heads do not change.
   void refresh();
   /// Returns the head that receives from `peer`, or null.
   [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;

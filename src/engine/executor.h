@@ -160,8 +160,8 @@ class Executor {
     return {};
   }
 
-  // The functions below are for windows. A window is memory of every rank to which the other ranks write. Prepares for
-  /// windows and one-sided operations. It must be called before the functions below. Any thread.
+  // The functions below are for windows. A window is memory of every rank to which the other ranks write.
+  /// Prepares for windows and one-sided operations. It must be called before the functions below. Any thread.
   [[nodiscard]] virtual Result<void> open_one_sided() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " has no windows in this version"};
   }

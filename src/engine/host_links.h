@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is the host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P has the following functions. All threads of the group that runs a lane call them. For all links
-// of a step: P::wait returns moved if results can be sent, otherwise blocked or failed. If all threads of a
-// group wait together, moved also means that the operands have arrived. P::publish completes posts and
-// releases, which may be delayed until that call. For one link: P::fetch returns moved (`operand` can be
-// read), blocked or failed. P::stage returns where the step writes its result. P::readable_kinds returns the
-// kinds of exported buffers that the peer can read. P::post sends the result, and P::release frees the
-// operand's slot. For all links of the lane: P::drained returns whether the peers no longer read this rank's
-// buffers.
+// A protocol P has the functions below. All threads of the group that runs a lane call them.
+// For all links of a step: P::wait returns moved if results can be sent, otherwise blocked or failed. In a group whose
+// threads wait for the operands together, moved also means that the operands have arrived. P::publish completes posts
+// and releases, which may be delayed until that call.
+// For one link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the step
+// writes its result. P::readable_kinds returns the kinds of exported buffers that the peer can read. P::post sends the
+// result, and P::release frees the operand's slot.
+// For all links of the lane: P::drained returns whether the peers no longer read this rank's buffers.
 #pragma once
 
 #include <array>

@@ -2,8 +2,8 @@
 // The kernel load_store runs an all-reduce on host memory by one_shot, two_shot or ring, for plans that name it. The
 // kernel replaces the interpreter and needs no connections. All ranks map the exchange: shared memory in which each
 // rank stores data that the other ranks load. src/proto/exchange.h has its layout and the order of accesses. A ring
-// gives the same bits as its schedule. The other two reduce in rank order, as their schedules do. They round small
-// floats only once, at the end (docs/numerics.md).
+// gives the same bits as its schedule. The other two algorithms reduce in rank order, as their schedules do. They round
+// small floats only once, at the end (docs/numerics.md).
 #pragma once
 
 #include <cstdint>

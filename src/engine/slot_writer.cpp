@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// A line that takes longer is slow. It takes 2 ns in a shared cache, and 20 ns if a core without that cache read it.
+/// A copy is slow if a line takes longer. It takes 2 ns in a shared cache, but 20 ns if a core outside of it read it.
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

@@ -55,7 +55,7 @@ class TransferWatch final : public Watch {
   /// Returns whether data that the ended rank sent may still arrive. Returns false after a while.
   [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
-  /// Checks for a circle over several hosts. A search takes several calls of it, as reports arrive late.
+  /// Checks for a circle over several hosts. A search takes several calls, because reports arrive late.
   bool check_far_cycle(uint64_t now_ns);
   /// Publishes which sends to ranks of other hosts are blocked. Returns false if a report has not arrived.
   bool publish_far_blocked(uint64_t since_ns);
@@ -63,7 +63,7 @@ class TransferWatch final : public Watch {
   /// @param received  number of messages; the receiver had completed all that it had entered when it was read
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
-  /// Asks the peer that keeps this batch waiting how many messages it has called. It begins to ask before the deadline.
+  /// Asks the peer that keeps this batch waiting how many messages it has called. Begins to ask before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   /// Describes the calls of the peer that match `head`, and the peer's present operation.

@@ -41,7 +41,7 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns the number of polls before idle() is called. So many suffice for data that a core is sending now.
+  /// Returns the number of polls before idle() is called. It is enough for data that another core sends now.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// Waits a little after a round without progress. Returns false if the rank must stop.

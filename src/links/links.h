@@ -95,7 +95,7 @@ class Links {
   /// Returns the bytes of shared memory that the communicator reserves on this host, including boards and
   /// records.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
-  /// Returns how many of these bytes belong to pages that were touched so far.
+  /// Returns how many of the shared_bytes() belong to pages that were accessed so far.
   [[nodiscard]] virtual Result<uint64_t> used_bytes() const = 0;
 };
 

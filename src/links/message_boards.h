@@ -87,14 +87,14 @@ class MessageBoards {
   /// Prepares pair() and blocked() for a reader whose rank has called no message yet. Any thread.
   virtual Result<void> open() { return {}; }
 
-  // These functions publish messages of this rank. The rank calls them in this order. Publishes that the next batch has
-  /// messages of this pair and direction, up to number `last`.
+  // These functions publish messages of this rank. The rank calls them in this order.
+  /// Publishes that the next batch has messages of this pair and direction, up to number `last`.
   virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
   virtual void enter_batch() = 0;
   /// Begins a record of the message and returns the record's number. The record's time is the time of this rank's
   /// latest enter_batch() or complete().
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
-  /// Completes a record. `in_call`: the caller's thread ran the message.
+  /// Completes a record. `in_call` is true if the caller's thread ran the message.
   virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
   /// Ends the record of a message that did not complete. Only readers of records see it.
   virtual void fail(uint64_t record) = 0;

@@ -59,8 +59,8 @@ class Ranks {
   virtual void fail(uint64_t operation) = 0;
   virtual void set_state(RankState state) = 0;
 
-  // These functions read what rank `peer` has published; `peer` may be this rank. Returns nothing if the rank has not
-  /// entered the operation, or its record is overwritten or has not arrived yet.
+  // These functions read the published values of rank `peer`, which may be this rank.
+  /// Returns nothing if the rank has not entered the operation, or its record is overwritten or has not arrived yet.
   [[nodiscard]] virtual std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const = 0;
   [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
@@ -69,8 +69,8 @@ class Ranks {
   /// Returns the interface of messages, or null if the links carry no messages.
   [[nodiscard]] virtual MessageBoards *messages() { return nullptr; }
 
-  // A rank publishes notes outside of its operations, also after a failure. Publishes a note. It replaces an earlier
-  /// revision of that note, or if there is none, the oldest kept note.
+  // A rank publishes notes outside of its operations, also after a failure.
+  /// Publishes a note. It replaces an earlier revision of that note, or if there is none, the oldest kept note.
   virtual void post(const Note &) {}
   /// Returns the kept notes of a rank that have arrived here.
   [[nodiscard]] virtual std::vector<Note> notes(uint32_t) const { return {}; }

@@ -24,7 +24,7 @@ class RdmaMemory {
   /// Runs `work` while the device is current on this thread. Networks whose libraries know devices call them in `work`.
   virtual void run(const std::function<void()> &work) const = 0;
   /// Makes data visible to kernels if the network has reported their arrival before this call. To be sure to see the
-  /// data, a kernel must wait for a signal that the host gives after this call. Call it inside run().
+  /// data, a kernel must wait for a signal that the host gives after this call. Call this function inside run().
   [[nodiscard]] virtual Result<void> flush() const = 0;
 };
 

@@ -125,7 +125,7 @@ class Recording {
   [[nodiscard]] virtual std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const = 0;
   /// Returns the sums over all operations that the rank has completed since the communicator was made.
   [[nodiscard]] virtual RecordedStatistics statistics(uint32_t rank) const = 0;
-  /// Returns the offset, or nothing if it is not measured. One host needs no offset.
+  /// Returns the offset, or nothing if it is not measured. A single host needs no offset.
   [[nodiscard]] virtual std::optional<ClockOffset> clock_offset() const = 0;
   [[nodiscard]] virtual std::optional<Error> failure() const = 0;
   /// Returns whether a rank has written the recording to a file after the failure.

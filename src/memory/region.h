@@ -61,7 +61,7 @@ class RegionTable {
   Result<void> free(void *pointer);
 
   /// Returns the region that contains all of [pointer, pointer + bytes), if any. A buffer of 0 bytes is in no region.
-  /// Every operation calls this. It takes a shared lock, searches, and compares three cache lines of the region with
+  /// Every operation calls find(). It takes a shared lock, searches, and compares three cache lines of the region with
   /// the memfd. If the lines differ, the program has mapped other memory there. If such memory has equal values in
   /// these lines, it is not noticed.
   [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;

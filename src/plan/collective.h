@@ -46,7 +46,7 @@ struct Collective {
   /// The factor of the bus bandwidth that nccl-tests defines. Among n ranks, a link carries shares * (n - 1) / n times
   /// the vector. 0 means that a link carries the whole vector once.
   uint32_t shares;
-  /// The algorithm of load_store on devices. AUTO: an all-reduce has several, other collectives none.
+  /// The algorithm of load_store on devices. AUTO: several for an all-reduce, none for others.
   rondo_algorithm_t load_store;
 };
 

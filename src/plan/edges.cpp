@@ -70,7 +70,7 @@ void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t 
   for (args.channel = 0; args.channel < request.channel_count; ++args.channel)
     for (args.root = 0; args.root < root_count; ++args.root) {
       const auto schedule = build_schedule(algorithm, args);
-      if (!schedule.ok()) return;  // the algorithm does not have this collective, on no channel
+      if (!schedule.ok()) return;  // the algorithm does not have this collective on any channel
       for (const uint32_t peer : schedule.value().peers) permitted[peer] = true;
       if (std::ranges::find(permitted, false) == permitted.end()) return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes the ranks with which a rank can ever exchange slots. They are its peers in all schedules that the
-// tuner can choose. Between hosts, only these peers get connections, memory and queue pairs. A device opens the memory
-// of only these peers.
+// This file computes the ranks with which a rank can ever exchange slots. They are its peers in any of the schedules
+// that the tuner can choose. Between hosts, only these peers get connections, memory and queue pairs. A device opens
+// the memory of only these peers.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ struct ProgramStep {
 };
 
 /// The lanes of a rank. They run concurrently: each lane that can advance advances. A ring of accumulators has two
-/// lanes, for the hops and for copying tiles out. Every other program has one.
+/// lanes, for the hops and for copying tiles out. Every other program has one lane.
 struct Program {
   std::vector<std::vector<ProgramStep>> lanes;
 };

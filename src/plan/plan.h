@@ -61,7 +61,7 @@ struct OperationKey {
   bool operator==(const OperationKey &) const = default;
 };
 
-/// Returns the number of elements of the logical vector: the end of the last block, or the count.
+/// Returns the number of elements of the logical vector: the end of the last block, or without blocks the count.
 [[nodiscard]] uint64_t vector_elements(const OperationKey &key);
 
 struct PlannedLane {
@@ -83,7 +83,7 @@ class Plan {
   void scale_from(const Signature &called_as, Scaling where);
 
   OperationKey key;
-  Signature called;      ///< as the caller gave it; only in a mean of integers or premul sum not key's
+  Signature called;      ///< as the caller gave it; differs from key's for a mean of integers or a premul sum
   bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/premul.h)
   Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;

@@ -57,8 +57,8 @@ struct TunerInput {
   return choose_plan(input, algorithms());
 }
 
-/// A row of the table for load_store's algorithm in an all-reduce. The first row applies that has this `oversubscribed`
-/// and whose limits on ranks and bytes fit. A row for one_shot also needs bytes <= post_bytes.
+/// A row of the table for load_store's algorithm in an all-reduce. The first row that has the input's `oversubscribed`,
+/// and whose limits on ranks and bytes fit, applies. A row for one_shot also needs bytes <= post_bytes.
 struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;

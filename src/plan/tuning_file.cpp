@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr size_t depth_max = 32;
 constexpr std::array row_keys{"collective", "ranks",     "buffers",  "oversubscribed", "several_hosts", "bytes_max",
                               "algorithm",  "protocol",  "channels", "chunk_bytes",    "kernel"};
-/// The keys of the file. `rondo tune` writes more than the rows, for people and other programs.
+/// The keys of the file. Besides the rows, `rondo tune` writes keys for people and other programs.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
 

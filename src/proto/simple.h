@@ -34,8 +34,8 @@ class SimpleSender {
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// Returns whether the next slot may be written: S6 of its last reader is seen. `wake`: ranks may sleep, see
-  /// memory.h.
+  /// Returns whether the next slot may be written: the S6 of its last reader was seen. If ranks may sleep, `wake` is
+  /// true, see memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with S6 in SimpleReceiver::release
@@ -64,7 +64,7 @@ class SimpleSender {
     header.descriptor = fields.descriptor;
     if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) referenced_ = posted_ + 1;
   }
-  /// Fills and publishes the slot. `wake`: the receiver may sleep, see memory.h.
+  /// Fills and publishes the slot. If the receiver may sleep, `wake` is true, see memory.h.
   void post(const SlotHeader &fields, bool wake) {
     fill(fields);
     SlotHeader &header = connection_.header(posted_++);

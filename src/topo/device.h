@@ -58,8 +58,8 @@ struct NvLinks {
   bool operator==(const NvLinks &) const = default;
 };
 
-/// Returns the text that a topology file has for the links: "none", or for instance "device 0000:02:00.0 x4 v6, switch
-/// 0000:c5:00.0 x18 v7, switch x2 v0".
+/// Returns the text that a topology file has for the links. It is "none", or for instance
+/// "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch x2 v0".
 [[nodiscard]] std::string nvlinks_string(std::span<const NvLinks> links);
 [[nodiscard]] std::optional<std::vector<NvLinks>> parse_nvlinks(std::string_view text);
 

@@ -4,8 +4,8 @@
 // that is gone, the caller calls forget().
 //
 // A key is either a value or a gather, for good. A gather is open while parts arrive, and complete once it has all
-// parts. Each rank then gets the parts in pages. Once each rank has received the last page, the gather is over. Its
-// parts are freed, but its key cannot be used again.
+// parts. After that, each rank gets the parts in pages. Once each rank has received the last page, the gather is over.
+// Its parts are freed, but its key cannot be used again.
 //
 // Each group has its own keys, which are freed when its ranks have left it (StoreGroups). So the store holds only the
 // keys of present groups. Clients without a group share another set of keys, which stays.

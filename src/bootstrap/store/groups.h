@@ -69,7 +69,7 @@ class StoreGroups {
   /// Returns the clients that must be informed that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
   [[nodiscard]] std::vector<uint64_t> clients() const;
-  /// Says whether a failed group has ranks that may still enter and must be informed of the failure.
+  /// Says whether a failed group has ranks that may still enter, so that they must be informed of the failure.
   [[nodiscard]] bool expects_ranks() const;
 
  private:

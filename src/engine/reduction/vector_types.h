@@ -60,8 +60,8 @@ struct NativeCodec {
   static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
-/// A float32 vector holds two bfloat16 in each 32-bit word. The word with its lower half cleared is the upper one as a
-/// float32. The shifted word is the lower one. So packing and unpacking move no element to another word.
+/// A float32 vector holds two bfloat16 in each 32-bit word. The upper one is a float32 once the word's lower half is
+/// cleared, and the lower one once the word is shifted. So packing and unpacking move no element to another word.
 struct Bfloat16Codec {
   using Scalar = float;
   struct Accumulator {

@@ -22,7 +22,7 @@ PAGE = 4096
 
 
 class Pool:
-    """Memory of rondo_mem_alloc(), in which the pool knows the free parts."""
+    """A pool of memory of rondo_mem_alloc(), which keeps freed memory for later tensors."""
 
     def __init__(self) -> None:
         self._free: Dict[int, List[int]] = {}
