@@ -53,7 +53,7 @@ class InRange : public CLI::Range {
   }
 };
 
-/// A command line, to which options are added as to any CLI::App. Each option names its value by type_name(), without a
+/// A command line. Options are added to it as to any CLI::App. Each option names its value by type_name(), without a
 /// colon.
 class CommandLine : public CLI::App {
  public:

@@ -174,7 +174,7 @@ class Executor {
   }
   /// Enqueues one-sided operations, whose turn is set unless one_sided_by_stream. The executor may empty the batch.
   [[nodiscard]] virtual Result<void> enqueue_one_sided(OneSidedBatch &, StreamRef) { return open_one_sided(); }
-  /// Waits until the one-sided operations that have no turns are done. Returns false if the communicator has failed.
+  /// Waits until the one-sided operations without turns are done. Returns false if the communicator has failed.
   [[nodiscard]] virtual bool wait_for_one_sided() { return true; }
   /// Waits until no thread of this process writes to a window of this rank, after a failure.
   virtual void wait_for_writers() const {}

@@ -47,8 +47,8 @@ bool HostOneSided::run_all(std::span<const OneSided> operations, Operations &own
   return true;
 }
 
-/// Writes the data, then publishes the signal. If a rank of this process fails, it waits until this rank does not write
-/// to its memory (Links::wait_for_readers()).
+/// Writes the data, then publishes the signal. While it writes, this rank is marked as running. If a rank of this
+/// process fails, it waits until no such rank writes to its memory (Links::wait_for_readers()).
 bool HostOneSided::send(const OneSided &operation, Operations &owner) {
   Ranks &ranks = owner.ranks();
   int error_number = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class finds quiet moments, in which no work of this process is in flight on any device. Some driver calls wait
-// for the whole device. If a kernel on it waits for other ranks, such a call would wait for those ranks, too.
+// for the whole device. If a kernel on the device waits for other ranks, such a call waits for those ranks, too.
 #pragma once
 
 #include <mutex>

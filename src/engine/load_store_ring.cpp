@@ -18,7 +18,7 @@ Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
   return rounds ? Partials::rounded : Partials::native;
 }
 
-/// Returns whether the reduction is as fast as memory. Conversions of 8-bit floats and integer divisions are not.
+/// Returns whether the reduction is as fast as memory. 8-bit floats and integer divisions are slower.
 bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
   return op != RONDO_AVG || is_small_float(type) || is_large_float(type);

@@ -52,7 +52,7 @@ class TransferWatch final : public Watch {
   /// Fails the communicator if the head's peer has ended, even if the head is not blocked.
   bool tell_ended(const Transfer &head, std::span<const uint32_t> dead);
   [[nodiscard]] bool has_ended(uint32_t peer, std::span<const uint32_t> dead) const;
-  /// Returns whether data that the ended rank sent may still arrive. Returns false after a while.
+  /// Returns whether data that the ended rank sent may still arrive. After a while, returns false in any case.
   [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
   /// Checks for a circle over several hosts. A search takes several calls, because reports arrive late.

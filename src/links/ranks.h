@@ -88,7 +88,7 @@ class Ranks {
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
   /// Returns whether data that the rank sent before it ended may still arrive.
   [[nodiscard]] virtual bool may_deliver(uint32_t) const { return false; }
-  /// Returns text, to follow the rank's name, that says how a rank of find_dead() ended.
+  /// Returns text that says how a rank of find_dead() ended. It follows the rank's name.
   [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
   /// Returns, by rank, a descriptor that becomes readable when the rank's process ends, or -1. This object owns them.
   [[nodiscard]] virtual std::vector<int> process_handles() const { return {}; }

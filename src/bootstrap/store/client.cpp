@@ -173,7 +173,7 @@ class Client final : public RequestStore {
     while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
     session_.wait_behind(key, deadline_ns);
-    (void)pump([this] { return !session_.in_flight() || cancelled(); }, no_deadline);  // the session has it
+    (void)pump([this] { return !session_.in_flight() || cancelled(); }, no_deadline);  // see wait_behind()
     keep_value(session_.take_reply());
   }
 

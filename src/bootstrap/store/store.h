@@ -207,7 +207,7 @@ class StoreServer {
   /// Reports an error of this rank to the clients, if the rank failed before it was a client itself. Any thread may
   /// call it.
   virtual void host_failed(const Error &error) = 0;
-  /// Fails the groups that this rank has not entered, because its process has ended. Any thread may call it.
+  /// Fails the groups that `rank` has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
   /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is over. If a rival
   /// has arrived before, `report` is called at once. Any thread may call on_rival().

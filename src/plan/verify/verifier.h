@@ -47,7 +47,7 @@ struct Violation {
 [[nodiscard]] std::string to_string(const Violation &violation);
 
 /// Returns the first violation found, or nothing if the schedules are proven right. Time and memory grow with the
-/// number of steps of all ranks, and time also with the slots that a channel moves. 1,024 ranks of a ring take seconds.
+/// number of steps of all ranks, and time also with the slots of a channel. A ring of 1,024 ranks takes seconds.
 [[nodiscard]] std::optional<Violation> verify(const VerifyArgs &args);
 
 }  // namespace rondo
