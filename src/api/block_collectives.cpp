@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the collectives of rondo.h that exchange blocks. Each function checks its arguments, and then runs the
-// call, or keeps it in the thread's group.
+// This file has the collectives of rondo.h that exchange blocks. Each function checks its arguments. Then it runs the
+// call, or keeps the call in the thread's group.
 #include <string>
 #include <vector>
 
@@ -14,14 +14,14 @@ Signature signature_of(rondo_collective_t collective, rondo_type_t type, size_t 
   return rondo::signature_of(collective, type, RONDO_SUM, count, static_cast<uint32_t>(root));
 }
 
-/// Returns the signature of a _v function. With it, every two ranks compare the counts of their own blocks.
+/// Returns the signature of a _v function. It makes every two ranks compare the counts of their own blocks.
 Signature signature_by_pairs(rondo_collective_t collective, rondo_type_t type, int root = 0) {
   Signature signature = signature_of(collective, type, 0, root);
   signature.counts_hash = counts_of_pairs;
   return signature;
 }
 
-/// Checks the root, and whether the communicator has this collective. It precedes the checks of buffers.
+/// Checks the root, and whether the communicator has this collective. It is called before buffers are checked.
 Result<void> check_call(const Communicator &comm, rondo_collective_t collective, int root = 0) {
   RONDO_TRY(check_root(root, comm.rank_count()));
   return comm.check_block_exchange(collective);
@@ -34,7 +34,7 @@ struct Side {
   size_t end_bytes = 0;  ///< bytes from the begin of the buffer to the end of the last block
 };
 
-/// Makes the Side that the counts of all ranks describe. `name` is the name of the counts in an error.
+/// Makes the Side that `counts` describes. `name` is the name of the counts in an error.
 Result<Side> make_side(const char *name, const size_t *counts, const size_t *displacements, uint32_t rank_count,
                        rondo_type_t type) {
   Side side;
@@ -85,8 +85,8 @@ Result<void> submit_even(const Target &target, Call &&call, size_t count, rondo_
   return submit_checked(target, std::move(call), layout, stream);
 }
 
-/// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements. `counts` and `displacements` are used
-/// on the root only.
+/// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements. Only the root uses `counts` and
+/// `displacements`.
 Result<void> submit_rooted(const Target &target, Call call, size_t part_count, const size_t *counts,
                            const size_t *displacements, rondo_type_t type, int root, rondo_stream_t stream) {
   const Communicator &comm = *target.comm;

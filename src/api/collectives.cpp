@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the collectives of rondo.h that have a schedule. Each function checks its arguments, and then runs the
-// call, or keeps it in the thread's group.
+// This file has the collectives of rondo.h that have a schedule. Each function checks its arguments. Then it runs the
+// call, or keeps the call in the thread's group.
 #include "src/api/run_collective.h"
 
 using namespace rondo;

@@ -11,11 +11,11 @@ using namespace rondo;
 
 namespace {
 
-/// A bound above the size of every later version. A greater size means that the field is not initialised.
+/// A bound above the size of every later version. If the field `size` is greater, the caller has not initialised it.
 constexpr size_t size_max = 4096;
 
-/// Writes the defaults. `size_min` is the size of the first version. If the caller has a later version than this
-/// library, its additional fields get zeros.
+/// Writes the defaults into a caller's struct. `size_min` is the size of the first version. If the caller has a later
+/// version than this library, its additional fields get zeros.
 template <class Struct>
 Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t size_min, const char *name) {
   if (target == nullptr) return invalid_argument(std::string(name) + " is NULL");

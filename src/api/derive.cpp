@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements rondo_comm_split(), rondo_comm_shrink(), rondo_comm_grow() and the calls that go with them: it
-// validates arguments and translates results.
+// This file implements rondo_comm_split(), rondo_comm_shrink(), rondo_comm_grow() and the related calls. It validates
+// arguments and translates results.
 #include "src/core/derive.h"
 
 #include <span>
@@ -25,7 +25,7 @@ Result<rondo_comm_t> shrink(rondo_comm_t handle, std::span<const int> excluded, 
   return make(begin_shrink(std::move(comm), excluded, (flags & RONDO_SHRINK_ABORT) != 0, config));
 }
 
-/// Begins the grow of an old rank.
+/// Begins a grow on a rank of the old communicator.
 Result<Initialisation> begin_old(rondo_comm_t handle, const rondo_unique_id_t *id, int rank, int size,
                                  const rondo_config_t *config) {
   RONDO_TRY_ASSIGN(auto comm, communicator_of(handle));
@@ -35,7 +35,7 @@ Result<Initialisation> begin_old(rondo_comm_t handle, const rondo_unique_id_t *i
   return begin_grow(std::move(comm), id, size, config);
 }
 
-/// Begins the grow of a new rank, which enters like a rank of every unique id.
+/// Begins a grow on a new rank, which enters as a rank of any unique id does.
 Result<Initialisation> begin_new(const rondo_unique_id_t *id, int rank, int size, const rondo_config_t *config) {
   if (id == nullptr) return invalid_argument("id is NULL; a new rank needs the id of rondo_comm_grow_id()");
   RONDO_TRY(check_rank(rank, size));

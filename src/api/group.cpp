@@ -25,14 +25,14 @@ struct Part {
   std::vector<Message> messages;
   std::vector<OneSided> sends;  ///< puts and signals
   std::vector<OneSided> waits;  ///< waits for signals
-  bool has_own_messages = false;  ///< true if messages of the rank to itself are among them
+  bool has_own_messages = false;  ///< true if the rank sends messages to itself
   std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null is the call itself
   std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the counts of calls
-  // These are set at the end of the group:
+  // The end of the group sets these two:
   std::vector<std::shared_ptr<HostStream>> held;  ///< the objects of `streams`; null stands for the call itself
   StreamRef lead;                                 ///< the stream on which the part runs
 
-  /// Returns whether everything runs in the call.
+  /// Returns whether every call of the part runs in the caller's thread, on no stream.
   [[nodiscard]] bool has_no_stream() const { return streams.size() == 1 && streams.front() == nullptr; }
 
   /// Empties the part, but keeps its memory for the next group.
@@ -84,7 +84,7 @@ namespace {
 /// The groups of a thread. The struct has no constructor or destructor, as a variable with either is slower to access.
 struct Kept {
   Group *open = nullptr;
-  Group *spare = nullptr;  ///< an empty group, for its memory
+  Group *spare = nullptr;  ///< an empty group, whose memory the next group uses
 };
 constinit thread_local Kept kept;
 
@@ -108,7 +108,7 @@ void give_back(std::unique_ptr<Group> group) {
   if (kept.spare == nullptr) kept.spare = group.release();
 }
 
-/// Returns the part of the place, which it makes if needed.
+/// Returns the part of `place`. Makes the part if there is none.
 Part &part_of(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, rondo_stream_t stream) {
   Part &part = place.part != nullptr ? *place.part : place.group->add_part();
   if (place.part == nullptr) {
@@ -127,7 +127,7 @@ const size_t *keep_counts(Part &part, const size_t *counts) {
   return part.counts.emplace_back(std::move(copy)).get();
 }
 
-/// Checks messages of this rank to itself: each send needs a receive of the same size in the group.
+/// Checks the messages of this rank to itself. Each send needs a receive of the same size in the group.
 Result<void> check_own_messages(const Part &part) {
   if (!part.has_own_messages) return {};
   std::vector<uint64_t> sent, received;
@@ -154,14 +154,14 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
   return StreamRef{held.get(), nullptr};
 }
 
-/// Finds the streams of a part, and checks all of the part except its plans, before any part runs. With `alone`, it is
-/// the only part. Then submit() checks the communicator, and takes all of the part or nothing. One-sided operations are
-/// checked here, because they are submitted apart from the other calls of the part.
+/// Finds the streams of a part, and checks all of the part except its plans, before any part runs. `alone` says that
+/// this is the only part. In that case submit() checks the communicator, and submits all of the part or nothing.
+/// One-sided operations are always checked here, because they are submitted apart from the other calls.
 Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
-  // If one of several streams is null, everything runs in the call, so null goes first.
+  // If one of several streams is null, the calls of all streams run in the call itself. So null goes first.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
   for (const rondo_stream_t stream : part.streams) {
@@ -170,7 +170,7 @@ Result<void> check(Part &part, bool alone) {
     if (part.streams.size() > 1 && found.device != nullptr)
       return Error{RONDO_ERROR_UNSUPPORTED,
                    "a group has calls of one communicator on several streams of a device; give all of them one stream"};
-    // If the stream is captured, the part's other calls would be captured without these.
+    // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
     if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
     if (!alone || part.streams.size() > 1) RONDO_TRY(part.comm->check_usable(found));
     if (part.held.empty()) part.lead = found;
@@ -179,7 +179,7 @@ Result<void> check(Part &part, bool alone) {
   return {};
 }
 
-/// Makes later operations on `behind` wait for the operations that are now on `before`.
+/// Makes later operations on `behind` wait until the operations that `before` has now are complete.
 Result<void> join(HostStream *before, HostStream *behind) {
   const auto event = std::make_shared<HostEvent>();
   RONDO_TRY(event->record(before));
@@ -190,7 +190,7 @@ Result<void> join(HostStream *before, HostStream *behind) {
 /// calls of the group cannot make ranks wait for each other.
 Result<void> submit(const Part &part) {
   if (!part.sends.empty()) {
-    RONDO_TRY(part.comm->prepare(part.calls));  // so that a refused call leaves no put behind
+    RONDO_TRY(part.comm->prepare(part.calls));  // so that no put runs if a later call is refused
     RONDO_TRY(part.comm->submit(part.sends, part.lead));
   }
   if (!part.calls.empty() || !part.messages.empty())
@@ -202,7 +202,7 @@ Result<void> run(const Part &part) {
   HostStream *const lead = part.lead.host;
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part.held[other].get(), lead));
   RONDO_TRY(submit(part));
-  if (lead == nullptr) return {};  // everything ran in the call, so it is complete
+  if (lead == nullptr) return {};  // all calls ran in the caller's thread, so they are complete
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(lead, part.held[other].get()));
   return {};
 }
@@ -215,8 +215,8 @@ Result<void> run_safely(const Part &part) noexcept {
   }
 }
 
-/// Threads that each run one part. They start, but wait for release(). So nothing has begun if one of them cannot
-/// start.
+/// Threads that each run one part. They wait for release() before they run it. So if one thread cannot start, no part
+/// has begun.
 class Helpers {
  public:
   explicit Helpers(size_t count) : results_(count), released_(go_.get_future().share()) { threads_.reserve(count); }
@@ -232,7 +232,7 @@ class Helpers {
     threads_.push_back(std::move(thread));
     return {};
   }
-  /// Lets the threads run their parts, or end without running them.
+  /// Lets the threads run their parts if `runs`, or end without running them.
   void release(bool runs) {
     if (!is_released_) go_.set_value(runs);
     is_released_ = true;
@@ -255,8 +255,8 @@ class Helpers {
 
 bool runs_in_call(const Part &part) { return part.lead.none() && part.comm->capabilities().runs_in_call; }
 
-/// Runs all parts. It enqueues first the parts that do not run in the call. Of the others, each part but the last gets
-/// a thread, so that no part waits for another.
+/// Runs all parts. First it enqueues the parts that have a stream. The other parts run at the same time, so that no
+/// part waits for another. The last part runs in this thread, each other one in a new thread.
 Result<void> run_all(std::span<const Part> all) {
   Result<void> first;
   const auto note = [&](Result<void> result) {
@@ -282,7 +282,7 @@ Error no_group(const char *function) {
           std::string(function) + ": this thread has no group; call rondo_group_begin before it"};
 }
 
-/// Checks all parts before any part runs. A single part is prepared by submit() itself.
+/// Checks all parts before any part runs. submit() itself prepares a single part.
 Result<void> check_all(std::span<Part> parts) {
   const bool alone = parts.size() == 1;
   for (Part &part : parts) RONDO_TRY(check(part, alone));

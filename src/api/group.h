@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each thread can have a group of calls. This file keeps the calls between rondo_group_begin() and rondo_group_end().
-// The outermost rondo_group_end() enqueues them. This is the third exception to "no mutable globals", for the reason in
-// last_error.h.
+// This file keeps the calls of a thread between rondo_group_begin() and rondo_group_end(). The outermost
+// rondo_group_end() enqueues them. A thread's group is a mutable global, because a C caller has no object that could
+// hold the group. last_error.h has the other exceptions to "no mutable globals".
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace rondo::group {
 
-/// Returns whether this thread has a group. Then calls are kept.
+/// Returns whether this thread has an open group, which keeps the thread's calls.
 [[nodiscard]] bool is_open() noexcept;
 /// Refuses the call of a function that cannot be part of a group, if this thread has a group.
 [[nodiscard]] Result<void> check_outside(const char *function);
@@ -25,7 +25,7 @@ Result<void> cancel();
 class Group;
 struct Part;
 
-/// The place of a call in the open group, until the next call.
+/// The place of a call in the open group. It is valid until the thread's next call.
 struct Place {
   Group *group = nullptr;        ///< null if this thread has no group
   Part *part = nullptr;          ///< null if the group has no call on the communicator yet
@@ -34,19 +34,19 @@ struct Place {
 };
 [[nodiscard]] Place find(rondo_comm_t handle);
 
-/// Keeps a call in the open group. It copies counts and displacements.
+/// Keeps a call in the open group. The group copies the counts and displacements.
 Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Call &call,
                   rondo_stream_t stream);
 /// Keeps a message at its place. `comm` may be null if the place has a communicator.
 void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const Message &message,
           rondo_stream_t stream);
-/// Keeps a one-sided operation in the same way.
+/// Keeps a one-sided operation at its place, as keep() does for a message.
 void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const OneSided &operation,
           rondo_stream_t stream);
 /// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
 void refuse(const Error &error);
 
-/// Runs the body of a function whose calls groups keep. If it fails inside a group, notes the refusal.
+/// Runs `body`, the body of a function whose calls groups keep. If `body` fails inside a group, notes the refusal.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
   try {
@@ -54,7 +54,7 @@ Result<void> keep_refusal(Body &&body) {
     if (!result.ok() && is_open()) refuse(result.error());
     return result;
   } catch (const std::bad_alloc &) {
-    if (is_open()) refuse({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});  // so short that it needs no allocation
+    if (is_open()) refuse({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});  // the text needs no allocation
     throw;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions turn handles into objects. They return RONDO_ERROR_INVALID_HANDLE for handles that have none.
+// These functions turn handles into objects. They return RONDO_ERROR_INVALID_HANDLE if a handle has no object.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ namespace rondo {
   return stream;
 }
 
-/// Returns null for the null stream. The caller then runs the work before it returns.
+/// Returns the object of a stream, or null for the null stream: the work then runs within the caller's call.
 [[nodiscard]] inline Result<std::shared_ptr<HostStream>> stream_or_call(rondo_stream_t handle) {
   if (handle == nullptr) return std::shared_ptr<HostStream>();
   return stream_of(handle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements rondo_mem_alloc(), rondo_device_mem_alloc() and the functions that free their memory. It
+// This file implements rondo_mem_alloc(), rondo_device_mem_alloc() and the functions that free this memory. It
 // validates arguments and translates results.
 #include "src/api/boundary.h"
 #include "src/base/log.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements messages and groups of rondo.h. It only checks arguments.
+// This file implements the messages and groups of rondo.h. It only checks arguments, and passes the calls on.
 #include "src/api/boundary.h"
 #include "src/api/group.h"
 #include "src/api/lookup.h"
@@ -9,7 +9,7 @@ using namespace rondo;
 
 namespace {
 
-/// Checks one end of a message, and runs or keeps it. `name` is the buffer's name in errors.
+/// Checks one end of a message, and runs or keeps the message. `name` is the buffer's name in errors.
 rondo_status_t call_message(const char *name, bool sends, const void *buffer, size_t count, rondo_type_t type, int peer,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return at_boundary(handle, [&] {

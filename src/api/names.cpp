@@ -9,8 +9,8 @@
 
 namespace {
 
-/// Returns an enumerator as a number. A caller may pass a number that is no enumerator, as at the end of a loop over
-/// all names.
+/// Returns an enumerator as a number. A caller may pass a number that is no enumerator, for example at the end of a
+/// loop over all names.
 template <class Enum>
 unsigned number_of(const Enum &value) {
   unsigned number = 0;

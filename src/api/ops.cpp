@@ -14,7 +14,7 @@ namespace {
 
 Result<Factor> factor_of(const Communicator &comm, const void *scalar, size_t bytes,
                          const rondo_residence_t &residence) {
-  int value = 0;  // a caller in C may pass any number, which is not to be loaded as an enumerator
+  int value = 0;  // a C caller may pass any number, so the value is loaded as a number
   static_assert(sizeof value == sizeof residence);
   std::memcpy(&value, &residence, sizeof value);
   Factor factor;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of rondo.h share these functions. A collective checks its arguments, and then runs the call, or keeps
-// it in the thread's group.
+// The collectives of rondo.h share these functions. Each collective checks its arguments. Then it runs the call, or
+// keeps the call in the thread's group.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ namespace rondo {
   return {};
 }
 
-/// Runs check_buffer(), and checks that the memory is of the communicator's device, if it has one.
+/// Runs check_buffer(), and checks that the memory is on the communicator's device, if the communicator has a device.
 [[nodiscard]] inline Result<void> check_buffer(const Communicator &comm, const char *name, const void *buffer,
                                                size_t bytes) {
   RONDO_TRY(rondo::check_buffer(name, buffer, bytes));
@@ -51,8 +51,8 @@ struct Target {
   return target.comm->submit(call, {queue.get(), nullptr});
 }
 
-/// Checks the buffers of a call whose other arguments are right, and notes whether it is in place. The table of
-/// collectives says which buffers this rank has. It sets a buffer that is not used on this rank to null.
+/// Checks the buffers of a call whose other arguments are valid, and notes whether the call is in place. The table of
+/// collectives says which buffers this rank uses. The function sets every other buffer to null.
 [[nodiscard]] inline Result<void> check_buffers(const Communicator &comm, const BlockLayout &layout, Call &call) {
   const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.signature.collective));
   const bool part_is_send = traits.source == BufferLayout::own_block;
@@ -73,7 +73,7 @@ struct Target {
   return {};
 }
 
-/// Checks the buffers, and submits the call. `call` is no copy, because to copy what was just written takes time.
+/// Checks the buffers, and submits the call. `call` is a reference, because a copy would take time.
 [[nodiscard]] inline Result<void> submit_checked(const Target &target, Call &&call, const BlockLayout &layout,
                                                  rondo_stream_t stream) {
   RONDO_TRY(check_buffers(*target.comm, layout, call));

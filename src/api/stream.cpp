@@ -18,8 +18,8 @@ Result<std::shared_ptr<HostEvent>> event_of(rondo_event_t handle) {
   return event;
 }
 
-/// Returns how long the thread of the next stream may poll for work before it sleeps. That is 0 unless there are more
-/// than two cores for each stream.
+/// Returns how long the thread of the next stream may poll for work before it sleeps. The result is 0 unless there are
+/// more than two cores for each stream.
 uint64_t spin_ns_for_next_stream() {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;

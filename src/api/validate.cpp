@@ -19,7 +19,7 @@ Error overlapping(uint32_t a, uint32_t b) {
                           " overlap; give disjoint displacements");
 }
 
-constexpr uint32_t pairwise_rank_count_max = 64;  // for more ranks sorting is faster, although it allocates
+constexpr uint32_t pairwise_rank_count_max = 64;  // above this number, sorting is faster, although it allocates memory
 
 bool overlap(const size_t *counts, const size_t *displacements, uint32_t a, uint32_t b) {
   return counts[a] != 0 && counts[b] != 0 && displacements[a] < displacements[b] + counts[b] &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions check the arguments of a collective. Each failure is RONDO_ERROR_INVALID_ARGUMENT with the reason.
+// These functions check the arguments of a collective. A refused one gives RONDO_ERROR_INVALID_ARGUMENT and the reason.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace rondo {
 [[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
 [[nodiscard]] Error refused_overlap();
 [[nodiscard]] Error refused_peer(int peer, uint32_t rank_count);
-/// Returns the error that an operation was made for another type than that of the call.
+/// Returns the error of a call of type `called` whose operation was made for type `made`.
 [[nodiscard]] Error refused_type(rondo_op_t op, rondo_type_t made, rondo_type_t called);
 
-/// Returns count * size of the type. It fails for unknown types and for overflow.
+/// Returns the bytes of `count` elements. It fails for unknown types and for overflow.
 [[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
 /// Returns bytes * rank_count. It fails for overflow.
 [[nodiscard]] Result<size_t> times_ranks(size_t bytes, uint32_t rank_count);
@@ -49,7 +49,7 @@ namespace rondo {
   return refused_overlap();
 }
 
-/// The blocks of a reduce-scatter or an all-gather, one for each rank, in the buffer that holds all of them.
+/// The blocks of a reduce-scatter or an all-gather, in the buffer that has the blocks of all ranks.
 struct BlockLayout {
   size_t total_count = 0;  ///< number of elements of all blocks
   size_t end_bytes = 0;    ///< bytes from the begin of the buffer to the end of the last block
@@ -60,7 +60,7 @@ struct BlockLayout {
 
 /// Checks that no two blocks overlap. The caller has checked that all blocks end within the address space.
 [[nodiscard]] Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count);
-/// Returns the error for `what` having more elements than the address space holds.
+/// Returns the error that `what` has more elements than the address space holds.
 [[nodiscard]] Error refused_overflow(const std::string &what);
 /// Lays out consecutive blocks of `count` elements each. It fails for unknown types and for overflow.
 [[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);
@@ -73,9 +73,9 @@ struct BlockExtent {
 /// Returns the error for a block of rank `peer` that exceeds the address space. `name` is the name of the counts.
 [[nodiscard]] Error refused_block(const char *name, uint32_t peer, size_t count, size_t begin);
 
-/// Calls take(peer, begin, count) for each block, in elements. If `displacements` is null, the blocks follow each
-/// other. An empty block begins at 0, whatever its displacement is. It fails for NULL counts, unknown types and
-/// overflow.
+/// Calls take(peer, begin, count) for each block. `begin` and `count` are in elements. If `displacements` is null, the
+/// blocks follow each other. An empty block begins at 0, whatever its displacement is. The function fails for NULL
+/// counts, unknown types and overflow.
 template <class Take>
 [[nodiscard]] Result<BlockExtent> lay_out(const char *name, const size_t *counts, const size_t *displacements,
                                           uint32_t rank_count, rondo_type_t type, const Take &take) {
@@ -97,7 +97,7 @@ template <class Take>
   return extent;
 }
 
-/// Checks the blocks of `counts`, as lay_out() does. It also fails if blocks overlap.
+/// Checks the blocks of `counts`, as lay_out() does. The function also fails if blocks overlap.
 [[nodiscard]] Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count,
                                                uint32_t rank, rondo_type_t type);
 

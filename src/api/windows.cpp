@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements windows and signals of rondo.h. It only checks arguments.
+// This file implements the windows and signals of rondo.h. It only checks arguments, and passes the calls on.
 #include <string>
 
 #include "src/api/boundary.h"
@@ -58,7 +58,7 @@ Result<void> check_request(Communicator &comm, const WindowRequest &request, uns
   return comm.check_buffer("pointer", request.pointer, request.bytes);
 }
 
-/// Checks the peer and the signal of an operation, and runs it or keeps it. `fill` sets its other fields.
+/// Checks an operation's peer and signal, and runs or keeps the operation. `fill` sets the operation's other fields.
 template <class Fill>
 rondo_status_t call_one_sided(OneSided::Kind kind, int peer, uint32_t signal, rondo_comm_t handle,
                               rondo_stream_t stream, const Fill &fill) noexcept {

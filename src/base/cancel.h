@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class makes a thread give up a wait, at the request of another thread.
+// This class lets one thread request that another thread gives up a wait.
 #pragma once
 
 #include <sys/eventfd.h>

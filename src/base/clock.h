@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the one clock (nanoseconds of CLOCK_MONOTONIC), and all functions by which the library gives up its
-// core: naps, and waits for a word. Core logic takes the time as an argument, and its callers read the clock here. The
+// This file has the one clock (nanoseconds of CLOCK_MONOTONIC), and all functions in which a thread gives up its core:
+// it naps, or waits for a word. Core logic takes the time as an argument, and its callers read the clock here. The
 // simulation of tests/sim links another version of this file. There the time is virtual, and waiting lets another rank
 // run.
 #pragma once
@@ -11,7 +11,7 @@ namespace rondo {
 
 [[nodiscard]] uint64_t now_ns();
 
-/// Gives up the core for at least `ns`. A signal may end it early.
+/// Gives up the core for at least `ns`. A signal may end the wait early.
 void sleep_for_ns(uint64_t ns);
 
 /// Gives up the core to a thread that can run.

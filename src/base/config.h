@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file holds the settings of a user: the environment, which is read once into a Config, and rondo_config_t, which
-// overrides it. Both are passed down as plain data. Other code of the library does not read the environment, with two
-// exceptions. One is the description of a job by its launcher (src/bootstrap/launch/environment.h). The other is the
-// log, which must work before a Config exists.
+// overrides the Config. Both are passed down as plain data. Other code of the library does not read the environment,
+// with two exceptions. One is the description of a job by its launcher (src/bootstrap/launch/environment.h). The other
+// is the log, which must work before a Config exists.
 //
 // One table has a line for each variable: its name, its values, its meaning, and how it is read and shown. The line
 // also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. Only
@@ -30,8 +30,8 @@ inline constexpr uint64_t max_memory_bytes_min = uint64_t{64} << 10;
 inline constexpr uint64_t max_memory_bytes_max = uint64_t{1} << 40;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
-/// The way in which a waiting rank uses its core. automatic: if there are cores for all ranks, it spins. Otherwise it
-/// yields, then sleeps on a futex.
+/// The behaviour of a waiting rank on its core. With `automatic`, a rank spins if there are cores for all ranks.
+/// Otherwise it yields the core, then sleeps on a futex.
 enum class WaitMode { automatic, spin, yield, sleep };
 [[nodiscard]] const char *wait_mode_string(WaitMode mode);
 
@@ -39,12 +39,12 @@ enum class WaitMode { automatic, spin, yield, sleep };
 enum class SimdTarget { automatic, plain, avx2, avx512, avx512_bf16 };
 [[nodiscard]] const char *simd_target_string(SimdTarget target);
 
-/// The way in which other processes get access to device memory. automatic: vmm if the devices of all ranks support it,
-/// otherwise ipc.
+/// The method by which other processes get access to device memory. With `automatic`, it is vmm if the devices of all
+/// ranks support vmm, and otherwise ipc.
 enum class DeviceHandles { automatic, ipc, vmm };
 [[nodiscard]] const char *device_handles_string(DeviceHandles handles);
 
-/// The way in which kernels are launched.
+/// The method by which kernels are launched.
 /// - own: one launch for each rank
 /// - shared: one launch for all ranks that are threads of one process on one device
 enum class DeviceLaunch { automatic, own, shared };
@@ -81,7 +81,7 @@ struct Config {
   int32_t ib_gid_index = -1;  ///< for verbs; -1 to choose by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
-  bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc() and moved registrations
+  bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc(), and registered buffers that were moved
   bool cross_memory = true;   ///< peers may read buffers by process_vm_readv
   uint32_t slot_count = 0;    ///< slots of a connection, a power of two; 0 lets the transport choose
   uint64_t slot_bytes = 0;    ///< bytes of a slot, a multiple of 64; 0 lets the transport choose
@@ -89,12 +89,12 @@ struct Config {
   std::string tuning_file;    ///< table of `rondo tune`; empty for the built-in tables
   std::string recorder_dir;   ///< folder for flight recordings of failed communicators; empty for none
   std::string cuda_library = "libcuda.so.1";       ///< the CUDA driver
-  std::string nvml_library = "libnvidia-ml.so.1";  ///< library that knows NVLinks; without it they are unknown
+  std::string nvml_library = "libnvidia-ml.so.1";  ///< library that knows NVLinks; without it NVLinks are unknown
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles device_handles = DeviceHandles::automatic;
   DeviceLaunch device_launch = DeviceLaunch::automatic;
   uint32_t max_ctas = 0;  ///< most blocks of a collective on a device; 0 for no limit
-  /// The most memory of a communicator on a host, and of a rank on a device. 0 for no limit.
+  /// The most bytes of memory that a communicator uses on a host, and that a rank uses on a device. 0 for no limit.
   uint64_t max_memory_bytes = 0;
   std::string log = "warning";
   std::string log_file;  ///< empty for standard error
@@ -104,7 +104,7 @@ struct Config {
 /// The settings of one communicator: Config, overridden by the caller's rondo_config_t.
 struct Settings : Config {
   int32_t device = RONDO_DEVICE_HOST;
-  bool nonblocking = false;  ///< whether the initialisation returns at once
+  bool nonblocking = false;  ///< whether the call that initialises the communicator returns at once
   uint64_t tuning_hash = 0;  ///< hash of the table in tuning_file, set by src/core; 0 if none
 };
 
@@ -112,7 +112,7 @@ struct Settings : Config {
 struct CallerField {
   const char *name = nullptr;  ///< null if there is no such field
   size_t offset = 0;           ///< if a caller's struct is no larger than this, it does not have the field
-  /// Applies the field to `config`. A field with its default value changes nothing. `name` is for the error.
+  /// Applies the field to `config`. A field with its default value changes nothing. `name` is for errors.
   Result<void> (*take)(const rondo_config_t &caller, const char *name, Config &config) = nullptr;
 };
 
@@ -124,7 +124,7 @@ struct SharedNumber {
 
 struct ConfigVariable {
   const char *name;
-  const char *values;   ///< valid values, for people
+  const char *values;   ///< valid values, as text for people
   const char *meaning;  ///< one line for people
   Result<void> (*parse)(std::string_view text, Config &config);
   std::string (*show)(const Config &config);  ///< returns the variable's text; "" for none
@@ -143,17 +143,17 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 /// Calls parse_config() on this process's environment. It also fails if the log's file could not be opened.
 [[nodiscard]] Result<Config> read_config();
 
-/// Returns a line for each unknown variable of `entries` ("NAME=VALUE") that begins with RONDO_. The line names the
+/// Returns a line for each entry ("NAME=VALUE") whose variable begins with RONDO_ and is unknown. The line names the
 /// known variable that the user may have meant.
 [[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> entries);
 
-/// Logs the unknown variables of this process's environment as warnings. Only the first call logs them. If `rondo run`
-/// started this rank, only rank 0 logs them, because all ranks have the same environment.
+/// Logs the unknown variables of this process's environment as warnings. Only the first call logs. If `rondo run`
+/// started this rank, only rank 0 logs, because all ranks have the same environment.
 void warn_of_unknown_variables();
 
 /// Merges the settings of a communicator. If a field of `caller` has its default value, the environment's value
-/// applies. `caller` may be null, which means all defaults. Its struct may be of an earlier version. It may be of a
-/// later version if all fields that this version does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
+/// applies. `caller` may be null, which means all defaults. The struct may be of an earlier version. The struct may be
+/// of a later version if all fields that this library does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
 /// field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 

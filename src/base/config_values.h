@@ -22,7 +22,7 @@ inline constexpr uint64_t slot_bytes_max = uint64_t{64} << 20;
 inline constexpr size_t text_bytes_max = 4096;
 inline constexpr uint64_t gid_index_max = 255;
 
-/// Assigns the value of a Result to `target`. The parser has checked that it fits.
+/// Assigns the value of a Result to `target`. The parser has checked that the value fits.
 template <class Target, class Value>
 Result<void> set(Target &target, Result<Value> value) {
   if (!value.ok()) return std::move(value).error();
@@ -30,7 +30,7 @@ Result<void> set(Target &target, Result<Value> value) {
   return {};
 }
 
-/// Sets a number that Rondo may choose. "auto" gives 0.
+/// Sets a number. "auto" gives 0, which means that Rondo chooses.
 template <class Target>
 Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
   if (equal_in_any_case(text, "auto")) value = uint64_t{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions hide differences between processors.
+// These functions have one implementation for each type of processor.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ inline void cpu_pause() {
 #endif
 }
 
-/// Requests the cache line of `address` for a write that follows soon. If the compiler may not assume that the
-/// processor has prefetchw, its builtin prefetches for reading. Every 64-bit processor at least ignores prefetchw.
+/// Requests the cache line of `address` for a write that follows soon. The code uses prefetchw itself, since the
+/// compiler's builtin may only prefetch for reading. A 64-bit processor without prefetchw ignores it.
 inline void prefetch_for_write(const void *address) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char *>(address)));
@@ -28,9 +28,9 @@ inline void prefetch_for_write(const void *address) {
 #endif
 }
 
-/// This lock is for a few instructions on the path of every call. It costs one read-modify-write, while a std::mutex
-/// costs two, and two calls. A thread that fails to take it is not woken. The thread yields the core, then naps, since
-/// the holder may have a lower priority. So do not use the lock for work that often takes long.
+/// A lock for a few instructions on the path of every call. It costs one read-modify-write. A std::mutex costs two, and
+/// two calls. A thread that fails to take the lock yields the core, then naps, since the holder may have a lower
+/// priority. Nothing wakes it. So do not use the lock for work that often takes long.
 class ShortLock {
  public:
   void lock() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file registers the library's own descriptors. It has a bit for each number, so that the child of a fork() can
-// read it without a lock.
+// This file registers the library's own descriptors. The register has a bit for each number, so that the child of a
+// fork() can read it without a lock.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace rondo {
 namespace {
 
 constexpr int word_bits = 64;
-constexpr int tracked_max = 1 << 20;  // the kernel's limit (fs.nr_open), unless an administrator has raised it
+constexpr int tracked_max = 1 << 20;  // the kernel's default limit (fs.nr_open)
 
 /// All accesses are relaxed. Descriptors pass between threads by other means, and the child of a fork() has one thread.
 struct Register {

@@ -9,8 +9,8 @@ namespace rondo {
 
 #if defined(__x86_64__)
 using FloatMode = uint32_t;                               // the register MXCSR
-inline constexpr FloatMode float_mode_default = 0x1F80;     ///< nearest, subnormals kept, no traps
-inline constexpr FloatMode float_mode_flags = 0x003F;       ///< bits that are no mode: exceptions that have occurred
+inline constexpr FloatMode float_mode_default = 0x1F80;     ///< rounds to nearest, keeps subnormals, no traps
+inline constexpr FloatMode float_mode_flags = 0x003F;       ///< bits of exceptions that have occurred, not of the mode
 inline constexpr FloatMode float_mode_flushing = 0x8040;    ///< bits for flush-to-zero and denormals-are-zero
 inline constexpr FloatMode float_mode_upward = 0x4000;      ///< bit for rounding toward +infinity
 [[nodiscard]] inline FloatMode read_float_mode() { return __builtin_ia32_stmxcsr(); }
@@ -34,8 +34,8 @@ inline constexpr FloatMode float_mode_default = 0, float_mode_flags = 0, float_m
 inline void write_float_mode(FloatMode) {}
 #endif
 
-/// Sets the default mode while the object lives, then restores the caller's. If the mode is the default already,
-/// nothing is written. Reading the mode takes a few cycles, writing it takes tens.
+/// An object that sets the default mode, and restores the caller's mode at its end. If the caller's mode is the
+/// default, nothing is written. Reading the mode takes a few cycles, and writing the mode takes tens.
 class DefaultFloatMode {
  public:
   DefaultFloatMode() : callers_(read_float_mode()) {

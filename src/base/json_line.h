@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file makes JSON objects for files with one object in each line. Members keep their order. A line costs a few
-// microseconds. It would cost more with nlohmann's own lists of members, which are converted once more.
+// microseconds. nlohmann's own lists of members would take longer, because nlohmann converts them once more.
 #pragma once
 
 #include <initializer_list>

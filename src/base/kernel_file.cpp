@@ -44,7 +44,7 @@ std::string read_kernel_line(const std::string &path) {
 
 std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   const size_t open = text.find('(');
-  const size_t close = text.rfind(')');  // a name may contain spaces and parentheses
+  const size_t close = text.rfind(')');  // the name before it may contain spaces and parentheses
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
   if (text.size() < close + 3) return std::nullopt;
   const std::string_view rest = text.substr(close + 2);  // state ppid pgrp ...; starttime is field 22

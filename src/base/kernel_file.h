@@ -35,7 +35,7 @@ struct ProcessStat {
 /// Returns the stat of a process. Returns nothing if there is no such process, or if /proc does not show it.
 [[nodiscard]] std::optional<ProcessStat> process_stat(pid_t pid);
 
-/// The name of a process on its host. It has the start time, because the system reuses numbers.
+/// The name of a process on its host. It includes the start time, because the system reuses process numbers.
 struct ProcessName {
   uint64_t pid = 0;
   uint64_t start_ticks = 0;  ///< since boot

@@ -64,14 +64,14 @@ std::string_view variable(const char *name) {
 /// Writes lines to a descriptor. If a line cannot be written, it is lost: the log raises no signal and stops no rank.
 class Sink {
  public:
-  /// Makes later lines go to the file instead of standard error. `path` is for a message about a lost line.
+  /// Makes later lines go to the file instead of standard error. `path` names the file in a message about a lost line.
   void use(FileDescriptor file, std::string path) {
     own_ = std::move(file);
     path_ = std::move(path);
   }
 
-  /// Writes a whole line. Any thread may call it. Nothing is buffered, so the last lines of a killed process are in the
-  /// file.
+  /// Writes a whole line. Any thread may call it. Lines are not buffered, so the last lines of a killed process are in
+  /// the file.
   void write(std::string_view line) {
     const std::lock_guard lock(mutex_);
     const SignalsAbsorbed absorbed;
@@ -85,7 +85,7 @@ class Sink {
   }
 
  private:
-  /// Writes the text. If the reader is slow, the function waits up to a second, unless the line before could not be
+  /// Writes the text. If the reader is slow, the function waits up to a second, unless the previous line could not be
   /// written. Returns errno, or 0.
   int write_all(int descriptor, std::string_view text) const {
     constexpr int patience_ms = 1000;
@@ -106,7 +106,7 @@ class Sink {
   int error_ = 0;  ///< error of the latest line
 };
 
-/// Returns why open() failed with ENXIO.
+/// Returns why open() failed with ENXIO, as text for a message.
 const char *not_opened(const std::string &path) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return std::strerror(ENXIO);

@@ -35,12 +35,12 @@ struct Filter {
   bool operator==(const Filter &) const = default;
 };
 
-/// Parses "info", "info,bootstrap=debug" or "plan=debug": a level for all subsystems, and levels of some that override
-/// it. The case of letters does not matter.
+/// Parses a filter such as "info", "info,bootstrap=debug" or "plan=debug". It has a level for all subsystems, and
+/// levels for some subsystems that override the first one. The case of letters does not matter.
 [[nodiscard]] Result<Filter> parse_filter(std::string_view text);
 
-/// Returns the file that a RONDO_LOG_FILE names. %h is the host, %p the process, and %% a percent sign. Other sequences
-/// that begin with % are errors.
+/// Returns the path that `pattern`, a value of RONDO_LOG_FILE, stands for. %h is the host, %p the process, and %% a
+/// percent sign. Other sequences that begin with % are errors.
 [[nodiscard]] Result<std::string> file_path(std::string_view pattern, std::string_view host, int64_t process);
 
 /// Fails if RONDO_LOG_FILE is set and could not be opened. Messages then go to standard error.

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t halvings_max = 16;  // enough, since budgets are less than 2^28 bytes, and slots have a smallest size
+constexpr uint32_t halvings_max = 16;  // enough, as budgets are below 2^28 bytes, and slots have a smallest size
 constexpr uint32_t slot_count_min = 2;
 constexpr uint64_t slot_bytes_min = 1024;
 
@@ -21,7 +21,7 @@ std::string describe_slots(const MemoryChoice &choice) {
   return (text.empty() ? "slots" : text) + " of " + show_bytes(choice.slot_bytes) + " bytes";
 }
 
-/// Returns slots that fit and are nearest to the requested ones, or none.
+/// Returns the choice nearest to `asked` that fits: with fewer slots, or else smaller ones. Or none.
 std::optional<MemoryChoice> find_fewer(const MemoryChoice &asked,
                                        const std::function<bool(const MemoryChoice &)> &fits) {
   const auto halved = [&](auto MemoryChoice::*member, uint64_t least) -> std::optional<MemoryChoice> {

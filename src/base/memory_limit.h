@@ -10,7 +10,7 @@
 
 namespace rondo {
 
-/// The choices from which a memory plan follows.
+/// The choices that determine a memory plan.
 struct MemoryChoice {
   uint32_t slot_count = 0;  ///< 0 lets the plan choose
   uint64_t slot_bytes = 0;  ///< 0 lets the plan choose
@@ -21,8 +21,8 @@ struct MemoryChoice {
 };
 
 /// Returns the choice with the fewest halvings whose plan takes at most max_memory_bytes. `bytes_of` returns the bytes
-/// of a plan. `place` names the memory for messages, such as "of a host's memory". RONDO_ERROR_OUT_OF_RESOURCES: no
-/// plan fits. The message says how much memory is needed, and which slots would fit.
+/// of a plan. `place` names the memory in messages, such as "of a host's memory". If no plan fits, returns
+/// RONDO_ERROR_OUT_OF_RESOURCES. Its message says how much memory is needed, and which slots would fit.
 [[nodiscard]] Result<MemoryChoice> choose_memory(const Config &config, const char *place,
                                                  const std::function<uint64_t(const MemoryChoice &)> &bytes_of);
 

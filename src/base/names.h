@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions return and parse the names of types, operations, algorithms and protocols. One returns the version.
+// These functions return and parse names of types, operations, algorithms and protocols. One returns the version.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace rondo {
          std::to_string(RONDO_VERSION_PATCH);
 }
 
-/// A bound above the number of values of any named enumeration. Some values below it may have no name.
+/// A bound above the number of values of any named enumeration. Some values below this bound may have no name.
 inline constexpr int named_values_max = 16;
 
 /// Returns all names of an enumeration in order, as "int8, uint8, ...". `name` is one of the rondo_*_string functions.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These functions parse numbers, sizes and durations as people write them in the environment and on the command line.
-// The text may be anything. The error for a refused text says what would be accepted.
+// The text may be anything. If it is refused, the error says what would be accepted.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace rondo {
 /// Returns `text` in quotes, for a message. The result is one line, and a long text is cut off.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
-/// Compares two texts without regard to the case of their ASCII letters, which has no meaning in a value.
+/// Compares two texts, and ignores the case of ASCII letters, which has no meaning in a value.
 [[nodiscard]] bool equal_in_any_case(std::string_view one, std::string_view other);
 
 /// Parses a decimal number in [min, max].

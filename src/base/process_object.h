@@ -6,8 +6,8 @@
 
 namespace rondo {
 
-/// An object that its first use makes. It is never destroyed, because threads may use it until the process has ended. A
-/// child of fork() can forget its parent's object, and then makes one of its own. Any thread may call get().
+/// An object that its first use makes. The object is never destroyed, because threads may use it until the process has
+/// ended. A child of fork() can forget its parent's object, and then makes one of its own. Any thread may call get().
 template <class Object>
 class ProcessObject {
  public:
@@ -31,7 +31,7 @@ class ProcessObject {
   }
 
   std::atomic<Object *> made_ = nullptr;
-  Object *before_ = nullptr;  ///< the forgotten object, which detectors of leaks must find
+  Object *before_ = nullptr;  ///< the forgotten object; the pointer keeps leak detectors quiet
 };
 
 }  // namespace rondo

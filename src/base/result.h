@@ -28,8 +28,8 @@ struct Error {
 /// Returns whether this errno means that descriptors or memory have run out.
 [[nodiscard]] bool ran_out(int error_number);
 
-/// Returns RONDO_ERROR_SYSTEM with errno's text. An example is system_error("connect to 127.0.0.1:4000", errno). If
-/// ran_out() is true, the status is RONDO_ERROR_OUT_OF_RESOURCES.
+/// Returns an error with errno's text, such as system_error("connect to 127.0.0.1:4000", errno). If ran_out() is true,
+/// the status is RONDO_ERROR_OUT_OF_RESOURCES, and otherwise RONDO_ERROR_SYSTEM.
 [[nodiscard]] Error system_error(const std::string &what, int error_number);
 
 template <class T>
@@ -77,8 +77,8 @@ class [[nodiscard]] Result<void> {
       return std::move(rondo_result).error();                          \
   } while (false)
 
-/// Sets `target` to the value of a Result, or returns its failure: RONDO_TRY_ASSIGN(auto fd, open(...)). It may declare
-/// `target`.
+/// Sets `target` to the value of a Result, or returns its failure: RONDO_TRY_ASSIGN(auto fd, open(...)). `target` may
+/// be a declaration.
 #define RONDO_TRY_ASSIGN(target, expression) \
   RONDO_TRY_ASSIGN_AS(RONDO_CONCAT(rondo_result_, __LINE__), target, expression)
 #define RONDO_TRY_ASSIGN_AS(name, target, expression)  \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class opens a system library at run time, and finds its functions by name. It never closes the library, which
-// may have threads, and work that ends with the process.
+// This class opens a system library at run time, and finds its functions by name. It never closes the library. The
+// library may have threads, and may have work to do when the process ends.
 #pragma once
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ class RuntimeLibrary {
     return handle_ != nullptr;
   }
 
-  /// Finds a function. If the library lacks it, sets `function` to null; missing() then names each needed one.
+  /// Finds a function. If it is missing, sets `function` to null. If it is needed, missing() then names it.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);

@@ -42,14 +42,14 @@ void SharedThread::remove(ThreadSharer &sharer) {
 }
 
 void SharedThread::notify() {
-  const std::lock_guard lock(mutex_);  // the thread waits, or has seen the count
+  const std::lock_guard lock(mutex_);  // so the thread either waits now, or has seen the new count
   changed_.notify_all();
 }
 
 void SharedThread::run() {
   std::unique_lock lock(mutex_);
   while (!sharers_.empty()) {
-    const uint64_t seen = wake_count_.load(std::memory_order_relaxed);  // what comes later gives another turn
+    const uint64_t seen = wake_count_.load(std::memory_order_relaxed);  // a later wake() gives another turn
     if (give_turns(lock)) {
       changed_.wait_for(lock, busy_interval_, [&] { return sharers_.empty(); });
       continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This thread does the work of many objects of the process in turn. Frameworks make many communicators, and one thread
-// for each rank would be hundreds of threads.
+// This file has a thread that does the work of many objects of the process in turn. Frameworks make many communicators.
+// With one thread for each rank, a process would have hundreds of threads.
 #pragma once
 
 #include <atomic>
@@ -13,26 +13,26 @@
 
 namespace rondo {
 
-/// An object that shares a thread with others.
+/// An object that shares a thread with other objects.
 class ThreadSharer {
  public:
   virtual ~ThreadSharer() = default;
-  /// Does what is to be done now. The thread alone calls it, and no other sharer's work goes on meanwhile. Returns true
-  /// if it is to be called again after the busy interval.
+  /// Does the work that is due now. Only the shared thread calls it, one sharer at a time. Returns true if it must be
+  /// called again after the busy interval.
   [[nodiscard]] virtual bool take_turn() = 0;
 };
 
-/// Any thread may use it, except for the one that it starts.
+/// A thread that gives its sharers turns. Any other thread may call the functions.
 class SharedThread {
  public:
-  /// After `idle_interval`, all sharers have a turn although nothing has called wake(). If take_turn() of a sharer has
-  /// returned true, all sharers have a turn after `busy_interval`.
+  /// Sets the intervals. If nothing calls wake(), all sharers have a turn after `idle_interval`. If take_turn() of a
+  /// sharer has returned true, all sharers have a turn after `busy_interval`.
   SharedThread(std::chrono::nanoseconds busy_interval, std::chrono::nanoseconds idle_interval)
       : busy_interval_(busy_interval), idle_interval_(idle_interval) {}
 
-  /// Adds a sharer, and starts the thread with the first one. It throws std::system_error as std::thread does.
+  /// Adds a sharer, and starts the thread with the first one. Throws std::system_error as std::thread does.
   void add(ThreadSharer &sharer);
-  /// Removes the sharer. Returns once the thread does not use it any more. The thread ends with its last sharer.
+  /// Removes the sharer. Returns once the thread no longer uses it. The thread ends with its last sharer.
   void remove(ThreadSharer &sharer);
   /// Gives all sharers a turn soon. Waking an idle thread costs 1.5 us; a busy one polls.
   void wake() {
@@ -48,7 +48,7 @@ class SharedThread {
 
   const std::chrono::nanoseconds busy_interval_, idle_interval_;
   std::mutex lifecycle_mutex_;  ///< held while the thread is started or ended
-  std::mutex mutex_;            ///< guards what follows; taken after the one above
+  std::mutex mutex_;            ///< guards the members below; taken after lifecycle_mutex_
   std::condition_variable changed_, turn_ended_;
   std::vector<ThreadSharer *> sharers_;
   size_t next_ = 0;  ///< index of the sharer that has the next turn of the round

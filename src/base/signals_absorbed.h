@@ -9,10 +9,10 @@
 
 namespace rondo {
 
-/// While it lives, two kinds of write in this thread fail without a signal. A write to a pipe without a reader fails
-/// with EPIPE instead of SIGPIPE. A write beyond the limit of `ulimit -f` fails with EFBIG instead of SIGXFSZ. The
-/// kernel sends both signals to the thread that made the call. So this object consumes a signal that arrives while it
-/// lives, unless one was pending before.
+/// While an object lives, two sorts of write in this thread fail without a signal. A write to a pipe without a reader
+/// fails with EPIPE instead of SIGPIPE. A write beyond the limit of `ulimit -f` fails with EFBIG instead of SIGXFSZ.
+/// The kernel sends both signals to the thread that made the call. So this object consumes a signal that arrives while
+/// it lives, unless one was pending before.
 class SignalsAbsorbed {
  public:
   SignalsAbsorbed() {
@@ -28,7 +28,7 @@ class SignalsAbsorbed {
   ~SignalsAbsorbed() {
     const int error = errno;
     constexpr timespec no_time{};
-    while (::sigtimedwait(&absorbed_, nullptr, &no_time) > 0) {  // ends, as each of the two is pending once at most
+    while (::sigtimedwait(&absorbed_, nullptr, &no_time) > 0) {  // ends, as each signal is pending at most once
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;

@@ -25,7 +25,7 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-/// Removes `letter` of any case from the end of `text`. Returns whether it was there.
+/// Removes `letter` of any case from the end of `text`. Returns whether the text ended with `letter`.
 bool take_letter(std::string_view &text, char letter) {
   if (text.empty() || (text.back() & ~0x20) != letter) return false;
   text.remove_suffix(1);
@@ -97,7 +97,7 @@ std::string show_volume(double bytes) {
 }
 
 std::string show_duration(double time_us) {
-  constexpr double next = 0.9995;  // of a unit: a larger value would be shown as 1000 of the smaller unit
+  constexpr double next = 0.9995;  // of a unit: a larger value would print as 1000 of the smaller unit
   if (time_us < next) return three_digits(time_us * 1e3) + " ns";
   if (time_us < next * 1e3) return three_digits(time_us) + " us";
   if (time_us < next * 1e6) return three_digits(time_us / 1e3) + " ms";

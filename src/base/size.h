@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions read and write numbers of bytes with K, M or G (powers of 1,024). Others write times and counts. All
-// of Rondo uses them.
+// These functions read and write numbers of bytes with K, M or G (powers of 1,024). Other functions write times and
+// counts. All of Rondo uses these functions.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace rondo {
 /// Returns the shortest exact form that read_bytes() reads back as `bytes`, such as "64", "4K", "1M" or "1G".
 [[nodiscard]] std::string show_bytes(uint64_t bytes);
 
-/// Returns a computed number of bytes to three digits: "1.75G", "1020K", "977K".
+/// Returns a computed number of bytes as text with three digits: "1.75G", "1020K", "977K".
 [[nodiscard]] std::string show_bytes_near(double bytes);
 
-/// Returns a computed number of bytes with its unit, to three digits: "1.75 GiB", "977 KiB", "12 B".
+/// Returns a computed number of bytes as text with its unit and three digits: "1.75 GiB", "977 KiB", "12 B".
 [[nodiscard]] std::string show_volume(double bytes);
 
-/// Returns a time with its unit, to three digits: "850 ns", "12.3 us", "4.5 ms", "75 s".
+/// Returns a time as text with its unit and three digits: "850 ns", "12.3 us", "4.5 ms", "75 s".
 [[nodiscard]] std::string show_duration(double time_us);
 
 /// Returns a count with its noun, such as "1 rank" or "3 processes". `what` is the singular.

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t text_bytes_max = 64;  // above the length of every name; the time grows with the product of the lengths
+constexpr size_t text_bytes_max = 64;  // above every name's length; a limit, as time grows with the product of lengths
 
 char lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;

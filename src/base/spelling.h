@@ -11,8 +11,8 @@ namespace rondo {
 /// `letters_max` letters must be inserted, removed or changed.
 [[nodiscard]] std::string nearest_name(std::string_view text, std::string_view list, size_t letters_max);
 
-/// Returns a hint such as "; did you mean ring?", or "" if no name of `list` is near. One letter may be wrong. In a
-/// long text, one of three may be.
+/// Returns a hint such as "; did you mean ring?", or "" if no name of `list` is near. One letter may be wrong; in a
+/// long text, a third of the letters.
 [[nodiscard]] std::string did_you_mean(std::string_view text, std::string_view list);
 
 /// Returns the end of a message about an unknown name: the names of `list`, and did_you_mean().

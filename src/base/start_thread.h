@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// Blocks all signals while it lives. Signals belong to the application's threads, so ours start with all blocked.
+/// Blocks all signals while it lives. Rondo's threads start so, because signals belong to the application's threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -27,8 +27,8 @@ bool has_invariant_counter() {
 #endif
 }
 
-/// Returns whether the kernel trusts the counter. If the kernel sees that the counters of the cores differ, it removes
-/// the counter from the list of clock sources.
+/// Returns whether the kernel trusts the counter. If the counters of the cores differ, the kernel removes the counter
+/// from its list of clock sources.
 bool kernel_trusts_counter() {
   const std::string names =
       " " + read_kernel_line("/sys/devices/system/clocksource/clocksource0/available_clocksource") + " ";
@@ -42,7 +42,7 @@ TickSource best_tick_source() {
 }
 
 TickMark mark_ticks(TickSource source) {
-  // The thread may lose its core between reading the two clocks, so the closest of a few attempts is used.
+  // The thread may lose its core between the readings of the two clocks. So the attempt with the shortest time is used.
   constexpr int attempt_count = 8;
   TickMark best;
   uint64_t best_gap_ns = UINT64_MAX;

@@ -14,8 +14,8 @@ namespace rondo {
 /// - clock: now_ns()
 enum class TickSource : uint64_t { clock = 0, counter = 1 };
 
-/// Returns the counter if processor and kernel both trust it. The ranks of a host share the choice that one of them
-/// makes.
+/// Returns the counter if processor and kernel both trust it, otherwise the clock. One rank of a host makes this choice
+/// for all ranks of the host.
 [[nodiscard]] TickSource best_tick_source();
 
 [[nodiscard]] inline uint64_t read_ticks([[maybe_unused]] TickSource source) {
@@ -33,7 +33,7 @@ struct TickMark {
 
 [[nodiscard]] TickMark mark_ticks(TickSource source);
 
-/// Converts `ticks` to a time, by one mark from before and one from after. Ticks outside of the marks get the time of
+/// Converts `ticks` to nanoseconds, by interpolation between the two marks. Ticks outside of the marks get the time of
 /// the nearer mark.
 [[nodiscard]] uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after);
 

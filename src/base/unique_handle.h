@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class owns a C handle. Its traits have `using Handle`, `static constexpr Handle invalid` and
-// `static void close(Handle)`. If owning takes more work, they also have `static Handle take(Handle)` and
-// `static void forget(Handle)`.
+// `static void close(Handle)`. If a handle needs work when it is taken or forgotten, they also have
+// `static Handle take(Handle)` and `static void forget(Handle)`.
 #pragma once
 
 #include <unistd.h>
@@ -53,16 +53,16 @@ class UniqueHandle {
 
 /// Takes ownership of a descriptor that the system has just returned, and registers it for
 /// close_inherited_descriptors(). Returns the descriptor, or -1 with errno. If `descriptor` is -1, it stays -1. A
-/// descriptor of 0 to 2 is moved above 2. So if the program was started without standard streams, its output does not
-/// go into a file or socket of Rondo.
+/// descriptor of 0 to 2 is moved above 2. Otherwise the output of a program that was started without standard streams
+/// could go into a file or socket of Rondo.
 [[nodiscard]] int take_descriptor(int descriptor);
 /// Removes a descriptor from the register and leaves it open, because another object owns it from now on.
 void forget_descriptor(int descriptor);
-/// Removes a descriptor from the register and closes it. If it is not registered any more, it does nothing, since the
-/// child of a fork() may have opened another file with the same number.
+/// Removes a descriptor from the register and closes it. If the descriptor is not registered any more, does nothing:
+/// the child of a fork() may have opened another file with the same number.
 void close_descriptor(int descriptor);
 /// Closes every registered descriptor. The child handler of fork() calls it, because a socket that stays open in a
-/// child hides the death of its rank from the other ranks. It calls nothing but close().
+/// child hides the death of its rank from the other ranks. The only system call that it makes is close().
 void close_inherited_descriptors();
 
 struct FileDescriptorTraits {
@@ -89,8 +89,8 @@ struct MappingTraits {
 };
 using Mapping = UniqueHandle<MappingTraits>;
 
-/// Excludes a mapping of shared memory from children of fork(), which would keep it after the ranks have ended. A
-/// failure is harmless: the child has a mapping that it does not use.
+/// Excludes a mapping of shared memory from children of fork(), which would keep the memory after the ranks have ended.
+/// A failure is harmless: the child has a mapping that it does not use.
 inline void keep_from_children(const Mapping &mapping) {
   static_cast<void>(::madvise(mapping.get().address, mapping.get().bytes, MADV_DONTFORK));
 }

@@ -40,8 +40,8 @@ struct UserFile {
   };
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return refuse(std::strerror(errno));
-  // Opening a device may have an effect, so the kind of file is checked first. It is checked again after opening, since
-  // another file may have replaced the first one.
+  // Opening a device may have an effect, so the type of the file is checked first. It is checked again after the file
+  // is open, since another file may have replaced the first one.
   for (int look = 0; look < 2; ++look) {
     if (const char *kind = special_kind(about.st_mode))
       return refuse("it is " + std::string(kind) + ", no regular file");
@@ -53,8 +53,8 @@ struct UserFile {
   return file;
 }
 
-/// Reads up to `bytes_max` + 1 bytes of an open file. So the caller sees whether the file is longer than `bytes_max`.
-/// Returns an error, or nothing.
+/// Reads up to `bytes_max` + 1 bytes of an open file. The additional byte shows the caller that the file is longer than
+/// `bytes_max`. Returns the reason of a failure, or nothing.
 [[nodiscard]] inline std::optional<std::string> read_open_file(int descriptor, size_t bytes_max, std::string &text) {
   constexpr size_t piece_bytes = 64 * 1024;
   text.clear();

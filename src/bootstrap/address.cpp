@@ -29,7 +29,7 @@ std::string listed(const std::vector<HostAddress> &addresses) {
   return text.empty() ? "none" : text;
 }
 
-/// Says whether the interface is a bridge that a program made for containers or virtual machines of this host.
+/// Says whether the interface is a bridge that a program made for this host's containers or virtual machines.
 bool is_guest_bridge(const std::string &interface) {
   constexpr std::array prefixes{"docker", "br-",     "virbr", "veth",  "vnet",   "cni",
                                 "cali",   "flannel", "lxcbr", "lxdbr", "podman", "kube"};
@@ -99,7 +99,7 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
   }
   for (const HostAddress &each : addresses)
     if (each.address == wanted) return each.address;
-  // `wanted` may be another spelling of an address of this host ("::0001"), or one of 127.0.0.0/8.
+  // `wanted` may be another spelling of an address of this host ("::0001"), or an address of 127.0.0.0/8.
   if (const auto parsed = socket_address({std::string(wanted), 1}); parsed.ok()) {
     const std::string plain = endpoint_of(parsed.value()).host;
     const bool known = std::ranges::any_of(addresses, [&](const HostAddress &each) { return each.address == plain; });
@@ -140,7 +140,7 @@ Result<Offer> offer_addresses(std::string_view network_interface) {
 }
 
 std::optional<HostAddress> address_of_route(const std::string &to) {
-  constexpr uint16_t any_port = 9;  // nothing is sent there
+  constexpr uint16_t any_port = 9;  // nothing is sent to this port
   auto address = socket_address({to, any_port});
   const auto addresses = host_addresses();
   if (!address.ok() || !addresses.ok()) return std::nullopt;
@@ -168,7 +168,7 @@ std::vector<std::string> default_route_interfaces(const std::string &routes, con
     words >> destination >> length;
     while (words >> word) interface = word;
     const bool all = length == "00" && destination.find_first_not_of('0') == std::string::npos && !destination.empty();
-    if (all && interface != "lo") interfaces.push_back(interface);  // a host without such a route refuses it by lo
+    if (all && interface != "lo") interfaces.push_back(interface);  // on lo it only refuses
   }
   return interfaces;
 }

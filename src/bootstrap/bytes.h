@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file writes and reads little-endian numbers and byte strings in buffers. Once a reader has run out of bytes, all
-// its later reads fail, too.
+// This file writes and reads little-endian numbers and byte strings in buffers. Once a read has run out of bytes, all
+// later reads of the same reader fail, too.
 #pragma once
 
 #include <concepts>

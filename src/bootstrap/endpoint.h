@@ -27,10 +27,10 @@ struct SocketAddress {
 /// Returns the address of this end of a connected socket. other_end() returns the other one.
 [[nodiscard]] std::optional<Endpoint> own_end(int socket);
 [[nodiscard]] std::optional<Endpoint> other_end(int socket);
-/// Says whether both ends of the socket are on this host.
+/// Says whether both ends of the connection are on this host.
 [[nodiscard]] bool stays_on_host(int socket);
 
-/// Joins hosts into the host of an endpoint, such as "192.0.2.7,198.51.100.7". Clients try them in turn.
+/// Joins hosts into the host of an endpoint, such as "192.0.2.7,198.51.100.7". Clients try the hosts in turn.
 [[nodiscard]] std::string join_hosts(std::span<const std::string> hosts);
 [[nodiscard]] std::vector<std::string> split_hosts(const std::string &host);
 

@@ -55,7 +55,7 @@ AbstractAddress address_of(const FdTicket &ticket) {
   return result;
 }
 
-/// Waits for `events`. Returns false if the deadline passed first.
+/// Waits for `events`. Returns false if the deadline passes first.
 bool wait_for(int descriptor, short events, uint64_t deadline_ns) {
   pollfd entry{descriptor, events, 0};
   for (uint64_t now = now_ns(); now < deadline_ns; now = now_ns()) {
@@ -65,7 +65,7 @@ bool wait_for(int descriptor, short events, uint64_t deadline_ns) {
   return false;
 }
 
-/// Waits for `events`, and calls `check` every few milliseconds. RONDO_ERROR_TIMEOUT has no message.
+/// Waits for `events`, and calls `check` every few milliseconds. RONDO_ERROR_TIMEOUT comes without a message.
 Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, const WaitCheck &check) {
   while (!wait_for(descriptor, events, std::min(deadline_ns, now_ns() + look_ns))) {  // ends at the deadline
     if (check) RONDO_TRY(check());
@@ -76,8 +76,8 @@ Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, co
 
 constexpr size_t descriptors_max = 250;  // in one message; the kernel allows 253
 
-/// A message for `count` descriptors, with one byte of data, without which descriptors cannot be sent. The message
-/// points to its own members, so it cannot be copied.
+/// A message for `count` descriptors, with one byte of data, because a message without data carries no descriptors. The
+/// object points to its own members, so it cannot be copied.
 struct DescriptorMessage {
   explicit DescriptorMessage(size_t count) {
     header.msg_iov = &data;
@@ -111,7 +111,7 @@ bool send_descriptors(int client, std::span<const int> descriptors) {
 
 Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory has ended, or gave up"}; }
 
-/// Returns the error that the owner has ended, or is not on this machine.
+/// Returns the error for an owner that has ended, or is not on this machine.
 Error nobody_listens() {
   Error error = owner_is_gone();
   error.message += "; if that process runs on another machine, both have the same /proc/sys/kernel/random/boot_id, as "
@@ -220,7 +220,7 @@ class Handout {
       const auto process = static_cast<uint64_t>(peer.pid);
       if (!awaited_.empty() && !awaited_.contains(process)) continue;
       Pending pending{std::move(client), process, now_ns() + client_patience_ns, {}, 0};
-      read_token(pending);  // a receiver sends it right after connecting
+      read_token(pending);  // a receiver sends its token right after connecting
       if (!pending.socket.valid()) continue;
       if (pending_.size() >= pending_count_max) pending_.erase(pending_.begin());
       pending_.push_back(std::move(pending));
@@ -228,7 +228,7 @@ class Handout {
     return {};
   }
 
-  /// Reads the token. Closes the connection when it is served, has a wrong token or has ended.
+  /// Reads the token. Closes the connection if it was served, sent a wrong token or has ended.
   void read_token(Pending &pending) {
     const int client = pending.socket.get();
     const ssize_t got =
@@ -285,7 +285,7 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
 
 Result<void> FdOffer::start(uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
-                     // An error may be temporary, for instance because a descriptor is soon free. So the thread tries
+                     // An error may be temporary: for instance, a descriptor may soon be free. So the thread tries
                      // again until the deadline.
                      while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
                        const auto served = server_.serve(descriptors_, {}, deadline_ns);
@@ -310,8 +310,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   while (true) {  // ends at the deadline
     FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
-    // If the backlog is full, a blocking connect() waits in the order of arrival. Non-blocking attempts could lose
-    // every time to other processes.
+    // If the backlog is full, a blocking connect() waits in the order of arrival. With non-blocking attempts, other
+    // processes might be faster every time.
     constexpr timeval patience{0, 10 * look_ns / 1000};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) == 0)
@@ -324,8 +324,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed the connection, which it does
-/// if it serves too many peers or does not know the token.
+/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed the connection. The owner
+/// closes it if there are too many peers, or the token is wrong.
 Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
                                               const WaitCheck &check) {
   std::vector<FileDescriptor> taken;

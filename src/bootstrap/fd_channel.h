@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file passes descriptors between processes over an abstract unix socket with SCM_RIGHTS. Such a socket has no
-// file, and disappears with its owner. Its name and token are random, and processes get them from the authenticated
-// store. But all users of the host can read the name in /proc. So before the server reads any data of a peer, it
-// rejects a peer of another user and a process that it does not expect. It serves several peers at a time. If there are
-// too many, a new peer replaces the oldest one that has sent nothing.
+// file, and disappears with its owner. Its name and its token are random. Processes get both from the authenticated
+// store. All users of the host can read the name in /proc. So before the server reads any data of a peer, it rejects a
+// peer of another user and a process that it does not expect. It serves several peers at a time. If there are too many,
+// a new peer replaces the oldest one that has sent nothing.
 #pragma once
 
 #include <array>
@@ -20,26 +20,26 @@
 
 namespace rondo {
 
-/// The data that a receiver needs to fetch descriptors. The store carries it unchanged.
+/// The name and token that a receiver needs to fetch descriptors. The store passes this object on unchanged.
 struct FdTicket {
   std::array<char, 32> name{};   ///< hexadecimal, without the leading NUL of the abstract name space
   std::array<char, 32> token{};  ///< hexadecimal
 };
 static_assert(sizeof(FdTicket) == 64);
 
-/// A wait calls this function every few milliseconds. If the function returns an error, the wait ends with it.
+/// A function that a wait calls every few milliseconds. If it returns an error, the wait ends with that error.
 using WaitCheck = std::function<Result<void>()>;
 
 class FdServer {
  public:
-  /// Listens under a new random name. RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is free to serve others.
+  /// Listens under a new random name. RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is free.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
   /// Passes `descriptors` to each of `processes`, then returns. If `processes` is empty, passes them to every process
   /// of this user that asks, until stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch them.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve(), now or when it is called, as if all processes had fetched the descriptors. Any thread.
+  /// Ends serve() as if all processes had fetched the descriptors, also if serve() is called later. Any thread.
   void stop() const;
 
  private:
@@ -73,7 +73,7 @@ class FdOffer {
   std::thread thread_;  ///< last, because it uses the other members
 };
 
-/// Takes `count` descriptors from the owner. RONDO_ERROR_REMOTE: the owner is gone, or no longer offers them.
+/// Takes `count` descriptors from the owner. RONDO_ERROR_REMOTE: the owner is gone, or has ended the offer.
 [[nodiscard]] Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, size_t count,
                                                                    uint64_t deadline_ns, const WaitCheck &check = {});
 /// Takes one descriptor, as take_descriptors() does.

@@ -263,7 +263,7 @@ void RequestStore::leave(const Result<void> &outcome) {
   request.kind = Request::Kind::leave;
   request.error = outcome.ok() ? Error{RONDO_OK, ""} : outcome.error();
   if (outcome.ok()) return post(std::move(request));
-  (void)carry(std::move(request), now_ns() + farewell_ns);  // waits, so that it arrives before the connection is closed
+  (void)carry(std::move(request), now_ns() + farewell_ns);  // waits, so that it arrives before the connection closes
 }
 
 Result<Reply> RequestStore::exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns) {

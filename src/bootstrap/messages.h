@@ -85,7 +85,7 @@ class RequestStore : public Store {
   static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< for the report of a failure, and what is in flight
 
  private:
-  /// Sends the last request, for whose reply nobody waits.
+  /// Sends the last request. The caller does not wait for a reply.
   virtual void post(Request request) = 0;
   /// Sends a request that is within the bounds, and returns its reply. The reply may be a failure; an error means that
   /// there is no reply.

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t farewell_ns = 2'000'000'000;  // wait for the report of a failure only
+constexpr uint64_t farewell_ns = 2'000'000'000;  // longest wait if this rank only reports a failure
 constexpr size_t message_bytes_max = 2000;
 
 /// Returns a rank's part: its status, then its bytes or its message.

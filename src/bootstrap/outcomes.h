@@ -13,9 +13,9 @@
 namespace rondo {
 
 /// Gathers the outcome of every rank: bytes for the other ranks, or an error. Every rank calls this.
-/// @param names  the ranks' names for people, by rank, or empty. With names, a failed rank waits for the others, and
-///               all ranks get the error of the lowest failed rank, which begins with its name. Without names, a failed
-///               rank waits only a moment, and gets its own error.
+/// @param names  the ranks' names for people, by rank, or empty. With names, a failed rank waits for the others. All
+///               ranks get the error of the lowest failed rank, and that rank's name begins the message. Without
+///               names, a failed rank waits only a moment, and gets its own error.
 /// @return all parts in rank order, or the lowest failed rank's error, with its status and that rank as the peer. Other
 ///         errors are as in Store::gather().
 [[nodiscard]] Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file resolves a host that may be a name, and makes one attempt to connect to an address. A name may resolve only
-// later: a pod's name resolves once the pod runs.
+// This file resolves a host that may be a name, and tries once to connect to an address. A name may resolve only later:
+// a pod's name resolves once the pod runs.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Resolver {
   explicit Resolver(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
   /// Returns the next address of the host to try: all addresses in turn, IPv4 before IPv6. A name is looked up at the
-  /// first call, and again at most once a second. An error is that of the latest lookup.
+  /// first call, and again at most once a second. A failure has the error of the latest lookup.
   [[nodiscard]] Result<SocketAddress> next(uint64_t now_ns);
 
   /// Waits until the host resolves, and returns all its addresses. Returns RONDO_ERROR_TIMEOUT after the deadline.

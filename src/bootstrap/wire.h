@@ -52,7 +52,7 @@ enum class MagicMatch {
   partial,        ///< incomplete, but a valid beginning
   equal,          ///< of this protocol version
   other_version,  ///< of another protocol version
-  garbage         ///< not this protocol; known at the first wrong byte
+  garbage         ///< not this protocol, known at the first wrong byte
 };
 [[nodiscard]] MagicMatch match_magic(ByteView received, Role role);
 
@@ -61,7 +61,7 @@ enum class MagicMatch {
 /// A client sends this instead of its proof if the server knows another secret.
 inline constexpr Proof other_secret{};
 
-/// Compares the two in constant time.
+/// Compares the two proofs in constant time.
 [[nodiscard]] bool equal_proof(const Proof &expected, ByteView received);
 
 /// Returns the key of the frames that `sender` sends on this connection.
@@ -107,8 +107,8 @@ class FrameOpener {
 using FrameTag = std::array<std::byte, tag_bytes>;
 
 /// Computes the tags of large frames in one direction of a connection between ranks (RONDO_FRAME_TAGS). The header and
-/// payload of such a frame are in separate memory. A frame that was changed, omitted, repeated or reordered on its way
-/// has a wrong tag. Messages of the store are small, and have the slower tags of FrameSealer.
+/// the payload of such a frame are in separate memory. A frame that was changed, omitted, repeated or reordered on its
+/// way has a wrong tag. Messages of the store are small, and have the slower tags of FrameSealer.
 ///
 /// tag = Poly1305 over header | payload, with a key for this frame alone: the first 32 bytes of ChaCha20 with the
 ///       direction's key (frame_key()) and the frame's number as its nonce. RFC 8439, section 2.6.
@@ -127,7 +127,7 @@ class FrameTagger {
   uint64_t number_ = 0;
 };
 
-/// Compares in constant time.
+/// Compares the two tags in constant time.
 [[nodiscard]] bool equal_tags(const FrameTag &left, const FrameTag &right);
 
 }  // namespace rondo::wire

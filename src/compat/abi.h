@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the binary interface of libnccl.so.2, as far as Rondo implements it: names, numbers, layouts. The
-// library uses it, and so do test programs on systems without NVIDIA's header. If that header is installed,
-// tests/compat compares the two. Releases 2.28 to 2.32 use these numbers, and none of them changed an older number.
+// This file declares the binary interface of libnccl.so.2, as far as Rondo implements it: names, numbers and layouts.
+// Rondo includes this file. So do test programs on systems without NVIDIA's header. If that header is installed,
+// tests/compat compares both. Releases 2.28 to 2.32 use these numbers. None of them changed an older number.
 #pragma once
 
 #include <cstddef>
@@ -53,11 +53,11 @@ enum ncclRedOp_t : int {
   ncclMax = 2,
   ncclMin = 3,
   ncclAvg = 4,
-  ncclNumOps = 5,  ///< Numbers from here on are operations that a program creates.
+  ncclNumOps = 5,  ///< From this number on, operations are created by a program.
   ncclMaxRedOp = 0x7fffffff,
 };
 
-/// The place of the factor of a created operation.
+/// The memory that has the factor of a created operation.
 enum ncclScalarResidence_t : int {
   ncclScalarDevice = 0,         ///< memory of the device, read whenever an operation runs
   ncclScalarHostImmediate = 1,  ///< host memory, read by the call that creates
@@ -68,9 +68,9 @@ constexpr int ncclShrinkAbort = 1;    ///< The macro NCCL_SHRINK_ABORT has this 
 
 constexpr int ncclSuspendMemory = 1;  ///< The macro NCCL_SUSPEND_MEM has this value.
 
-/// The configuration of a communicator. Later releases append fields, and `size` says which fields the caller has. A
-/// field that was not set is INT32_MIN or null. The struct has the fields that Rondo reads, or that a caller of release
-/// 2.30 sets.
+/// The configuration of a communicator. Later releases append fields. `size` says which fields the caller has. A
+/// field that was not set is INT32_MIN or null. The struct has the fields that Rondo reads, and those up to release
+/// 2.30.
 struct ncclConfig_t {
   size_t size;
   unsigned magic;

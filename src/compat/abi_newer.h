@@ -17,8 +17,8 @@ typedef struct CUevent_st *cudaEvent_t;
 enum ncclCommMemStat_t : int {
   ncclStatGpuMemSuspend = 0,    ///< bytes of device memory that ncclCommSuspend() gives back
   ncclStatGpuMemSuspended = 1,  ///< 1 while the communicator is suspended, otherwise 0
-  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that stay
-  ncclStatGpuMemTotal = 3,      ///< the sum of both
+  ncclStatGpuMemPersist = 2,    ///< bytes of device memory that a suspend keeps
+  ncclStatGpuMemTotal = 3,      ///< the sum of ncclStatGpuMemSuspend and ncclStatGpuMemPersist
 };
 
 /// A wait of ncclWaitSignal() for `opCnt` signals of a rank.

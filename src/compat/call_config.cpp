@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr int unset = INT_MIN;
-constexpr int all_policies = 3;  // NCCL_CTA_POLICY_EFFICIENCY and NCCL_CTA_POLICY_ZERO
+constexpr int all_policies = 3;  // both bits: NCCL_CTA_POLICY_EFFICIENCY and NCCL_CTA_POLICY_ZERO
 constexpr size_t size_first_version = offsetof(ncclCollConfig_t, launchCompletionEvent);
 /// NCCL's algorithms. Rondo has two of them.
 constexpr std::string_view of_nccl[] = {"tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
@@ -54,8 +54,8 @@ bool includes(const std::string &list, const char *algorithm, std::string *unkno
   return excludes != (std::find(names.begin(), names.end(), algorithm) != names.end());
 }
 
-/// Changes the operands of a mean of integers to the words that Rondo adds for it (widen() in src/plan), since these
-/// determine the plan. A mean of other elements stays as it is.
+/// For a mean of integers, sets the count and type of the words that Rondo adds (widen() in src/plan), since the words
+/// determine the plan. For other elements, nothing changes.
 void widen_mean(size_t *count, rondo_type_t *type) {
   switch (*type) {
     case RONDO_INT8:

@@ -9,7 +9,7 @@
 
 namespace rondo::compat {
 
-/// The parts of an ncclCollConfig_t that have an effect. Its numbers of blocks are hints, and have none.
+/// The parts of an ncclCollConfig_t that have an effect. Its numbers of blocks are hints that Rondo ignores.
 struct CallConfig {
   std::string algorithms;       ///< names, of which one must be the algorithm; if empty, all are allowed
   cudaEvent_t event = nullptr;  ///< recorded on the stream when the collective is about to start, or null

@@ -8,8 +8,8 @@
 
 namespace rondo::compat {
 
-/// Checks that all streams of a communicator are captured by the same graph, or none is. The driver is asked only if
-/// there are several.
+/// Checks that all streams of a communicator are captured by the same graph, or none is. It asks the driver only if
+/// there are several streams.
 ncclResult_t check_captures(const std::vector<Collective> &collectives, const std::vector<OneSided> &one_sided);
 
 }  // namespace rondo::compat

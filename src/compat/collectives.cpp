@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file has the collectives and messages. Each call checks its arguments itself, so that a group knows of a wrong
-// call before it runs anything.
+// call before it runs any call.
 #include <string>
 
 #include "src/compat/call_config.h"
@@ -59,8 +59,8 @@ ncclResult_t check(const Arguments &call, ncclComm *comm) {
   return ncclSuccess;
 }
 
-/// Runs or keeps a checked call. A collective without elements ends here, on all ranks. A message without elements is
-/// sent.
+/// Runs or keeps a checked call. A collective without elements does nothing, on all ranks. A message without elements
+/// is sent.
 ncclResult_t pass(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
   if (call.count == 0 && !call.is_message()) return ncclSuccess;
   const rondo_op_t op = call.op < ncclNumOps ? ops[call.op] : static_cast<rondo_op_t>(call.op);
@@ -74,8 +74,8 @@ ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) 
   return pass(call, comm, stream);
 }
 
-/// Does the same with a configuration, which may be null. As in NCCL, the configuration is checked before the
-/// communicator, and a malformed one does not make the group fail. An algorithm that is refused does.
+/// Checks the call and `config`, which may be null, and runs or keeps the call. As in NCCL, the configuration is
+/// checked before the communicator. A malformed one does not make the group fail, but a refused algorithm does.
 ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream, const ncclCollConfig_t *config) {
   if (config == nullptr) return submit(call, comm, stream);
   CallConfig taken;

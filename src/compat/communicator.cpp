@@ -118,8 +118,8 @@ ncclResult_t state_of(ncclComm *comm) {
   return fail_with(handle, status);
 }
 
-/// Waits by polling, since Rondo has no call that waits for an initialisation. The initialisation's deadline ends the
-/// loop.
+/// Waits for an initialisation by polling, since Rondo has no call for such a wait. The initialisation's deadline ends
+/// the loop.
 ncclResult_t wait_until_made(ncclComm *comm) {
   const rondo_comm_t handle = comm->handle;
   timespec nap{0, first_nap_ns};

@@ -8,17 +8,17 @@
 #include "rondo/rondo.h"
 #include "src/compat/abi.h"
 
-/// A rank's communicator. Its memory is kept after its end, and a later communicator reuses it. So the use of a handle
-/// after its end is noticed, until a new communicator uses the memory. Threads that poll or abort read the atomics,
-/// while another thread makes or ends the communicator.
+/// A rank's communicator. When it ends, its memory stays allocated until a later communicator reuses it. Until then,
+/// the use of an ended handle is noticed. Threads that poll or abort read the atomics while another thread makes or
+/// ends the communicator.
 struct ncclComm {
   std::atomic<bool> alive = false;             ///< pairs with itself: false once the communicator has ended
   std::atomic<bool> ready = false;             ///< pairs with itself: true once the communicator is made
   std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
   std::atomic<bool> finalized = false;         ///< pairs with itself: if two threads finalize, one is refused
   std::atomic<bool> revoked = false;           ///< pairs with itself: if two threads revoke, one is refused
-  ncclResult_t refusal = ncclSuccess;  ///< reason why it will never have a handle
-  std::atomic<int> rank = 0, rank_count = 0;  ///< written before `ready`; only then a part of a split knows them
+  ncclResult_t refusal = ncclSuccess;  ///< reason why the communicator will never have a handle
+  std::atomic<int> rank = 0, rank_count = 0;  ///< set before `ready`; a split knows them only then
   int device = 0;
   bool blocking = true;
 };

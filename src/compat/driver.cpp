@@ -68,7 +68,7 @@ Driver open_driver() {
   return driver;
 }
 
-/// Returns the driver, which is never closed, because its threads may run until the process ends.
+/// Returns the driver. It is never closed, because its threads may run until the process ends.
 const Driver &driver() {
   static const auto *const instance = new Driver(open_driver());
   return *instance;

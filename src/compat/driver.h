@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These are the few calls of the CUDA driver that this library makes itself. The first of them opens the driver.
+// These functions make the few calls of the CUDA driver that libnccl.so.2 makes itself. The first one opens the driver.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace rondo::compat {
 
-/// Writes the device that is current on the calling thread. If none is, it is device 0, as in the CUDA runtime.
+/// Writes the device that is current on the calling thread. If no device is, writes 0, as the CUDA runtime does.
 ncclResult_t current_device(int *device);
 
 /// Writes the number of the capture that a stream is in, or 0 if the stream is not captured. Any thread.

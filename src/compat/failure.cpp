@@ -50,7 +50,7 @@ bool has_timeouts() {
   return version >= first_version_with_timeout;
 }
 
-/// Returns whether the reason is an error of the driver, whose name is then in the message.
+/// Returns whether the reason is an error of the driver: the message then has the error's name.
 bool is_of_driver(const std::string &message) { return message.find("CUDA_ERROR_") != std::string::npos; }
 
 }  // namespace
@@ -92,7 +92,7 @@ ncclResult_t result_of(rondo_status_t status) {
 ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm) {
   if (status == RONDO_OK) return ncclSuccess;
   rondo_error_t error = RONDO_ERROR_INIT;
-  // A communicator that failed earlier has the reason. Otherwise it is this thread's last error.
+  // If the communicator has failed earlier, it has the reason. Otherwise the reason is this thread's last error.
   const rondo_status_t known = rondo_comm_last_error(status == RONDO_ERROR_COMM_FAILED ? comm : nullptr, &error);
   // In a child of fork(), Rondo refuses to write the error, but has its message.
   const std::string message = known == RONDO_OK ? error.message : rondo_last_error_message(nullptr);

@@ -19,7 +19,7 @@ ncclResult_t fail(ncclResult_t result, const std::string &sentence);
 /// call, and `comm` its communicator, or null. RONDO_OK gives ncclSuccess.
 ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm);
 
-/// Returns a copy of the last error, which is valid until this thread's next call. Any thread may call it.
+/// Returns a copy of the last error, which is valid until this thread calls this function again. Any thread.
 [[nodiscard]] const char *last_failure();
 
 /// Returns a copy of `text`, which is valid until this thread calls this or last_failure() again.

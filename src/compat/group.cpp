@@ -155,8 +155,8 @@ ncclResult_t start(Initialisation &initialisation) {
   return ncclSuccess;
 }
 
-/// Ends the communicators that were started, so that no rank waits for a missing one. Their handles then return the
-/// reason.
+/// Ends the communicators that were started, so that no rank waits for a missing one. From then on, their handles
+/// return the reason.
 void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
   for (const Initialisation &each : initialisations) {
     const rondo_comm_t handle = each.comm->handle.exchange(nullptr);
@@ -167,8 +167,8 @@ void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t re
   }
 }
 
-/// Runs all initialisations. All of them begin before it waits for the first one, as they may be ranks of one
-/// communicator.
+/// Runs all initialisations. All initialisations begin before the function waits for the first one, as they may be
+/// ranks of one communicator.
 ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
   for (Initialisation &each : initialisations)
     if (const ncclResult_t started = start(each); started != ncclSuccess) {
@@ -194,7 +194,7 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
 }
 
 /// Runs all operations. Messages, and with them the collectives, form a group of Rondo, because messages may cross.
-/// Without messages, the collectives run first, and only one-sided operations form a group, which may cross, too.
+/// Without messages, the collectives run first. Then the one-sided operations, which may also cross, form a group.
 ncclResult_t run_all(const Group &of) {
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
   const bool together = std::any_of(of.collectives.begin(), of.collectives.end(), is_message);
@@ -212,7 +212,7 @@ ncclResult_t run_all(const Group &of) {
   return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
 }
 
-/// Checks that a group has only blocking or only nonblocking communicators, because it waits for all or for none.
+/// Checks that a group has only blocking or only nonblocking communicators, because its end waits for all or for none.
 ncclResult_t check_blocking(const Group &of) {
   bool blocking = false, nonblocking = false;
   const auto count = [&](const ncclComm *comm) { (comm->blocking ? blocking : nonblocking) = true; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread's calls between ncclGroupStart() and the outermost ncclGroupEnd() are checked and kept, and the end runs
-// them. Outside of a group a call runs at once. All functions use the group of the calling thread.
+// A thread's calls between ncclGroupStart() and the outermost ncclGroupEnd() are checked and kept. The outermost
+// ncclGroupEnd() runs them. Outside of a group, a call runs at once. All functions use the group of the calling thread.
 #pragma once
 
 #include <functional>
@@ -35,8 +35,8 @@ struct OneSided {
 struct Initialisation {
   ncclComm *comm = nullptr;
   rondo_unique_id_t id{};      ///< used by a communicator of several ranks without a parent
-  ncclComm *parent = nullptr;  ///< communicator that it comes from, or null if it is made from the id
-  enum class From { split, shrink, grow } from = From::split;  ///< with a parent: what makes it
+  ncclComm *parent = nullptr;  ///< communicator to derive from, or null if made from the id
+  enum class From { split, shrink, grow } from = From::split;  ///< with a parent: the call that makes the communicator
   int color = 0, key = 0;                                      ///< arguments of a split
   std::vector<int> excluded;                                   ///< argument of a shrink, as the next one
   unsigned shrink_flags = 0;
@@ -55,8 +55,8 @@ struct Suspension {
 
 void start_group();
 
-/// Ends the innermost group. The outermost end runs the kept calls. If a call was refused, it runs no initialisation
-/// and no collective, and returns that refusal.
+/// Ends the innermost group. The outermost end runs the kept calls. If a call was refused, the end runs no
+/// initialisation and no collective, and returns the refusal.
 ncclResult_t end_group();
 
 /// Ends the innermost group like end_group(), but discards the kept calls.
@@ -67,17 +67,17 @@ ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
 ncclResult_t run_or_keep(OneSided operation);
-/// Records an event before the collective that follows. In a group, the end records it before it runs collectives. So
-/// either all events are recorded, or no collective runs.
+/// Records an event before the collective that follows. In a group, the group's end records all events before it runs
+/// collectives. So either all events are recorded, or no collective runs.
 ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator, which waits for the other ranks. In a group, the group's end does so, after the
 /// collectives, and for all communicators of the group at the same time.
 ncclResult_t run_or_keep(const Suspension &suspension);
-/// Runs suspensions at the end of a group. The communicators may be ranks of one group, so each but the first has a
-/// thread, which runs its suspensions in their order. Returns a failure if there is one. If a thread cannot start, none
-/// is run.
+/// Runs suspensions at the end of a group. The communicators may be ranks of one group, so each communicator but the
+/// first gets a thread, which runs the suspensions of that communicator in order. Returns a failure if there is one. If
+/// a thread cannot start, no suspension is run.
 ncclResult_t run_suspensions(const std::vector<Suspension> &suspensions);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
 /// Ends a created operation of `comm`. In a group, the group's end does so, after it has run the kept calls.

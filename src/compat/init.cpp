@@ -31,7 +31,7 @@ struct Place {
   int rank, rank_count, device;
 };
 
-/// Makes a communicator. It writes the handle before it waits, so that another thread can abort the initialisation.
+/// Makes a communicator. Writes the handle before it waits, so that another thread can abort the initialisation.
 ncclResult_t make(ncclComm_t *comm, const Place &place, const ncclUniqueId &id, Settings settings) {
   Initialisation initialisation;
   initialisation.comm = make_communicator(place.rank, place.rank_count, place.device, settings.blocking);
@@ -89,8 +89,8 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   return result;
 }
 
-/// Begins the initialisation of a communicator that comes from `parent`, or keeps it for the end of a group. `inherits`
-/// is true if the caller gave no configuration. `rank_count` is 0 if it is not known. If it fails, *made is null.
+/// Begins the initialisation of a communicator that comes from `parent`, or keeps it for the end of a group.
+/// `inherits`: the caller gave no configuration. `rank_count` is 0 if it is not known. On a failure, *made is null.
 ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool inherits, ncclComm_t *made,
                         int rank_count = 0) {
   initialisation.parent = parent;
@@ -102,8 +102,8 @@ ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool in
   return result;
 }
 
-/// Splits a communicator. A rank without a color does not wait. The communicators of this library are nonblocking, and
-/// parts inherit that.
+/// Splits a communicator. A rank without a color does not wait. For Rondo, all these communicators are nonblocking, and
+/// a part inherits that setting.
 ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommSplit";
   if (part == nullptr) return refuse(function, "newcomm is NULL");
@@ -156,7 +156,7 @@ ncclResult_t get_grow_id(ncclComm *comm, ncclUniqueId *id) {
   return ncclSuccess;
 }
 
-/// Grows a communicator. A new rank has no parent, and enters like a rank of every id.
+/// Grows a communicator. A new rank has no parent, and enters as with any id.
 ncclResult_t grow(ncclComm *parent, int rank_count, const ncclUniqueId *id, int rank, ncclComm_t *grown,
                   const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommGrow";
@@ -201,7 +201,7 @@ ncclResult_t end(const char *function, ncclComm *comm, bool abort) {
   return end_or_keep(comm, abort);
 }
 
-/// Writes a number that a communicator has had since it was made.
+/// Writes a number of a communicator that does not change after it was made.
 template <class T>
 ncclResult_t tell(const char *function, ncclComm *comm, T ncclComm::*member, int *value) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;

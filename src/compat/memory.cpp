@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file allocates memory of devices, and has the calls that prepare memory for collectives. Registrations are only
-// hints. If Rondo cannot use one, it returns success and a null handle, as NCCL does.
+// hints. If Rondo cannot use a registration, the call returns success and a null handle, as in NCCL.
 #include <string>
 
 #include "src/compat/communicator.h"

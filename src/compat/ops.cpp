@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes and ends operations with a factor. Their numbers are Rondo's, above all numbers that NCCL names.
+// This file makes and ends operations with a factor. Their numbers are Rondo's, which are above all numbers of NCCL.
 #include <string>
 
 #include "src/compat/exports.h"
@@ -30,7 +30,7 @@ NCCL_EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar,
 }
 NCCL_ALIAS(RedOpCreatePreMulSum)
 
-/// In a group, the operation ends with the group, since calls that were kept before still use it.
+/// In a group, the operation ends at the group's end, since calls that the group has kept may use it.
 NCCL_EXPORT ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   constexpr char function[] = "ncclRedOpDestroy";
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file lets programs read NCCL's parameters. Rondo's are the variables of the environment that this library reads.
-// Each call reads the environment anew.
+// This file lets programs read NCCL's parameters. Rondo's parameters are the environment variables that this library
+// reads. Each call reads the environment anew.
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -42,7 +42,7 @@ ncclResult_t unknown(const char *function, const char *key) {
                               "; ncclParamGetAllParameterKeys lists the variables that it reads");
 }
 
-/// Checks that `handle` comes from ncclParamBind(), and that there is a place for the value.
+/// Checks that `handle` comes from ncclParamBind(), and that `value` is not null.
 ncclResult_t check(const char *function, const ncclParamHandle *handle, const void *value) {
   bool known = false;
   for (const ncclParamHandle &each : parameters) known = known || &each == handle;
@@ -64,7 +64,7 @@ template <class Number>
 ncclResult_t get_number(const char *function, const ncclParamHandle *handle, Number *value) {
   if (const ncclResult_t checked = check(function, handle, value); checked != ncclSuccess) return checked;
   if (handle->is_text) return refuse(function, std::string(handle->key) + " is a text; use ncclParamGetStr");
-  const int64_t found = number_of(*handle);  // 0 or more
+  const int64_t found = number_of(*handle);  // never negative
   if (static_cast<uint64_t>(found) > static_cast<uint64_t>(std::numeric_limits<Number>::max()))
     return refuse(function, std::string(handle->key) + " is " + std::to_string(found) +
                                 ", which does not fit; use ncclParamGetI64");
@@ -78,7 +78,7 @@ NCCL_EXPORT ncclResult_t ncclParamBind(ncclParamHandle_t *handle, const char *ke
   if (handle == nullptr || key == nullptr) return refuse("ncclParamBind", "the handle or the key is NULL");
   const ncclParamHandle *const found = find(key);
   if (found == nullptr) return unknown("ncclParamBind", key);
-  *handle = const_cast<ncclParamHandle *>(found);  // callers cannot look inside
+  *handle = const_cast<ncclParamHandle *>(found);  // callers cannot read or change the object
   return ncclSuccess;
 }
 NCCL_ALIAS(ParamBind)

@@ -18,7 +18,7 @@ constexpr unsigned oldest_version = 22900, next_major_version = 30000;
 
 }  // namespace
 
-/// Writes the fields that the caller's release has. Wrong structs give ncclInvalidUsage, as in NCCL.
+/// Writes the fields that the caller's release has. An uninitialised struct gives ncclInvalidUsage.
 NCCL_EXPORT ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *properties) {
   constexpr const char *function = "ncclCommQueryProperties";
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
@@ -42,7 +42,7 @@ NCCL_EXPORT ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProper
   own.nRanks = comm->rank_count;
   own.cudaDev = comm->device;
   own.nvmlDev = -1;                 // Rondo does not ask NVML
-  own.nLsaTeams = comm->rank_count;  // each has one rank: teams.cpp
+  own.nLsaTeams = comm->rank_count;  // each team has one rank, see teams.cpp
   own.hostRmaSupport = ours.local_rank_count == ours.rank_count;  // windows of devices need ranks of one host
   own.commHash = ours.group_hash;
   std::memcpy(properties, &own, std::min(own.size, sizeof own));

@@ -17,12 +17,12 @@ namespace {
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr int unset = INT_MIN;
 constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
-// NCCL has no deadlines. Frameworks have their own, of 10 minutes or more, which should pass before Rondo's. The death
-// of a rank is still noticed within a second.
+// NCCL has no deadlines. Frameworks have their own deadlines of 10 minutes or more, which should pass before Rondo's.
+// Rondo still notices the death of a rank within a second.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
 /// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their full names ("eth0,eth1", "=eth0").
-/// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. Then Rondo chooses the interface.
+/// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. For these, Rondo chooses the interface.
 std::string listed_interfaces() {
   const char *const text = variable("NCCL_SOCKET_IFNAME");
   if (text == nullptr || variable("RONDO_INTERFACE") != nullptr) return {};

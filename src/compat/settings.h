@@ -15,7 +15,7 @@ struct Settings {
   uint32_t max_ctas = 0;  ///< 0 for no limit
   std::string interfaces;  ///< names separated by commas; if empty, Rondo chooses
 
-  /// Returns Rondo's configuration. It refers to this object, which must outlive it.
+  /// Returns Rondo's configuration. The result refers to this object, which must outlive it.
   [[nodiscard]] rondo_config_t config(int device) const;
 };
 
@@ -28,7 +28,7 @@ ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Set
 /// Returns the variable's number. If it is not set, or is negative or no number, returns `otherwise`.
 [[nodiscard]] long number(const char *name, long otherwise);
 
-/// Returns the settings of a caller that gives no ncclConfig_t.
+/// Returns the settings for a caller that gives no ncclConfig_t.
 [[nodiscard]] Settings default_settings();
 
 }  // namespace rondo::compat

@@ -25,7 +25,7 @@ ncclResult_t run(const Suspension &it) {
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
-/// Runs the suspensions of one communicator in their order, until one fails.
+/// Runs the suspensions of one communicator in order, and stops after a failure.
 ncclResult_t run_of(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
   for (const Suspension &each : suspensions)
     if (each.comm == comm)
@@ -33,8 +33,8 @@ ncclResult_t run_of(const ncclComm *comm, const std::vector<Suspension> &suspens
   return ncclSuccess;
 }
 
-/// Threads that each run the suspensions of one communicator. They start, but wait for release(). So nothing has begun
-/// if one of them cannot start.
+/// Threads that each run the suspensions of one communicator. They wait for release() before they run any. So if one
+/// thread cannot start, no suspension has begun.
 class Helpers {
  public:
   explicit Helpers(size_t count_max) : results_(count_max, ncclSuccess), released_(go_.get_future().share()) {
@@ -48,14 +48,14 @@ class Helpers {
   }
 
   ncclResult_t start(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-    sigset_t all, before;  // signals belong to the application's threads
+    sigset_t all, before;  // blocked here, as signals belong to the application's threads
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     const ncclResult_t started = try_to_start(comm, suspensions);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return started;
   }
-  /// Lets the threads run.
+  /// Lets the threads run their suspensions.
   void go() { release(true); }
   /// Waits until all threads have ended, and returns their results.
   const std::vector<ncclResult_t> &join() {
@@ -139,11 +139,11 @@ ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspe
   return own != ncclSuccess || failed == results.end() ? own : *failed;
 }
 
-/// Gives device memory back, on all ranks. It waits for them, also if the communicator is nonblocking.
+/// Gives device memory back on all ranks. Waits for the other ranks, even if the communicator is nonblocking.
 NCCL_EXPORT ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) { return note(suspend(comm, flags)); }
 NCCL_ALIAS(CommSuspend)
 
-/// Makes that memory again. It waits likewise.
+/// Makes the memory of ncclCommSuspend() again. Waits for the other ranks, too.
 NCCL_EXPORT ncclResult_t ncclCommResume(ncclComm_t comm) { return note(resume(comm)); }
 NCCL_ALIAS(CommResume)
 

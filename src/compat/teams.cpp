@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of ranks belong to the device-side interface. Rondo gives device code no access to other ranks' memory. So the
-// teams of ranks with such access have only this rank. Then the rail team (one rank of each such team) has all ranks.
+// Teams of ranks belong to the device-side interface. Rondo gives device code no access to other ranks' memory. So a
+// team of ranks with such access has only this rank. The rail team, with one rank of each such team, has all ranks.
 #include "src/compat/communicator.h"
 #include "src/compat/exports.h"
 

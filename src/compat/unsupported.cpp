@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rondo does not support these functions of NCCL's interface yet. A program that was linked with NCCL needs their names
-// to start. If it calls one, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. Most of them read no
-// argument, and declare none. C's calling conventions allow the callee to ignore arguments.
+// to start. If it calls one of them, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. Most of them
+// read no argument, and declare none. C's calling conventions allow the callee to ignore arguments.
 #include <string>
 
 #include "src/compat/exports.h"
@@ -41,7 +41,7 @@ NCCL_UNSUPPORTED(GinOutboxCreateRequirement, device_code)
 NCCL_UNSUPPORTED(LLA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(LsaBarrierCreateRequirement, device_code)
 
-/// Ends the device side of a communicator. Only null can be ended, because there is none.
+/// Ends the device side of a communicator. It accepts only null, because Rondo has no device side.
 NCCL_EXPORT ncclResult_t ncclDevCommDestroy(ncclComm_t, const void *device_side) {
   return device_side == nullptr ? ncclSuccess : refuse("ncclDevCommDestroy", device_code);
 }
@@ -51,7 +51,7 @@ NCCL_ALIAS(DevCommDestroy)
 NCCL_EXPORT int ncclLLA2ACalcSlots() { return 0; }
 NCCL_ALIAS(LLA2ACalcSlots)
 
-/// Does nothing, because this library reads the variables for debugging only once.
+/// Does nothing, because Rondo reads its variables for debugging only once.
 NCCL_EXPORT void ncclResetDebugInit() {}
 NCCL_ALIAS(ResetDebugInit)
 

@@ -20,7 +20,7 @@ ncclResult_t refuse(const char *function, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
-/// Checks what every one-sided operation has.
+/// Checks the arguments that every one-sided operation has.
 ncclResult_t check(const char *function, ncclComm *comm, int peer, int index, int context, unsigned flags) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
   if (comm->finalized) return refuse(function, "the communicator was finalized; only ncclCommDestroy is left");
@@ -48,14 +48,14 @@ NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, s
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
   const rondo_comm_t handle = comm->handle;
   if (window == nullptr || buffer == nullptr || bytes == 0) {
-    // Rondo refuses a call without a result, and lets the other ranks know.
+    // Rondo refuses a call with a null result, and informs the other ranks.
     static_cast<void>(rondo_window_register(handle, buffer, bytes, 0, nullptr));
     return refuse(function, window == nullptr ? "the pointer for the result is NULL"
                                               : "the buffer is NULL, or its size is 0");
   }
   *window = nullptr;
   if (in_group()) {
-    static_cast<void>(rondo_window_register(handle, buffer, bytes, 0, nullptr));  // as above
+    static_cast<void>(rondo_window_register(handle, buffer, bytes, 0, nullptr));  // refused, as above
     return ncclSuccess;
   }
   rondo_window_t made = nullptr;

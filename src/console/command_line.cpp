@@ -31,7 +31,7 @@ std::string name_of(const CLI::Option &option) {
 }
 
 /// Splits `text` into words. A word that begins with a dash stays on the line of the word before it. So only a line
-/// that describes an option begins with a dash, which completion in shells relies on.
+/// that describes an option begins with a dash. Completion in shells relies on that.
 std::vector<std::string> words_of_text(const std::string &text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
@@ -80,10 +80,10 @@ class Formatter : public CLI::FormatterBase {
     std::string text = (fits ? summary : wrapped(summary, 0, columns)) + "\n\n" +
                        fit_lines(std::string("Usage: ") + manual_.usage + "\n", shown);
     std::vector<std::string> groups = app->get_groups();
-    std::rotate(groups.begin(), groups.begin() + 1, groups.end());  // CLI11's own group, with --help, is last
+    std::rotate(groups.begin(), groups.begin() + 1, groups.end());  // puts CLI11's own group, with --help, last
     add_group(*app, columns, "Arguments", [](const CLI::Option &option) { return option.get_positional(); }, &text);
     for (const std::string &group : groups) {
-      if (group.empty()) continue;  // hidden
+      if (group.empty()) continue;  // options without a group are not shown
       const bool last = group == groups.back();
       add_group(*app, columns, last && groups.size() > 1 ? "Other options" : group, [&](const CLI::Option &option) {
         return !option.get_positional() && option.get_group() == group;

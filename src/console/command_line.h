@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the command line of a subcommand. It is CLI11's parser, with the same form of help and of --json
+// This file declares the command line of a subcommand. It extends CLI11's parser: help and --json have the same form
 // for all subcommands.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace rondo::console {
 /// The parts of a command's help besides its options.
 struct Manual {
   const char *name;      ///< "rondo sim"
-  const char *summary;   ///< what it does, and what users must know before
+  const char *summary;   ///< what the command does, and what users must know beforehand
   const char *usage;     ///< "rondo sim [OPTIONS]"
   const char *examples;  ///< command lines with explanations
 };
@@ -38,8 +38,8 @@ struct Answer {
 /// Says whether `text` would be parsed as NaN, which passes every comparison with a bound.
 [[nodiscard]] bool is_not_a_number(const std::string &text);
 
-/// CLI::Range with the same error in every version of CLI11: "Value 12 not in range 1 to 9". It also refuses NaN, and
-/// negative numbers if T is unsigned, which would be parsed as huge numbers.
+/// CLI::Range with the same error in every version of CLI11: "Value 12 not in range 1 to 9". It also refuses NaN. If T
+/// is unsigned, it refuses negative numbers, which would be parsed as huge numbers.
 class InRange : public CLI::Range {
  public:
   template <class T>
@@ -53,13 +53,13 @@ class InRange : public CLI::Range {
   }
 };
 
-/// A command line, to which options are added as to any CLI::App. Each option names its value by type_name(), without a
+/// A command line. Options are added to it as to any CLI::App. Each option names its value by type_name(), without a
 /// colon.
 class CommandLine : public CLI::App {
  public:
   explicit CommandLine(const Manual &manual);
 
-  /// Puts all options that are added after this call under the heading.
+  /// Puts all options that are added later under `heading` in the help.
   void begin_group(const char *heading) { option_defaults()->group(heading); }
 
   /// Adds --json [FILE], which sets the file for JSON. Without FILE it is "-", standard output. If `is_argument` is

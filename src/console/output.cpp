@@ -24,8 +24,8 @@ std::string cannot_write(const std::string &path, int error) {
          "; name a file in a folder that exists and that you may write to";
 }
 
-/// Opens a file for writing. Returns the descriptor, or -1 with errno. Does not wait for the reader of a FIFO, nor for
-/// a device.
+/// Opens a file for writing. Returns the descriptor, or -1 with errno. Waits neither for the reader of a FIFO nor for a
+/// device.
 int open_for_writing(const std::string &path, int flags) {
   return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0666);
 }
@@ -45,7 +45,7 @@ OutputPlace output_place(const std::string &path) {
     place.path = (relative ? place.path.substr(0, slash + 1) : "") + std::string(text);
   }
   struct stat about {};
-  // This checks the path as given, because links such as those in /proc/PID/fd may lead to a file without a name.
+  // This checks the path as given, because a link such as /proc/PID/fd/1 may lead to a file without a name.
   if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) place = {path, false};
   return place;
 }
@@ -89,7 +89,7 @@ Complaint write_output(const std::string &path, const Print &print) {
   if (path != "-") {
     const int descriptor = open_for_writing(path, O_CREAT | O_TRUNC);
     if (descriptor < 0) return cannot_write(path, errno);
-    (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // writes may wait, once it is open
+    (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // from now on, writes may wait
     file = ::fdopen(descriptor, "w");
     if (file == nullptr) return cannot_write(path, errno);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file writes files for a command's user; "-" is standard output. Files are checked before any work, and written
-// later. Links are followed, so they stay. A device or FIFO is written into, and never replaced.
+// later. Links are followed, and not replaced. A device or FIFO is written into, and not replaced.
 #pragma once
 
 #include <cstdio>
@@ -22,11 +22,11 @@ struct OutputPlace {
 };
 [[nodiscard]] OutputPlace output_place(const std::string &path);
 
-/// Checks that a file can be written, before any work is done. The contents of the file stay. An empty path means that
-/// no file was requested.
+/// Checks that a file can be written, before any work is done. The check does not change the file. An empty path means
+/// that no file was requested.
 [[nodiscard]] Complaint check_output(const std::string &path);
 
-/// Checks that the file name of --plot shows the format. It touches no file.
+/// Checks that the file name of --plot has the ending of a known format. It accesses no file.
 [[nodiscard]] Complaint check_plot(const std::string &path);
 
 struct Output {

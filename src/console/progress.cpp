@@ -12,7 +12,7 @@ namespace rondo::console {
 namespace {
 
 constexpr uint64_t silent_ns = 2'000'000'000, interval_ns = 200'000'000;
-constexpr double part_min = 0.005;  // an estimate from less work would be a guess
+constexpr double part_min = 0.005;  // an estimate from less work would be too inexact
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));

@@ -9,7 +9,7 @@ namespace rondo::console {
 /// ending the command by SIGXFSZ. Programs that the command starts are not affected. Call it before anything else.
 void begin_standard_streams();
 
-/// Flushes standard output and returns `status`. If output was lost and `status` is 0, it reports that on standard
+/// Flushes standard output and returns `status`. If output was lost and `status` is 0, reports the loss on standard
 /// error and returns 1. `name` is the command's name.
 [[nodiscard]] int end_standard_streams(const char *name, int status);
 

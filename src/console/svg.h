@@ -10,7 +10,7 @@ namespace rondo::svg {
 /// Formats a number with at most one decimal place, such as "12" and "12.5".
 [[nodiscard]] std::string number(double value);
 
-/// Returns the beginning of a picture with a white page. `attributes` belong to the picture. end() closes it.
+/// Returns the beginning of a picture with a white page. `attributes` are the picture's. end() closes the picture.
 [[nodiscard]] std::string begin(double width, double height, std::string_view attributes = "");
 inline constexpr std::string_view end = "</svg>\n";
 

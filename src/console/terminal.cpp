@@ -23,7 +23,7 @@ void append_fitted(std::string_view line, size_t columns, std::string &out) {
   while (piece.size() + line.size() - first > columns) {
     const std::string_view rest = line.substr(first);
     size_t end = rest.rfind(' ', columns - piece.size());
-    if (end == std::string_view::npos || end == 0) end = rest.find(' ');  // one word, longer than the line
+    if (end == std::string_view::npos || end == 0) end = rest.find(' ');  // the first word is longer than the line
     if (end == std::string_view::npos) break;
     const std::string_view words = rest.substr(0, end);
     out += piece;

@@ -13,7 +13,7 @@ namespace rondo::console {
 [[nodiscard]] size_t terminal_columns(std::FILE *stream);
 
 /// Breaks lines of more than `columns` at spaces, but not within words. A continued line is indented by four more
-/// spaces. If the line begins with a '#', so does the continued line. With 0 columns the text stays unchanged.
+/// spaces. If a line begins with '#', its continued lines do, too. With 0 columns the text stays unchanged.
 [[nodiscard]] std::string fit_lines(std::string_view text, size_t columns);
 
 /// Returns fit_lines() for the terminal of `stream`.

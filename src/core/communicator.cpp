@@ -34,7 +34,7 @@ Communicator::Communicator(Parts parts)
 Communicator::~Communicator() { executor_->end(); }
 
 Result<void> Communicator::submit(std::span<const Call> calls, StreamRef stream) {
-  if (calls.size() == 1) {  // a single call needs no allocation
+  if (calls.size() == 1) {  // so that a single call needs no allocation
     WorkItem work;
     return submit_as({&work, 1}, calls, stream);
   }
@@ -87,8 +87,8 @@ Result<void> Communicator::remove_registration(const Registration *registration)
   return registrations_.remove(registration);
 }
 
-/// Gives the calls their numbers. The caller holds submit_lock_. If an operation then cannot be enqueued, the only
-/// effect is that the cache keeps its plan longer than needed.
+/// Gives the calls their numbers. The caller holds submit_lock_. If a numbered operation cannot be enqueued later, the
+/// only effect is that the cache keeps its plan longer than needed.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
   OperationSequence collectives = collectives_;
   uint64_t turn = turn_;
@@ -106,7 +106,7 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
     work.number = collectives.number;
     work.history = fingerprint(collectives.history);
     work.details = call.details;
-    bound->last_turn = work.turn;  // under the lock that eviction needs too
+    bound->last_turn = work.turn;  // written under submit_lock_, which eviction needs, too
     bound->captured |= work.captured;
   }
   collectives_ = collectives;
@@ -170,7 +170,7 @@ void Communicator::fail(const Error &error) {
 
 Result<void> Communicator::finalize() {
   if (!drain().ok()) return operations_.report_failure();
-  uint64_t own = 0, sum = 0;  // counts of messages; on one host they are not needed, as all ranks see each other's
+  uint64_t own = 0, sum = 0;  // message counts, for several hosts; on one host, ranks see all counts
   Call barrier;
   barrier.signature = finalize_signature;
   const bool between_hosts = capabilities_.sends_messages && !group_.one_node();
@@ -187,7 +187,7 @@ Result<void> Communicator::finalize() {
     ranks_.raise(*lost);
     return operations_.report_failure();
   }
-  if (between_hosts && on_device) {  // until every rank has asked
+  if (between_hosts && on_device) {  // a second barrier waits until every rank has asked
     RONDO_TRY(submit(barrier, executor_->own_stream()));
     if (!drain().ok()) return operations_.report_failure();
   }
@@ -206,7 +206,7 @@ void Communicator::close() {
   closed_.store(true, std::memory_order_release);  // pairs with is_closed()
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
-  // drain() does not wait after a failure, so operations may still run here.
+  // After a failure drain() does not wait, so operations may still run now.
   const bool ended = executor_->quiesce();
   executor_->end();
   if (!ended) executor_->live_on(executor_);

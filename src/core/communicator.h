@@ -41,7 +41,7 @@ struct Message {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  /// The objects of which a communicator is made, once all ranks have met.
+  /// The objects from which a communicator is made, once all ranks have met.
   struct Parts {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
@@ -51,7 +51,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::shared_ptr<Executor> executor;  ///< executor, which may use the transport
     RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< may be null; outlives the communicator
-    Secret secret{};                      ///< secret of its bootstrap, known only to its ranks
+    Secret secret{};                      ///< secret of the communicator's bootstrap, known only to its ranks
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -105,7 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_windows() const;
   /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
-  /// Prepares for an operation on the stream. If that is captured, refuses to do so, as this would end the capture.
+  /// Prepares for an operation on the stream. Refuses a captured stream, whose capture it would end.
   [[nodiscard]] Result<void> open_one_sided(StreamRef stream);
   /// Returns the error with which submit() of these operations would fail at once.
   [[nodiscard]] Result<void> check_one_sided(std::span<const OneSided> operations, StreamRef stream);
@@ -116,7 +116,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) {
     return executor_->open_memory(peer, place);
   }
-  /// Lets ranks of other hosts write to a buffer of this rank, as Links::expose_window().
+  /// Lets ranks of other hosts write to a buffer of this rank, as Links::expose_window() does.
   void expose_window(uint64_t number, std::span<std::byte> buffer) { links_.expose_window(number, buffer); }
   void withdraw_window(uint64_t number) { links_.withdraw_window(number); }
   /// Submits one-sided operations as one operation of this rank, and counts their signals.
@@ -128,7 +128,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   }
   /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
-  /// Discards what check_usable() has noted about the stream. It is called if no submit() follows.
+  /// Discards the notes of check_usable() about the stream. Call it if no submit() follows.
   void forget_stream() { executor_->forget_stream(); }
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
@@ -139,12 +139,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
-  // Use of a device, or of its memory, is suspended between begin_split() with the record of a suspend, and
-  // end_suspension() (src/core/suspend.h).
+  // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).
+  // During it, no call may use the device or its memory.
   [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // as callers see it
-  /// Keeps what the ranks need to meet again. The communicator ends it when it is closed.
+  /// Keeps `meeting`, with which the ranks meet again to resume. close() ends it.
   void keep_meeting(std::shared_ptr<Part> meeting);
-  /// Returns that, once.
+  /// Returns the meeting, and keeps it no longer.
   [[nodiscard]] std::shared_ptr<Part> take_meeting();
   void end_suspension();
   /// Returns RONDO_ERROR_INVALID_USAGE if the communicator is suspended.
@@ -154,7 +154,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Returns the failure to the caller of a function, as a collective does.
   [[nodiscard]] Error report_failure() { return operations_.report_failure(); }
 
-  /// Returns the sums over all operations that this rank has completed so far.
+  /// Returns sums of times and counts over all operations that this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;
 
   /// Returns the first failure, if any, after a check for peers that have died.
@@ -164,12 +164,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void revoke();
   /// Calls revoke(). On host memory, it also waits until no operation of this rank uses its buffers.
   void end_operations();
-  /// Publishes a note, which the other ranks read by ranks().notes().
+  /// Publishes a note, which the other ranks read with ranks().notes().
   void post(const Note &note) { ranks_.post(note); }
   /// Raises an error that a caller outside of the operations found, unless the communicator is finalized. Any thread
   /// may call it.
   void fail(const Error &error);
-  /// Waits for this rank's operations, then until every rank has called it.
+  /// Waits for this rank's operations, then until every rank has called finalize().
   Result<void> finalize();
   /// Waits for this rank's operations, and returns the failure if there is one.
   Result<void> flush();
@@ -189,7 +189,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> why_unusable();
   Result<void> check_not_captured_locked(StreamRef stream);
   [[nodiscard]] uint64_t &total_of(const OneSided &operation);
-  /// Adds the operations to the signals, and sets their totals. If one is refused, none is counted.
+  /// Adds the operations to the signals, and sets their totals. If one operation is refused, none is counted.
   Result<void> count_signals(std::span<OneSided> operations);
   Result<void> try_to_open_messages();
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
@@ -211,7 +211,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const GroupInfo group_;
   const TuningTable *const tuning_;
   enum class Answer : uint8_t { unknown, no, yes };
-  /// Result of joins_all_hosts(), from the first call that needs it. Relaxed: all threads compute the same.
+  /// Result of joins_all_hosts(), from the first call that needs it. Relaxed: all threads compute the same answer.
   mutable std::atomic<Answer> joins_all_ = Answer::unknown;
   const Secret secret_;
   const std::unique_ptr<Transport> transport_;
@@ -227,9 +227,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards what follows, except for the atomics. Work that does not run in the caller's thread is
-  /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
-  /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
+  /// Guards the members below, except for the atomics. Work that does not run in the caller's thread is enqueued under
+  /// this lock, so that streams keep the order of turns. An enqueue may block, if a queue is full or other ranks of a
+  /// shared kernel have not called yet. Other callers then sleep.
   ShortLock submit_lock_;
   Planner planner_;
   OperationSequence collectives_;
@@ -238,9 +238,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::vector<uint64_t> signals_;
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
-  bool halted_ = false;  ///< finalized or suspended
-  std::atomic<bool> suspended_ = false;  ///< relaxed: stored under the lock, and otherwise only read for messages
-  std::shared_ptr<Part> meeting_;        ///< while suspended: where the ranks meet to resume
+  bool halted_ = false;  ///< true: finalized or suspended
+  std::atomic<bool> suspended_ = false;  ///< relaxed, since readers without the lock only choose a message
+  std::shared_ptr<Part> meeting_;        ///< while suspended: the part in which the ranks meet to resume
   std::atomic<bool> closed_ = false;           ///< stored by close()
   std::atomic<bool> messages_opened_ = false;  ///< stored by try_to_open_messages()
 };

@@ -9,7 +9,7 @@
 
 namespace rondo {
 
-/// The time after which a call checks again whether another host has answered.
+/// The nanoseconds between a call's checks for an answer from another host.
 constexpr uint64_t ask_interval_ns = 1'000'000;
 
 Result<void> Communicator::try_to_open_messages() {
@@ -103,7 +103,7 @@ Result<uint64_t> Communicator::probe(uint32_t from) {
       RONDO_TRY(check_usable_locked());
       if (!messages_.empty()) received = messages_[2 * size_t{from}].number;
     }
-    const RankState state = ranks_.state(from);  // read before the report, because a rank sends first and leaves later
+    const RankState state = ranks_.state(from);  // read before the report: a rank sends first and leaves later
     const auto report = ranks_.messages()->report(from, rank_, true, 0, begun_ns);
     if (report && report->pair.entered > received) return report->pair.entered - received;
     if (failure()) return operations_.report_failure();
@@ -171,7 +171,7 @@ std::optional<Error> Communicator::find_unreceived_abroad() {
   return std::nullopt;
 }
 
-/// Returns messages sent minus received. No rank receives more than it was sent, so a total of 0 means no loss.
+/// Returns messages sent minus received. No rank receives more than it was sent, so a sum of 0 means no loss.
 uint64_t Communicator::unreceived_share() {
   const std::lock_guard lock(submit_lock_);
   uint64_t share = 0;
@@ -181,8 +181,8 @@ uint64_t Communicator::unreceived_share() {
 }
 
 /// Names a message that no rank received, after the barrier of finalize has counted such messages. On a single host,
-/// the boards have the counts. Otherwise each rank asks the ranks of other hosts how many messages they have sent to
-/// this rank. The rank that finds a difference raises the error for all.
+/// the boards have the counts. On several hosts, each rank asks the ranks of other hosts how many messages they have
+/// sent to this rank. The rank that finds a difference raises the error for all.
 Error Communicator::name_unreceived(uint64_t unreceived_count) {
   if (auto here = find_unreceived()) return *std::move(here);
   MessageBoards &boards = *ranks_.messages();

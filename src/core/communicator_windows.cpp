@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-/// The total of a signal stays below this number, because streams compare totals by the sign of their difference.
+/// The total of a signal stays below this number, because streams compare two totals by the sign of their difference.
 constexpr uint64_t signal_total_end = uint64_t{1} << 62;
 
 }  // namespace
@@ -39,17 +39,17 @@ Result<void> Communicator::open_one_sided(StreamRef stream) {
   {
     const std::lock_guard lock(submit_lock_);
     RONDO_TRY(check_usable_locked());
-    if (signals_.empty()) RONDO_TRY(check_not_captured_locked(stream));  // later, submit() checks it
+    if (signals_.empty()) RONDO_TRY(check_not_captured_locked(stream));  // afterwards, submit() checks it
   }
   RONDO_TRY(check_windows());
   return executor_->open_one_sided();
 }
 
-/// Checks that the stream takes one-sided operations. The caller holds submit_lock_.
+/// Checks that the stream is not captured, so that it takes one-sided operations. The caller holds submit_lock_.
 Result<void> Communicator::check_not_captured_locked(StreamRef stream) {
   if (stream.none() && capabilities_.runs_in_call) return {};
   RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
-  executor_->forget_stream();  // the call takes no place among the calls of other ranks
+  executor_->forget_stream();  // the call has no turn among the operations
   if (!captured) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                "puts, signals and waits cannot be captured into a graph in this version; enqueue them on a stream "
@@ -66,7 +66,7 @@ Result<void> Communicator::check_one_sided(std::span<const OneSided> operations,
   return {};
 }
 
-/// Returns the total of the operation's signal. The caller holds submit_lock_.
+/// Returns the total of signals up to now with the operation's peer and signal number. The caller holds submit_lock_.
 uint64_t &Communicator::total_of(const OneSided &operation) {
   if (signals_.empty()) signals_.resize(size_t{2} * signal_count * rank_count_);
   const bool sends = operation.kind != OneSided::Kind::wait;

@@ -47,7 +47,7 @@ Result<CreatedOp> CreatedOps::find(rondo_op_t op, const Communicator &comm) cons
 }
 
 Result<void> CreatedOps::remove(rondo_op_t op, const Communicator &comm) {
-  std::shared_ptr<const CallDetails> factor;  // ends after the unlock, because other threads spin meanwhile
+  std::shared_ptr<const CallDetails> factor;  // destroyed after the unlock, because other threads spin until then
   const std::lock_guard lock(lock_);
   RONDO_TRY_ASSIGN(const uint32_t index, slot_of(op, comm));
   factor = free_slot(index);
@@ -56,7 +56,7 @@ Result<void> CreatedOps::remove(rondo_op_t op, const Communicator &comm) {
 
 void CreatedOps::remove_all(const Communicator &comm) {
   for (uint32_t index = 0;; ++index) {  // ends at the last slot
-    std::shared_ptr<const CallDetails> factor;  // ends after the unlock
+    std::shared_ptr<const CallDetails> factor;  // destroyed after the unlock
     const std::lock_guard lock(lock_);
     if (live_count_ == 0) return;
     while (index < slots_.size() && slots_[index].made.comm != &comm) ++index;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions make a communicator from another, its parent: by a split, a shrink or a grow.
+// These functions make a communicator from another one, its parent, by a split, a shrink or a grow.
 //
 // Split   divides the parent into parts. The ranks of the parent run a special barrier (src/plan/split_call.h), which
 //         fails like any collective. In it, each rank records its color, its key, a nonce, and a port on which it
-//         already listens. After the barrier, every rank reads all records and so knows the members of its part, who
-//         make it (src/core/part.h).
+//         already listens. After the barrier, every rank reads all records, and so knows the members of its part.
+//         They make the part (src/core/part.h).
 // Shrink  makes a communicator of the ranks that are not excluded (src/core/regroup.h).
 // Grow    makes a communicator from all ranks of the parent and new ranks. The old ranks first agree, as in a shrink.
 //         One of them, the maker, has made an id and serves the store that the id names. A new rank knows only the id,
@@ -24,8 +24,8 @@
 
 namespace rondo {
 
-/// Returns the ranks of the parent that form the part of `color`, in the part's order. `calls` is indexed by rank. A
-/// pure function.
+/// Returns the ranks of the parent that form the part of `color`, in the part's order. `calls` is indexed by rank. The
+/// function is pure.
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
 /// Returns the call of another rank of `parent` in operation `number`. The operation is a split or a suspend that all
@@ -34,7 +34,7 @@ namespace rondo {
                                               const SplitCall &own, uint64_t deadline_ns);
 
 /// Implements rondo_comm_split(). Takes the split's place among the operations of `parent`, and returns a function that
-/// makes the part. With RONDO_NO_COLOR that function makes nothing, and is never nonblocking.
+/// makes the part. If `color` is RONDO_NO_COLOR, the returned function makes nothing, and is never nonblocking.
 [[nodiscard]] Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,
                                                  const rondo_config_t *config);
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t peer_info_version = 14;
 
-/// The fixed-size part of a rank's peer info. Process number, host name and interfaces follow it.
+/// The part of a rank's peer info that has a fixed size. Process number, host name and interfaces follow this part.
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
@@ -31,10 +31,10 @@ struct PeerInfo {
   uint32_t on_device = 0;
   uint64_t rails = 0;
   uint64_t tuning_hash = 0;
-  std::array<uint64_t, 48> settings{};  ///< in the order of config_variables(); 0 if ranks need not agree
+  std::array<uint64_t, 48> settings{};  ///< in the order of config_variables(); 0 for a setting that may differ
   std::array<unsigned char, 32> host{};
   std::array<uint64_t, 4> host_parts{};  ///< digests of the parts of host_id()
-  std::array<uint64_t, 16> cores{};  ///< bits of the processing units in this rank's affinity
+  std::array<uint64_t, 16> cores{};  ///< bits of the hardware threads in the rank's affinity
 };
 static_assert(std::is_trivially_copyable_v<PeerInfo>);
 
@@ -54,7 +54,7 @@ std::array<uint64_t, 4> host_parts_of(std::string_view host) {
   return parts;
 }
 
-/// Describes why processes of the two ranks share no memory. The text is empty if they do.
+/// Describes why processes of the two ranks share no memory. The text is empty if the processes share memory.
 std::string why_apart(const PeerInfo &own, const PeerInfo &theirs) {
   if (own.host == theirs.host) return {};
   if (own.host_parts[0] != theirs.host_parts[0]) return "another machine";
@@ -81,7 +81,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.host_parts = host_parts_of(host);
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  // The call fails if the machine has more processors than a cpu_set_t holds. Then assume the first ones.
+  // The call fails if the machine has more processors than a cpu_set_t holds. In that case assume the first processors.
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0)
     for (size_t core = 0; core < info.cores.size() * 64; ++core) CPU_SET(core, &cores);
   for (size_t core = 0; core < info.cores.size() * 64; ++core)
@@ -92,7 +92,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
 std::vector<NetworkInterface> own_interfaces(const std::string &network_interface, const std::string &by_route) {
   std::vector<NetworkInterface> interfaces;
   const auto addresses = choose_addresses(network_interface, by_route);
-  if (!addresses.ok()) return interfaces;  // if an interface is needed, the registry reports what is wrong
+  if (!addresses.ok()) return interfaces;  // if one is needed, the registry reports the error
   for (const HostAddress &each : addresses.value()) interfaces.push_back({each.interface, each.address});
   return interfaces;
 }
@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better network interface for a rank on the host of the store. The route to the store is local there, so it
-/// does not show which network joins the hosts. The route to an address from another host shows that.
+/// Returns a better network interface for a rank on the host of the store. On that host, the route to the store is
+/// local, and does not show which network joins the hosts. The route to an address from another host shows the network.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
@@ -227,7 +227,7 @@ uint32_t count_cores(const std::vector<PeerInfo> &all, const PeerInfo &own, cons
   return usable_core_count(topology, os_indices);
 }
 
-/// Returns, by rank, the lowest rank of its host.
+/// Returns, for each rank, the lowest rank of its host.
 std::vector<uint32_t> first_of_host(const std::vector<PeerInfo> &all) {
   std::vector<uint32_t> firsts;
   for (const PeerInfo &info : all) {
@@ -245,7 +245,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
   auto decoded = decode(parts);
-  // All ranks find the same disagreement. The rank that serves the store must not leave before all ranks have found it.
+  // All ranks find the same disagreement. The rank that serves the store must not leave before all other ranks know it.
   if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
       !agreed.ok())
     return gather_outcomes(store, key_prefix + "/disagreed", rank, rank_count, agreed.error(), deadline_ns).error();

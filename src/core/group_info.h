@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a new communicator exchange peer info first. From that, each rank makes the group info
+// The ranks of a new communicator first exchange peer info. From the infos of all ranks, each rank makes the group info
 // (src/links/init_context.h).
 #pragma once
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char *function = "rondo_comm_grow";
 
-/// Returns a number by which the ranks compare ids. It is not 0.
+/// Returns a number, never 0, with which ranks compare ids.
 uint64_t tag_of(const UniqueId &id) {
   uint64_t tag = 0;
   std::memcpy(&tag, id.group.data(), sizeof tag);
@@ -72,7 +72,7 @@ Result<void> Grow::offer(RegroupNote &own) {
   return {};
 }
 
-/// Returns the rank that has made the id. All ranks find the same.
+/// Returns the rank that has made the id. The result is equal on all ranks.
 Result<uint32_t> Grow::find_maker() const {
   std::optional<uint32_t> maker;
   const auto named = [&](uint32_t rank) { return parent().ranks().describe_rank(rank); };
@@ -108,7 +108,7 @@ Result<void> Grow::meet() {
   return {};
 }
 
-/// Tells the new ranks that wait, if this rank serves their store.
+/// Reports the failure to the new ranks that wait, if this rank serves their store.
 void Grow::on_failure(const Error &error) {
   if (!own_) return;
   const std::string group = group_name(own_->id);

@@ -11,7 +11,7 @@
 
 namespace rondo {
 
-/// An id, and how the old ranks derive it.
+/// An id, and the nonce from which the old ranks derive it.
 struct GrowId {
   UniqueId id;
   uint64_t nonce = 0;
@@ -24,7 +24,7 @@ class GrowIds {
   GrowIds &operator=(const GrowIds &) = delete;
   ~GrowIds();  ///< ends the server of an id that was not used
 
-  /// Keeps what `make` returns, and returns it. RONDO_ERROR_INVALID_USAGE: an earlier id is not used yet.
+  /// Keeps and returns the id that `make` returns. RONDO_ERROR_INVALID_USAGE: an earlier id is not used yet.
   template <class Make>
   [[nodiscard]] Result<GrowId> add(Make &&make) {
     const std::lock_guard lock(mutex_);

@@ -6,13 +6,13 @@
 //   | marker 5 |  kind    |  generation (1 .. 2^40 - 1)  |  slot        |
 //
 // The marker distinguishes handles from plain addresses (which begin with 0000 or 1111), from NULL, and from CUDA's
-// special stream values 1 and 2. The kind distinguishes an event from a stream. A slot's generation repeats after
-// 2^40 removals, which takes two weeks at a million removals a second. Only a handle that is older could then be
-// mistaken.
+// special stream values 1 and 2. The kind distinguishes an event from a stream. A slot's generation repeats after 2^40
+// removals, which takes two weeks at a million removals a second. So only a handle that is older can be taken for
+// another object's.
 //
-// Every call reads the table. So that ranks that are threads seldom wait for each other, the slots are spread over
-// shards, each with its own lock and cache line. A caller shares ownership of the object that it finds, so the object
-// survives a concurrent removal.
+// Every call reads the table. The slots are spread over shards, each with its own lock and cache line. So ranks that
+// are threads seldom wait for each other. A caller shares ownership of the object that it finds, so the object survives
+// a concurrent removal.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ inline constexpr uint32_t handle_slot_count = 65'536;
 
 /// Returns RONDO_ERROR_INVALID_HANDLE with the reason: null, another kind, destroyed, or never made.
 [[nodiscard]] Error invalid_handle(HandleKind expected, const void *handle);
-/// Returns RONDO_ERROR_OUT_OF_RESOURCES, for an insert() that returned null.
+/// Returns RONDO_ERROR_OUT_OF_RESOURCES, the error of an insert() that returned null.
 [[nodiscard]] Error no_more_handles(HandleKind kind);
 
 /// A table of at most 65,536 live handles of one kind. Any thread may use it.
@@ -63,7 +63,7 @@ class HandleTable {
 
   /// Makes a new handle for `object`. Returns null if the table is full or memory ran out.
   [[nodiscard]] void *insert(std::shared_ptr<T> object) {
-    // Relaxed: it only spreads the load, and no other data depends on it.
+    // Relaxed: the number only spreads the load, and no other data depends on it.
     const uint32_t start = next_shard_.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t i = 0; i < shard_count; ++i) {
       const uint32_t shard = (start + i) % shard_count;
@@ -88,7 +88,7 @@ class HandleTable {
     static_cast<void>(free_slot(shard, fields.slot / shard_count));
   }
 
-  /// Returns the object, or null if the handle is not in this table, or not any more.
+  /// Returns the object, or null if the handle is not in this table, or has been removed.
   [[nodiscard]] std::shared_ptr<T> find(const void *handle) const {
     const auto fields = decode_handle(handle);
     if (!fields || fields->kind != kind_) return nullptr;

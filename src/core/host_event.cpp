@@ -12,7 +12,7 @@ Result<void> HostEvent::record(HostStream *stream) {
   uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    pending_.push_back({next_, stream});  // only this line can run out of memory, and nothing has changed before it
+    pending_.push_back({next_, stream});  // may run out of memory; nothing has changed before
     generation = next_++;
   }
   if (stream == nullptr) {
@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Makes the enqueued record visible to waits. A wait that is before the record in the same stream would never end.
+/// Makes the enqueued record visible to waits. If a wait were before its record in one stream, it would never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);
@@ -67,7 +67,7 @@ void HostEvent::complete_record(uint64_t generation) {
   {
     const std::lock_guard lock(mutex_);
     const auto done = std::ranges::lower_bound(pending_, generation, {}, &Pending::generation);
-    if (done->waiter_count != 0) done->stream->end_waits(done->waiter_count);  // this runs in the stream's thread
+    if (done->waiter_count != 0) done->stream->end_waits(done->waiter_count);  // this code runs in the stream's thread
     pending_.erase(done);
     latest_ = std::max(latest_, generation);  // the stream may reach the point before record() publishes it
     if (generation > timed_) {
@@ -78,14 +78,14 @@ void HostEvent::complete_record(uint64_t generation) {
   completed_.notify_all();
 }
 
-/// Removes a record that the stream has refused. No thread can wait for it yet.
+/// Removes a record that the stream has refused. No thread can wait for that record yet.
 void HostEvent::withdraw_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   std::erase_if(pending_, [&](const Pending &each) { return each.generation == generation; });
 }
 
-/// Waits for a record. The wait ends, because a stream runs every task that it has accepted. Each wait was called after
-/// its record, so waits cannot form a circle.
+/// Waits for a record. The wait ends, because a stream runs every task that it has accepted. Each wait is called after
+/// the record that it waits for, so waits cannot form a circle.
 void HostEvent::wait_for(uint64_t generation, bool is_caller) {
   std::unique_lock lock(mutex_);
   if (is_caller && pending(generation)) {

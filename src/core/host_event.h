@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An event is a point in a stream for which others can wait. Each record of the event is a generation. A wait is for
-// the latest generation when it begins, so later records do not change it. Records on several streams may complete in
-// any order, so the event lists its incomplete records.
+// the generation that is the latest when the wait begins. Records on several streams may complete in any order, so the
+// event lists its incomplete records.
 #pragma once
 
 #include <condition_variable>
@@ -17,8 +17,8 @@ namespace rondo {
 
 class HostStream;
 
-/// An event with shared ownership: tasks of streams own it, too, so its handle may be destroyed before these tasks run.
-/// Any thread may call it.
+/// An event. Tasks of streams share its ownership, so its handle may be destroyed before these tasks run. Any thread
+/// may call the functions.
 class HostEvent : public std::enable_shared_from_this<HostEvent> {
  public:
   /// Records this point of `stream`. The record is done when the stream reaches it, or at once if `stream` is null.
@@ -31,18 +31,18 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   /// Waits for the latest record.
   Result<void> synchronize();
 
-  /// Returns whether the latest record is done. It is true if there is no record.
+  /// Returns whether the latest record is done. Returns true if there is no record.
   [[nodiscard]] bool done() const;
 
-  /// Returns the time, by CLOCK_MONOTONIC, at which the latest record was done. Empty if that record is not done, or
-  /// nothing was recorded.
+  /// Returns the time, by CLOCK_MONOTONIC, at which the latest record was done. The result is empty if that record is
+  /// not done, or nothing was recorded.
   [[nodiscard]] std::optional<uint64_t> timestamp_ns() const;
 
  private:
   /// A record that is not done yet.
   struct Pending {
     uint64_t generation = 0;
-    HostStream *stream = nullptr;  // the stream that will reach the point; it lives until then. Null for this call.
+    HostStream *stream = nullptr;  // the stream that will reach the point, and lives until then; null for the caller
     uint64_t waiter_count = 0;     // number of callers, not streams, that wait for the record
   };
 

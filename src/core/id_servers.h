@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class holds the store servers that run in this process. A unique id that was made here has a server until its
-// group is complete. If this process has rank 0 of a job, one more server is for all communicators made from the
+// group is complete. If this process has rank 0 of a job, it has another server, for all communicators made from the
 // environment. Any thread may call it.
 #pragma once
 
@@ -43,7 +43,7 @@ class IdServers {
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->host_failed(error);
   }
 
-  /// Calls StoreServer::on_rival() of the group's server.
+  /// Calls StoreServer::on_rival() of the group's server, if this process runs it.
   void on_rival(const std::string &group, std::function<void(const Error &)> report) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->on_rival(std::move(report));
@@ -51,7 +51,7 @@ class IdServers {
 
   /// Ends the server of `group`, if this process has it.
   void remove(const std::string &group) {
-    std::unique_ptr<StoreServer> ended;  // destroyed after the lock is released, because that joins a thread
+    std::unique_ptr<StoreServer> ended;  // destroyed after the unlock, because its destructor joins a thread
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) {
       ended = std::move(found->second);
@@ -59,7 +59,7 @@ class IdServers {
     }
   }
 
-  /// Ends all servers. Each of them first sends the replies that it owes.
+  /// Ends all servers. Each server first sends the replies that it owes.
   void remove_all() {
     Servers ended;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);

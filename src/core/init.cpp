@@ -24,10 +24,10 @@ namespace {
 
 constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
-constexpr uint64_t ranks_lag_reports = 5;  // between hosts
+constexpr uint64_t ranks_lag_reports = 5;  // reports after which another host's ranks are known
 constexpr const char *job_server_name = "job";  // no unique id has this name
 
-/// Returns the secret of one communicator. Communicators of a job share the job's secret, but not the prefix of keys.
+/// Returns the secret of one communicator. The communicators of a job share its secret, but not the prefix of keys.
 Secret own_secret(const Rendezvous &group) {
   Secret own;
   crypto_generichash(reinterpret_cast<unsigned char *>(own.bytes.data()), own.bytes.size(),
@@ -51,7 +51,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
-  // On several hosts, another rank may see all ranks arrive, and end the store, before this rank sees that.
+  // On several hosts, another rank may see all ranks arrive and end the store before this rank sees them arrive.
   const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_reports * report_interval_ns(info.node_count());
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   debug_lines::made(group.rank, settings, info, executor->describe());
@@ -66,7 +66,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
                                                uint64_t deadline_ns) {
   auto comm = connect_all(group, settings, deadline_ns);
-  group.store->leave(comm.ok() ? Result<void>() : comm.error());  // with an error, so that no rank waits for this one
+  group.store->leave(comm.ok() ? Result<void>() : comm.error());  // an error ends other ranks' waits
   return comm;
 }
 
@@ -85,8 +85,8 @@ Error about_host(Error error, uint32_t rank) {
   return error;
 }
 
-/// Watches for a second job with the same description. Its ranks may have entered this job's first communicator until
-/// the initialisation timeout; then that communicator fails. Afterwards they can only have been refused, so a warning
+/// Watches for a second job with the same description. If it arrives before the initialisation timeout, its ranks may
+/// have entered this job's first communicator, which then fails. Later they can only have been refused, so a warning
 /// suffices.
 void watch_for_rivals(const std::shared_ptr<Communicator> &comm, uint64_t init_timeout_ns) {
   const auto report = [weak = std::weak_ptr(comm), until_ns = now_ns() + init_timeout_ns](const Error &error) {
@@ -105,7 +105,7 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
 }
 
 /// Returns whether the store ended because no rank needs it any more. That is so if the rank that served it is alive,
-/// because that rank ends it only after all ranks have arrived. This rank will then see them all, or a death.
+/// because that rank ends the store only after all ranks have arrived. This rank will then see all of them, or a death.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
   const auto host = static_cast<uint32_t>(known.peer);
@@ -126,7 +126,7 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
 }
 
 /// Adds this rank's number to the error of a failed initialisation, and advice if the initialisation as a whole took
-/// too long. A wait with a shorter deadline has added its own advice.
+/// too long. If a wait had a shorter deadline, it has added its own advice.
 Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns, uint64_t deadline_ns) {
   if (error.status == RONDO_ERROR_TIMEOUT && now_ns() >= deadline_ns)
     error.message += "; it took longer than the " + show_seconds(timeout_ns) +
@@ -165,10 +165,10 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         auto known = look_for_failure(ranks, store);
         // If all ranks have arrived, the end of the store or of a rank is no failure of the initialisation.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
-        if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // a rank has reported this
+        if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // from an aborted rank
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
         // A failure is checked a second time, even if lag_ns is 0. The store is checked before the ranks. If the store
-        // failed in between, and a rank died of that, the second check finds the reason.
+        // failed in between, and a rank died because of that, the second check of the store finds the reason.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }
@@ -199,7 +199,7 @@ Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_
   process().id_servers.hosted_by(group_id, rank);
   auto comm = join();
   if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), rank));
-  process().id_servers.remove(group_id);  // one id makes one communicator; the server may be in another process
+  process().id_servers.remove(group_id);  // each id makes one communicator; another process may have the server
   if (!comm.ok()) return at_init(std::move(comm).error(), rank, rank_count, settings.init_timeout_ns, deadline_ns);
   return comm;
 }
@@ -226,7 +226,7 @@ Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int
 }
 
 Result<Initialisation> init_environment(const rondo_config_t *config) {
-  // A call that is refused below counts, too, because the other ranks continue with their next call.
+  // A call that is refused below is also counted, because the other ranks continue with their next call.
   const auto generation =
       static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
@@ -269,7 +269,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     if (settings.nonblocking)
       return invalid_argument("rondo_comm_init_all() waits for its ranks, which are all here; set nonblocking to 0");
   }
-  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // all ranks are in this process
+  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // for this process alone
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
   const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
@@ -287,7 +287,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     for (size_t rank = 1; rank < count; ++rank) threads.emplace_back(init, rank);
     init(0);
   } catch (const std::system_error &) {
-    process().id_servers.remove(group_name(decoded));  // ends the ranks that have begun
+    process().id_servers.remove(group_name(decoded));  // makes the ranks that have begun fail
   }
   for (std::thread &thread : threads) thread.join();
   std::vector<std::shared_ptr<Communicator>> comms;

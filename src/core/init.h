@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions make communicators.
+// These functions make communicators from unique ids, from the environment, or within one process.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,11 @@ namespace rondo {
 /// Implements rondo_get_unique_id(). The server that the id names runs in this process until its group is complete.
 [[nodiscard]] Result<rondo_unique_id_t> make_unique_id(const rondo_config_t *config);
 
-/// Implements rondo_unique_id_free(), which ends that server.
+/// Implements rondo_unique_id_free(), which ends the server of the id.
 [[nodiscard]] Result<void> free_unique_id(const rondo_unique_id_t &id);
 
-/// Implements rondo_comm_init() and rondo_comm_init_env(). Checks the arguments, and returns a function that does the
-/// rest.
+/// Implements rondo_comm_init() and rondo_comm_init_env(). Checks the arguments, and returns a function that makes the
+/// communicator.
 [[nodiscard]] Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
                                                     const rondo_config_t *config);
 [[nodiscard]] Result<Initialisation> init_environment(const rondo_config_t *config);
@@ -28,7 +28,7 @@ namespace rondo {
 /// Returns the settings of a future communicator, or an error that says which setting is wrong and why.
 [[nodiscard]] Result<Settings> settings_of(const rondo_config_t *config);
 
-/// Makes the communicator of the ranks that meet at `server`. If this process runs that server, it ends afterwards.
+/// Makes the communicator of the ranks that meet at `server`. If this process runs that server, the server then ends.
 [[nodiscard]] Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_t rank,
                                                             uint32_t rank_count, const Settings &settings,
                                                             uint64_t deadline_ns, const Cancel *cancel);
@@ -37,8 +37,8 @@ namespace rondo {
 
 /// Waits, as the last step of an initialisation, until no rank needs the store any more: every rank has arrived and
 /// mapped the memory that it needs. Returns RONDO_ERROR_REMOTE if a missing rank has died, and errors of the store
-/// unchanged. On several hosts, this rank may learn late that the others have arrived, so a failure counts only once it
-/// has lasted for `lag_ns`.
+/// unchanged. On several hosts, this rank may learn late that the other ranks have arrived. So a failure counts only
+/// once it has lasted for `lag_ns`.
 [[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
                                         uint64_t lag_ns = 0);
 

@@ -17,7 +17,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t report_patience_ns = 500'000'000;  // for an aborted rank to report to members that wait for it
+constexpr uint64_t report_patience_ns = 500'000'000;  // an aborted rank's limit to report to waiting members
 constexpr std::string_view derivation = ", format 1";
 constexpr size_t shown_members_max = 16;
 
@@ -62,7 +62,7 @@ PartOffer Part::offer() {
   randombytes_buf(&made.nonce, sizeof made.nonce);
   auto listener = listen_for_store({address_of(*parent_, parent_->rank()), 0});
   if (listener.ok()) listener_ = std::move(listener).value();
-  else not_listening_ = std::move(listener).error();  // not returned here, since the other ranks wait for this rank
+  else not_listening_ = std::move(listener).error();  // returned later, since the other ranks wait for this rank
   made.port = listener_.endpoint.port;
   return made;
 }
@@ -103,7 +103,7 @@ UniqueId Part::id_of(uint32_t first, const PartOffer &offer) const {
 
 void Part::report_given_up(uint64_t patience_ns) {
   if (rank_count_ == 1) return;
-  std::unique_ptr<StoreServer> server;  // its destructor waits for members that have not read the report
+  std::unique_ptr<StoreServer> server;  // destroyed last: it waits for members that have not read the report
   if (serves()) {
     auto started = start_store_server(std::move(listener_), id_.secret);
     if (!started.ok()) return;
@@ -122,7 +122,7 @@ Part::Made Part::make(const Cancel *cancel) {
   RONDO_TRY(serve());
   auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
                       rank_count_, settings_, now_ns() + settings_.init_timeout_ns, cancel);
-  // Other ranks may still wait for this rank in the store. If this rank serves the store, its end has informed them.
+  // Other ranks may still wait for this rank in the store. If this rank serves the store, the store's end informs them.
   if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return made;
 }

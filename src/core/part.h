@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part is a communicator whose members are ranks of a parent. They must agree on the members before they make it.
+// A part is a communicator whose members are ranks of a parent. They agree on the members before they make the part.
 //
 // Meet     The first member offers a port, on which it serves the part's store. The part's secret and name are derived
 //          from the parent's secret and that member's nonce, so no secret crosses the network. A part that a grow makes
-//          also has ranks that are not in the parent. They know only an id.
-// Make     The members make the part like any other communicator. A failure in this phase does not affect the parent.
+//          also has ranks from outside the parent. These ranks know only an id.
+// Make     The members make the part as any communicator is made. A failure in this phase does not affect the parent.
 #pragma once
 
 #include <cstdint>
@@ -31,19 +31,19 @@ struct PartOffer {
 /// Writes the secret and the name of a part, which `server` serves. `function` makes the part.
 void derive_id(const Communicator &parent, std::string_view function, uint32_t server, uint64_t nonce, UniqueId &id);
 
-/// Returns a number that is equal on all ranks of a communicator, and different for others. It is derived from the
-/// secret, but does not reveal it.
+/// Returns a number that is equal on all ranks of a communicator, and different for others. The number is derived from
+/// the secret, but does not reveal the secret.
 [[nodiscard]] uint64_t group_hash(const Communicator &comm);
 
-/// Returns the settings of a part. Without a configuration they are the parent's.
+/// Returns the settings of a part. If `config` is null, the parent's settings apply.
 [[nodiscard]] Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config);
 
-/// One rank's work to make a part. Unless a function says otherwise, one thread at a time calls it.
+/// One rank's work to make a part. Only one thread at a time may call its functions.
 class Part {
  public:
   using Made = Result<std::shared_ptr<Communicator>>;
 
-  /// Begins. `function` is the name of the public function that makes the part, for messages.
+  /// Begins the work. `function` is the name, for messages, of the public function that makes the part.
   Part(std::shared_ptr<Communicator> parent, Settings settings, std::string function)
       : parent_(std::move(parent)), settings_(std::move(settings)), function_(std::move(function)) {}
 
@@ -60,13 +60,13 @@ class Part {
   /// of the parent already serves the store of `id`. `rank_count` counts all ranks of the part.
   void meet_at(const UniqueId &id, uint32_t server, std::vector<uint32_t> members, uint32_t rank_count);
 
-  // These functions work after meet() or meet_at().
+  // Call these functions only after meet() or meet_at().
   [[nodiscard]] const std::vector<uint32_t> &members() const { return members_; }
   /// Returns whether this rank serves the store of the part.
   [[nodiscard]] bool serves() const { return server_ == parent_->rank(); }
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
-  /// Instead of making the part, meets its members in the store and calls use() with them there. All members call it
+  /// Instead of making the part, meets its members in the store and calls use() with the store. All members call it
   /// after meet(), at any time until `deadline_ns`. Fails as use() does, or if a member does not come. `cancel` ends
   /// all waits in the store.
   [[nodiscard]] Result<void> gather(uint64_t deadline_ns, const Cancel &cancel,

@@ -42,7 +42,7 @@ void PendingInits::run(const void *handle, Entry &entry, const Initialisation &i
   Result<std::shared_ptr<Communicator>> made = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
   try {
     made = initialisation.run(entry.cancel.get());
-  } catch (const std::exception &) {  // the error stays as it is
+  } catch (const std::exception &) {  // `made` keeps its error
   }
   const std::lock_guard lock(mutex_);
   if (!made.ok()) {
@@ -52,7 +52,7 @@ void PendingInits::run(const void *handle, Entry &entry, const Initialisation &i
   if (entry.cancel != nullptr && entry.cancel->requested()) made.value()->abort();  // cancelled after it was made
   communicators_.fill(handle, std::move(made).value());
   const auto found = entries_.find(handle);
-  if (found == entries_.end()) return;  // finish() has taken it, and waits for this thread
+  if (found == entries_.end()) return;  // finish() has taken the entry, and waits for this thread
   if (entry.thread.joinable()) entry.thread.detach();
   entries_.erase(found);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class holds the communicators that threads are making (rondo_config_t.nonblocking). Until such a communicator is
-// ready, its handle refers to an entry here. Any thread may call it.
+// ready, its handle refers to an entry here. Any thread may call the functions.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ class PendingInits {
   /// itself. The caller must call finish() later.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
-  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or the failure of its initialisation. Empty if the
-  /// communicator is ready, or `handle` is not known here.
+  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or the failure of its initialisation. The result is
+  /// empty if the communicator is ready, or `handle` is not known here.
   [[nodiscard]] std::optional<Error> why_not(const void *handle);
 
   /// Makes a running initialisation fail with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
@@ -46,7 +46,7 @@ class PendingInits {
 
  private:
   struct Entry {
-    std::unique_ptr<Cancel> cancel;  ///< null if there is no thread, so start() waits
+    std::unique_ptr<Cancel> cancel;  ///< null if start() itself runs the initialisation
     std::thread thread;
     std::optional<Error> failure;  ///< guarded by the mutex
   };

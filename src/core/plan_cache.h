@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This cache holds the plans of a communicator, by request. A plan that an operation uses, or with which an operation
-// was captured, is never evicted. Of the other plans, the least recently used one is evicted first.
+// This cache holds the plans of a communicator, by request. A plan is never evicted while an operation uses it, or
+// after an operation was captured with it. Of the other plans, the least recently used is evicted first.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// A plan, and what the communicator's executor has prepared for it.
+/// A plan, and the PreparedPlan that the communicator's executor has made for it.
 struct BoundPlan {
   std::unique_ptr<const Plan> plan;
   std::unique_ptr<PreparedPlan> prepared;
@@ -39,7 +39,7 @@ class PlanCache {
     return find_in_table(key);
   }
   /// Adds a plan. If the cache is full, evicts a plan whose last turn is at most `executed`. If all plans are in use,
-  /// the cache grows. The lengths of the queues limit that growth, and for captured plans their memory does.
+  /// the cache grows. That growth is limited by the lengths of the queues. For captured plans, only memory limits it.
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
   /// Evicts the least recently used plan among those that no graph uses and whose last turn is at most `executed`.
   /// Returns false if no such plan exists.

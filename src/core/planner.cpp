@@ -15,8 +15,8 @@ namespace {
 constexpr uint64_t room_patience_ns = 1'000'000'000;
 constexpr uint64_t room_look_ns = 50'000;
 
-/// Returns each rank's block of the collective's logical vector (src/plan/partition.h). A block has `count` elements
-/// unless the call has counts. Without displacements, blocks follow one another. An empty block begins at 0.
+/// Returns each rank's block of the collective's logical vector (src/plan/partition.h). If the call has no counts, each
+/// block has `count` elements. If it has no displacements, blocks follow one another. An empty block begins at 0.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   if (!uses_blocks(collective)) return {};
@@ -35,8 +35,8 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
   return call.counts != nullptr ? call.signature.count : vector_count(collective, call.signature.count, rank_count);
 }
 
-/// Checks that each peer of the plan is connected. All connections were made before the first plan, to the peers of
-/// every plan that can be chosen (src/plan/edges.h).
+/// Checks that each peer of the plan is connected. Before the first plan, each rank was connected to its peers in every
+/// plan that can be chosen (src/plan/edges.h).
 Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, std::span<const uint32_t> node_of) {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers) {
@@ -82,9 +82,9 @@ Result<PlanChoice> Planner::choose(rondo_collective_t collective, uint64_t vecto
                      settings.kernel};
   input.table = parts_.tuning;
   if (collective == RONDO_BARRIER) {
-    input.overrides = {};  // a barrier and finalize must work, whatever plan the user requests
-    // Use a barrier over links: there, a rank polls only its own memory, and a rank's stores arrive before it can
-    // leave. So after finalize all memory may be freed.
+    input.overrides = {};  // a barrier and finalize must work whatever plan the user requests
+    // Use a barrier over links: there, a rank polls only its own memory, and its stores arrive before it leaves the
+    // barrier. So after finalize, all memory may be freed.
     if (!can.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = parts_.executor.chunk_bytes(input.bytes);
@@ -96,8 +96,8 @@ Result<PlanChoice> Planner::choose(rondo_collective_t collective, uint64_t vecto
 
 Result<BoundPlan *> Planner::make(const PlanKey &key, const Call &call) {
   RONDO_TRY_ASSIGN(auto bound, bind(call));
-  // Without a failure, operations run in order, so a plan is unused once its last operation was executed. After a
-  // failure, operations may still run, so 0 keeps every plan.
+  // If there was no failure, operations run in order, so a plan is unused once its last operation was executed. After a
+  // failure, operations may still run. The argument 0 then keeps every plan.
   return &cache_.add(key, std::move(bound), parts_.ranks.failed() ? 0 : parts_.operations.executed());
 }
 
@@ -133,8 +133,8 @@ Result<std::unique_ptr<BoundPlan>> Planner::bind(const Call &call) {
 }
 
 /// Evicts unused plans until the executor has room for this one. If all plans are in use, waits a moment for an
-/// operation to end. If it returns without room, prepare() will fail. After a failure of the communicator it evicts
-/// nothing, since operations may still run.
+/// operation to end. If there is still no room on return, prepare() will fail. After a failure of the communicator it
+/// evicts nothing, since operations may still run.
 void Planner::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
   while (!parts_.executor.has_room(plan) && !parts_.ranks.failed()) {

@@ -26,7 +26,7 @@ struct Call {
   const size_t *displacements = nullptr;  ///< _v: null if blocks follow each other without gaps
   std::shared_ptr<const CallDetails> details = nullptr;  ///< null for most calls
 
-  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null. They replace both arrays.
+  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null. The blocks replace both arrays.
   [[nodiscard]] const BlockLists *lists() const { return std::get_if<BlockLists>(details.get()); }
 };
 
@@ -48,13 +48,13 @@ class Planner {
   explicit Planner(const Parts &parts) : parts_(parts) {}
 
   /// Returns the plan of the call, and makes the plan if the cache lacks it. One thread at a time may call it. The plan
-  /// stays valid until the next plan_for(), and longer if the caller sets its last_turn or captured.
+  /// stays valid until the next plan_for(). If the caller sets its last_turn or captured, it stays valid longer.
   [[nodiscard]] Result<BoundPlan *> plan_for(const Call &call) {
     const PlanKey key{call.signature, call.in_place};
     if (BoundPlan *const known = cache_.find(key); known != nullptr) return known;
     return make(key, call);
   }
-  /// Returns the choice that a plan of this call would have. Any thread may call it.
+  /// Returns the choice that the plan of such a call has. Any thread may call it.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
 

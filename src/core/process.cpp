@@ -14,9 +14,9 @@ namespace {
 
 /// The use that this process has made of Rondo.
 enum class Use {
-  ids,     ///< none, or unique ids, whose servers a child of fork() does not need
-  all,     ///< more than that: a child cannot use Rondo
-  parent,  ///< this process is such a child
+  ids,     ///< no use, or unique ids, whose servers a child of fork() does not need
+  all,     ///< any other use: a child of fork() cannot use Rondo
+  parent,  ///< this process is a child of a parent whose use was `all`
 };
 
 /// Returns the use. All accesses are relaxed: a fork() handler changes it before the child can start a thread, and no
@@ -31,7 +31,7 @@ ProcessObject<Process> &own_object() {
   return instance;
 }
 
-/// Begins the life of a child of fork(). If the parent had only ids, the child starts anew.
+/// Begins the life of a child of fork(). If the parent's use was `ids`, the child starts anew.
 void begin_child() {
   if (use().load(std::memory_order_relaxed) == Use::all) use().store(Use::parent, std::memory_order_relaxed);
   close_inherited_descriptors();
@@ -39,8 +39,8 @@ void begin_child() {
 }
 
 /// Finishes initialisations and servers at exit(), because their threads would end before all ranks have their replies.
-/// Those ranks would then learn that the store is gone, but not why. No communicator may be made during the shutdown. A
-/// child of fork() does not have these threads.
+/// Otherwise these ranks would learn that the store is gone, but not why. No communicator may be made during the
+/// shutdown. A child of fork() does not have these threads.
 void end_threads() {
   Process *const own = own_object().find();
   if (own == nullptr) return;
@@ -48,7 +48,7 @@ void end_threads() {
   own->id_servers.remove_all();
 }
 
-/// Registers what happens at a fork() and at the exit. Children inherit both.
+/// Registers the handlers for fork() and exit(). Children inherit both handlers.
 bool add_handlers() {
   ::pthread_atfork(nullptr, nullptr, begin_child);
   std::atexit(end_threads);

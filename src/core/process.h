@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file holds objects that exist once for each process: the tables of handles, the memory that peers can map, and
 // the settings of the environment. C handles carry no context, so this is a documented exception to "no mutable
-// globals". A thread's last error is the other one.
+// globals". src/core/diagnostics/last_error.h names the other exceptions.
 #pragma once
 
 #include <atomic>
@@ -39,13 +39,13 @@ struct Process {
   SegmentTable segments;
   IdServers id_servers;
   PendingInits pending_inits{communicators};
-  const Result<Config> config = read_config();  ///< read once; every call that needs it returns its failure
+  const Result<Config> config = read_config();  ///< read once; every call that needs it returns a failed read's error
   /// Returns the topology of this machine, or of RONDO_TOPOLOGY_FILE. The first communicator reads it.
   [[nodiscard]] const Result<Topology> &topology();
   /// Returns the rows of RONDO_TUNING_FILE, or no rows if it is not set. The file is read for the first communicator or
   /// unique id.
   [[nodiscard]] const Result<TuningTable> &tuning();
-  /// The number of communicators made from the environment. It becomes the prefix of the next one's keys in the store.
+  /// The number of communicators made from the environment. The next one's keys in the store begin with it.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: no other data depends on it
 
  private:
@@ -55,8 +55,8 @@ struct Process {
   std::optional<Result<TuningTable>> tuning_;
 };
 
-/// Returns the object of this process, and makes it at the first call. It is never destroyed, because threads of
-/// streams may run until the process has ended.
+/// Returns the object of this process. The first call makes it. It is never destroyed, because threads of streams may
+/// run until the process has ended.
 [[nodiscard]] Process &process();
 
 /// Fails in a child of fork() that has not called exec(), if the parent had used Rondo for more than unique ids. Such a
@@ -65,8 +65,8 @@ struct Process {
 [[nodiscard]] Result<void> check_not_forked();
 /// Returns whether check_not_forked() would fail. It costs one load.
 [[nodiscard]] bool is_forked() noexcept;
-/// Records that this process uses Rondo for more than unique ids. Returns false if check_not_forked() would fail. It
-/// costs one load.
+/// Records that this process uses Rondo for more than unique ids. Returns false if check_not_forked() would fail. The
+/// call costs one load.
 [[nodiscard]] bool begin_use() noexcept;
 
 }  // namespace rondo

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// Returns whether the ranges overlap. `first` may be null, for a rank without data.
+/// Returns whether the ranges overlap. `first` is null for a rank without data.
 bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
   if (first == nullptr) return false;
   return registration.first < first + bytes && first < registration.first + registration.bytes;

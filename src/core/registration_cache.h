@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file records which of the caller's buffers peers can read in place, and how. These buffers are allocations of
-// rondo_mem_alloc() and buffers registered with the communicator.
+// This file records which of the caller's buffers peers can read in place, and by which method. These buffers are
+// allocations of rondo_mem_alloc() and buffers registered with the communicator.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@ class Registration {
  public:
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
-  std::optional<MovedPages> moved;  ///< none if peers read it by cross-memory attach
+  std::optional<MovedPages> moved;  ///< empty if peers read the buffer by cross-memory attach
   void *handle = nullptr;           ///< handle that the user holds
 };
 
 /// The registrations of one communicator. Any thread.
 class RegistrationCache final : public MemoryExporter {
  public:
-  /// Makes an empty cache. `exported` is ExecutorCapabilities::exports_memory.
+  /// Makes an empty cache. `exported` is the value of ExecutorCapabilities::exports_memory.
   RegistrationCache(RegionTable &regions, bool exported) : regions_(regions), exported_(exported) {}
 
   Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
-  /// Returns RONDO_ERROR_INVALID_ARGUMENT unless `registration` belongs to this communicator.
+  /// Checks that `registration` belongs to this communicator. If not, returns RONDO_ERROR_INVALID_ARGUMENT.
   [[nodiscard]] Result<void> check(const Registration *registration) const;
   /// Removes a registration. It fails as check() does.
   Result<void> remove(const Registration *registration);

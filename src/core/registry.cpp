@@ -42,16 +42,16 @@ const net::NetworkKind &network_of(const Settings &settings) {
   return found == networks.end() ? networks.front() : *found;
 }
 
-/// Returns the RDMA devices near this rank, for a choice among several devices of one subnet. Returns none if the user
-/// has named devices, the network is not verbs, or hwloc fails.
+/// Returns the RDMA devices near this rank. These devices are preferred if one subnet has several. Returns none if the
+/// user has named devices, the network is not verbs, or hwloc fails.
 std::vector<std::string> near_devices(const Settings &settings) {
   if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};
   const auto topology = discover_nics(settings);
   return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
 }
 
-/// Returns the number of channels of links between hosts. It is limited to the number on host memory; only the kernels'
-/// blocks on a device could use more.
+/// Returns the number of channels of links between hosts. It is at most the number on host memory, because only the
+/// blocks of a device's kernels could use more.
 uint32_t link_channel_count(const Settings &settings) {
   return std::clamp(settings.channels, default_channel_count, channels_max);
 }
@@ -66,8 +66,8 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
 /// Returns whether ranks of several hosts exchange messages. They do, unless there are too many ranks.
 bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
-/// Sets the slots of links. Plans depend on the slots, so all hosts must use the same, whatever their numbers of ranks.
-/// On a single host, the segment chooses the slots.
+/// Sets the slots of links. Plans depend on the slots, so all hosts must use equal slots, whatever their numbers of
+/// ranks. On a single host, the segment chooses the slots.
 Result<void> set_slots(const GroupInfo &group, const Settings &settings, shm::ConnectRequest &request) {
   if (group.one_node()) {
     RONDO_TRY_ASSIGN(const MemoryChoice choice,

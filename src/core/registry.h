@@ -22,7 +22,7 @@ struct ConnectArgs : InitContext {
 };
 
 /// Returns, by rank, whether the rank is a peer in some schedule that can be chosen. If all ranks share the memory of
-/// one host, every link exists, and the result is empty.
+/// one host, every link exists, and the result is an empty vector.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
 /// Returns whether every two ranks of different hosts are connected, so that blocks can be exchanged. The result is the
@@ -32,7 +32,7 @@ struct ConnectArgs : InitContext {
 /// Returns the name of the network that the settings choose.
 [[nodiscard]] const char *network_name(const Settings &settings);
 
-/// Connects the ranks with the transport that reaches all of them.
+/// Connects the ranks by the transport that reaches all ranks.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                SegmentTable &segments);
 

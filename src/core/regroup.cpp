@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t eager_ns = 5'000'000, eager_poll_ns = 50'000, poll_ns = 1'000'000;
 constexpr uint64_t note_lag_ns = 1'000'000'000;  // longest time in which a note of another host's rank arrives
-/// The time for which the arguments may differ, because one rank may learn of a death later than another.
+/// The nanoseconds for which the arguments of ranks may differ, because a rank may learn later of a death.
 constexpr uint64_t difference_lag_ns = 2'000'000'000;
 
 }  // namespace
@@ -49,7 +49,7 @@ Result<void> Regroup::begin(const Regrouping &wanted) {
   return {};
 }
 
-/// Ends a call that was begun but not run, because memory or handles ran out.
+/// Ends a call that was begun, but could not run because memory or handles ran out.
 Regroup::~Regroup() {
   if (number_ == 0 || ended_) return;
   const Error error{RONDO_ERROR_OUT_OF_RESOURCES, ""};
@@ -134,12 +134,12 @@ Result<void> Regroup::check_member(uint32_t member, RegroupPhase phase, uint64_t
   return {};
 }
 
-/// Returns the error for a member that has given up. Usually all members find a disagreement about a grow alike. So
-/// with `may_wait`, this rank gets time to find the disagreement itself.
+/// Returns the error for a member that has given up. Usually each member finds a disagreement about a grow itself. If
+/// `may_wait`, this rank gets time to find it.
 Result<void> Regroup::check_failed(uint32_t member, bool may_wait) const {
   const RegroupNote &failed = note_of(member);
   const bool disagrees = failed.status == RONDO_ERROR_MISMATCH;
-  if (disagrees)  // usually this rank has seen the differing rank, too
+  if (disagrees)  // usually this rank has seen the rank that differs, too
     for (const uint32_t other : members_) RONDO_TRY(check_difference(other));
   if (own_.wanted.grows() && may_wait && (disagrees || failed.status == RONDO_ERROR_INVALID_USAGE)) return {};
   Error error = about(failed.status,
@@ -184,7 +184,7 @@ void Regroup::read_notes(uint32_t member, RegroupPhase phase, uint64_t now) {
   }
 }
 
-/// Joins a later call of another member. Then all notes of the call that has failed there are out of date.
+/// Joins a later call of another member. All notes about the call that failed on that member are then out of date.
 void Regroup::catch_up(uint32_t occurrence) {
   own_.occurrence = occurrence;
   parent_.regroup_log().catch_up(own_.wanted, occurrence);
@@ -196,12 +196,12 @@ void Regroup::catch_up(uint32_t occurrence) {
   post(RegroupPhase::called);
 }
 
-/// Notes whether the member is in a call with other arguments. A member that has posted the end of its call is in none,
-/// unless that call ended because the arguments differ. Grows with equal counts are one call, so its sizes may differ
-/// even if it has ended. A member that has called less often than this rank will join this call.
+/// Notes whether the member is in a call with other arguments. A member that has posted its call's end is in no call,
+/// unless that call ended because the arguments differ. Grows with equal counts are one call, whose sizes may differ
+/// even after its end. A member that has called less often than this rank will join this call.
 ///
-/// A difference in dead ranks is no mistake, since all members will soon learn of the death. A rank that leaves after a
-/// difference was seen may leave because of it, so it counts as living.
+/// If the arguments differ only in dead ranks, that is no mistake, since all members will soon learn of the death. A
+/// rank that leaves after a difference was seen may leave because of the difference. So it counts as living.
 void Regroup::compare(Watched &watched, const Note &note, const RegroupNote &other, uint64_t now) const {
   const bool seen = watched.differs_since_ns != 0 && watched.differing_number == note.number;
   const bool one_call = own_.wanted.grows() && other.wanted.grows() && other.occurrence == own_.occurrence;

@@ -5,7 +5,7 @@
 // Call     Each member posts its arguments. The member that serves the store posts how to reach it. A member waits
 //          until it has seen the note of every other member. The wait fails if another member ended, gave up, or has
 //          other arguments. Each member counts its calls, and calls with equal counts belong together. If another
-//          member has called more often, an earlier call has failed there, so this call joins the later one.
+//          member has called more often, an earlier call has failed on it, so this call joins the later one.
 // Make     The members make the new communicator (src/core/part.h), and each posts its result.
 // Confirm  A member returns the new communicator when all members have posted that they made it. A note stays when its
 //          rank ends. So on one host, either all living members return the new communicator, or none does.
@@ -22,7 +22,7 @@
 
 namespace rondo {
 
-/// Returns why `parent` cannot be shrunk or grown at all. `function` is the name of the public function, for messages.
+/// Returns why `parent` can be neither shrunk nor grown. `function` is the name of the public function, for messages.
 [[nodiscard]] Result<void> check_regroup(const Communicator &parent, const char *function);
 
 /// The state of a shrink or a grow on one rank.
@@ -41,11 +41,11 @@ class Regroup {
   [[nodiscard]] Made run(const Cancel *cancel);
 
  protected:
-  /// Completes this rank's note before it is posted.
+  /// Completes this rank's note before the note is posted.
   [[nodiscard]] virtual Result<void> offer(RegroupNote &own) = 0;
-  /// Lets the part meet. Every member has the notes of all members.
+  /// Calls meet() or meet_at() of the part. Every member has the notes of all members.
   [[nodiscard]] virtual Result<void> meet() = 0;
-  /// Is called after a failure.
+  /// Handles a failure of this call.
   virtual void on_failure(const Error &) {}
 
   [[nodiscard]] Communicator &parent() const { return parent_; }
@@ -66,7 +66,7 @@ class Regroup {
     uint64_t ended_ns = 0;            ///< time at which the member's end was seen, or 0
     uint64_t differs_since_ns = 0;    ///< time at which a call with other arguments was seen, or 0
     uint64_t differing_number = 0;    ///< number of that call's note
-    bool says_so = false;             ///< true if the member has given that call up because of the difference
+    bool says_so = false;             ///< true if the member has ended that call because of the difference
   };
 
   [[nodiscard]] Made agree_and_make(const Cancel *cancel);
@@ -95,7 +95,7 @@ class Regroup {
   const bool aborts_;
   uint64_t number_ = 0;  ///< number of this rank's note, or 0 before begin()
   RegroupNote own_;
-  bool ended_ = false;  ///< run() has returned
+  bool ended_ = false;  ///< true: run() has returned
   std::vector<uint32_t> members_;
   std::vector<Watched> watched_;  ///< indexed by rank
   std::vector<uint32_t> dead_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class numbers the shrinks and grows of a communicator on this rank, and its notes. Any thread.
+// This class numbers this rank's shrinks and grows of a communicator, and its notes about them. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace rondo {
 class RegroupLog {
  public:
   struct Entry {
-    uint64_t number = 0;      ///< number of the note of the call, from 1
+    uint64_t number = 0;      ///< number of the call's note, from 1
     uint32_t occurrence = 0;  ///< count of the calls that are counted together, from 1
   };
 
-  /// Begins a call. Returns none while an earlier call runs. The caller must call end() later.
+  /// Begins a call. Returns nothing while an earlier call runs. The caller must call end() later.
   [[nodiscard]] std::optional<Entry> begin(const Regrouping &wanted) {
     const std::lock_guard lock(mutex_);
     if (running_) return std::nullopt;
     running_ = true;
     return Entry{++number_, ++occurrences_[wanted.counted()]};
   }
-  /// Raises the count of the running call, because another rank has called more often.
+  /// Raises the count of the running call to `occurrence`, because another rank has called more often.
   void catch_up(const Regrouping &wanted, uint32_t occurrence) {
     const std::lock_guard lock(mutex_);
     occurrences_[wanted.counted()] = occurrence;
   }
-  /// Returns the revision of the next note, which may be of another kind.
+  /// Returns the revision of the next note, which may not be about a shrink or a grow.
   [[nodiscard]] uint64_t next_revision() {
     const std::lock_guard lock(mutex_);
     return ++revision_;

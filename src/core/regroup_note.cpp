@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t first_set_word = 4;  // a grow has no set; its place and its tag have these words
+constexpr size_t first_set_word = 4;  // a grow has no set, but its place and its tag in these words
 constexpr size_t tag_word = first_set_word + std::tuple_size_v<RegroupNote::Place>;
 constexpr size_t shown_ranks_max = 16;
 static_assert(first_set_word + RankSet::rank_count_max / 64 <= Note::word_count);

@@ -26,7 +26,7 @@ class RankSet {
   auto operator<=>(const RankSet &) const = default;
   /// Returns the ranks in ascending order.
   [[nodiscard]] std::vector<uint32_t> ranks() const;
-  /// Returns the ranks for people: "{1, 3}".
+  /// Returns the ranks as text for people: "{1, 3}".
   [[nodiscard]] std::string describe() const;
   /// Returns the ranks that are in exactly one of the two sets.
   [[nodiscard]] RankSet difference(const RankSet &other) const;
@@ -40,14 +40,14 @@ class RankSet {
 
 /// The arguments of a call that must be equal on all its members.
 struct Regrouping {
-  RankSet excluded;         ///< of a shrink
+  RankSet excluded;         ///< ranks that a shrink excludes
   uint32_t grown_size = 0;  ///< number of ranks after a grow, or 0 for a shrink
 
   bool operator==(const Regrouping &) const = default;
   auto operator<=>(const Regrouping &) const = default;
   [[nodiscard]] bool grows() const { return grown_size != 0; }
-  /// Returns a key of the calls that are counted together: all grows, or the shrinks with equal sets. Sizes are not
-  /// counted apart, so that the counts stay equal after one rank gave a wrong size.
+  /// Returns a key of the calls that are counted together: all grows, or the shrinks with equal sets. Grows of
+  /// different sizes have one key, so that the counts stay equal after one rank gave a wrong size.
   [[nodiscard]] Regrouping counted() const { return grows() ? Regrouping{{}, 1} : *this; }
   /// Returns "excludes {1, 3}" or "grows it to 4 ranks".
   [[nodiscard]] std::string describe() const;
@@ -58,7 +58,7 @@ struct Regrouping {
 enum class RegroupPhase : uint32_t {
   called = 1,  ///< the rank has called, and waits for the other members
   made = 2,    ///< the rank has made its communicator
-  failed = 3   ///< the rank has not made it, and never will
+  failed = 3   ///< the rank has no new communicator, and will not make it
 };
 
 struct RegroupNote {
@@ -68,7 +68,7 @@ struct RegroupNote {
   Regrouping wanted;
   uint32_t occurrence = 1;  ///< count of the rank's calls with the same counted(), from 1
   RegroupPhase phase = RegroupPhase::called;
-  uint32_t port = 0;  ///< port at which this rank serves the new communicator's store, or 0 if it does not
+  uint32_t port = 0;  ///< port at which this rank serves the new communicator's store, or 0
   uint64_t nonce = 0;                ///< with `port`: nonce of the store's secret
   rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason
   int32_t peer = -1;                 ///< with `failed`: the rank that the failure is about, or -1

@@ -32,10 +32,10 @@ class Split : public std::enable_shared_from_this<Split> {
   Split &operator=(const Split &) = delete;
   ~Split();
 
-  /// Takes the split's place among the operations of the parent.
+  /// Gives the split its turn among the operations of the parent.
   [[nodiscard]] Result<void> begin(int color, int key);
   /// Waits for the other ranks and makes the part. Returns null if this rank has no color. `cancel` may be null; if it
-  /// is requested, the wait ends, too.
+  /// is requested, the wait ends.
   [[nodiscard]] Made run(const Cancel *cancel);
   /// Starts a thread that waits for the other ranks. Returns false if no thread can be started.
   [[nodiscard]] bool agree_behind();
@@ -51,7 +51,7 @@ class Split : public std::enable_shared_from_this<Split> {
   SplitCall call_;  ///< call of this rank
   Signature record_;
   WorkItem work_;
-  bool owes_turn_ = false;  ///< true while the turn on the parent is taken and agree() has not begun
+  bool owes_turn_ = false;  ///< true after the turn on the parent was taken, until agree() begins
 
   std::mutex mutex_;  ///< guards the following members
   std::condition_variable agreement_;
@@ -73,7 +73,7 @@ Result<void> Split::begin(int color, int key) {
   return {};
 }
 
-/// Fails the parent if this split has a turn that was never run, since operations with later turns would never run.
+/// Fails the parent if this split has a turn but never ran, since operations with later turns would never run.
 Split::~Split() {
   if (owes_turn_)
     parent_->fail({RONDO_ERROR_OUT_OF_RESOURCES, "rondo_comm_split could not be continued here, for lack of memory or "

@@ -29,7 +29,7 @@ Error in_resume(Error error) {
   return error;
 }
 
-/// Waits until all ranks have completed the barrier, and this rank's device runs nothing, no replay either.
+/// Waits until all ranks have completed the barrier, and this rank's device runs no work and no replay.
 Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadline_ns) {
   const Ranks &ranks = comm.ranks();
   for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
@@ -54,7 +54,7 @@ Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadli
   return {};
 }
 
-/// Does what follows when the suspend has its turn among the operations.
+/// Runs the suspend once it has its turn among the operations.
 Result<void> give_back(Communicator &comm, Part &meeting, const SplitCall &own, const WorkItem &barrier) {
   RONDO_TRY(comm.end_split(barrier));
   const uint64_t deadline_ns = now_ns() + comm.settings().timeout_ns;
@@ -67,14 +67,14 @@ Result<void> give_back(Communicator &comm, Part &meeting, const SplitCall &own, 
   return comm.executor().suspend();
 }
 
-/// Makes an error of one rank the failure of the communicator, and returns that.
+/// Makes `error` the failure of the communicator, and returns that failure.
 Result<void> fail(Communicator &comm, const Error &error) {
   comm.fail(error);
   return comm.report_failure();
 }
 
-/// Watches the ranks while this rank waits for them in rondo_comm_resume. A thread ends the wait once the communicator
-/// has failed. A rank that ends before all have come makes it fail.
+/// Watches the other ranks while this rank waits for them in rondo_comm_resume. A thread ends the wait once the
+/// communicator has failed. If a rank ends before all ranks have come, it fails the communicator.
 class ResumeWatch {
  public:
   [[nodiscard]] static Result<std::unique_ptr<ResumeWatch>> start(Communicator &comm) {
@@ -96,8 +96,8 @@ class ResumeWatch {
   }
 
   [[nodiscard]] const Cancel &cancel() const { return *cancel_; }
-  /// Notes that all ranks have come. From now on a rank may resume and then end its communicator, but not before this
-  /// call returns on all ranks.
+  /// Notes that all ranks have come. From now on, another rank may resume and then end its communicator without a
+  /// failure.
   void note_all_have_come() {
     const std::lock_guard lock(mutex_);
     all_have_come_ = true;
@@ -121,9 +121,9 @@ class ResumeWatch {
   }
 
   Communicator &comm_;
-  const uint64_t number_;  ///< of the operation that would be the next one, so all ranks lack it
+  const uint64_t number_;  ///< number of the next operation, which no rank has completed
   const std::unique_ptr<Cancel> cancel_;
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   std::condition_variable wake_;
   bool over_ = false;
   bool all_have_come_ = false;
@@ -133,7 +133,7 @@ class ResumeWatch {
 }  // namespace
 
 Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
-  // Streams order one-sided operations, so the barrier does not wait for them.
+  // One-sided operations are ordered by streams, so the barrier does not wait for them.
   if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
   const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
   SplitCall own;

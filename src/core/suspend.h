@@ -2,11 +2,11 @@
 // A communicator on a device can be suspended: its ranks give device memory back, and make it again later.
 //
 // Suspend  The ranks run a barrier, in whose record rank 0 publishes where it listens (src/plan/split_call.h). When all
-//          ranks have completed the barrier, none writes into another's memory any more. Each rank copies the content
-//          of its memory to the host, and gives the memory back. Its addresses stay reserved, here and on the peers.
+//          ranks have completed the barrier, no rank writes into another's memory. Each rank copies the content
+//          of its memory to the host, and gives the memory back. Its addresses stay reserved, also on the peers.
 // Resume   The ranks meet in a store of rank 0. Each allocates its memory at the same addresses, writes the content,
-//          and opens the memory of its peers again. So plans and graphs of before stay valid.
-// Failure  If one of the two fails on a rank, the communicator fails.
+//          and opens the memory of its peers again. So earlier plans and graphs stay valid.
+// Failure  If a suspend or a resume fails on a rank, the communicator fails.
 //          Resume fails on the waiting ranks as soon as the communicator has failed, or one of its ranks has ended it.
 #pragma once
 

@@ -19,7 +19,7 @@ using Made = Result<std::shared_ptr<PeerWindow>>;
 
 std::string quantity(uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-/// One call of register_window(). A rank that takes no part in a registration publishes that, too.
+/// One call of register_window(). A rank that takes no part in a registration publishes that it has no window.
 class WindowRegistration final {
  public:
   WindowRegistration(Communicator &comm, const WindowRequest &request, uint64_t number) : comm_(comm) {
@@ -64,8 +64,8 @@ void WindowRegistration::give_up(const Error &why) {
   post(WindowPhase::failed);
 }
 
-/// Returns the note of a rank about this registration. If only a later note is left, the rank has ended this one, and
-/// the later note says how.
+/// Returns the note of a rank about this registration. If only a later note is left, the rank has ended this
+/// registration, and the later note says how it ended.
 std::optional<WindowNote> WindowRegistration::note_of(uint32_t rank) const {
   std::optional<WindowNote> later;
   for (const Note &note : comm_.ranks().notes(rank)) {
@@ -110,7 +110,7 @@ Result<void> WindowRegistration::check_rank(uint32_t rank) const {
   return {};
 }
 
-/// A rank that has failed after its offer counts as one that has offered. So all ranks compare the same sizes.
+/// Returns whether the rank has published `phase`. A rank that fails after its offer still counts as having offered.
 bool WindowRegistration::has_reached(uint32_t rank, WindowPhase phase) const {
   const auto &note = notes_[rank];
   if (!note) return false;
@@ -122,8 +122,8 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
   const uint64_t begun_ns = now_ns();
   while (true) {  // ends at the deadline
     const uint64_t now = now_ns();
-    // This is read before the notes, so that the last note of a dead rank counts. If no note is missing, the death of a
-    // rank is not raised here, because the signals that the rank has sent can still be waited for.
+    // This is read before the notes, so that the last note of a dead rank counts. If no note is missing, a rank's death
+    // is not raised here, because other ranks can still wait for signals that it has sent.
     const bool someone_ended = comm_.ranks().failed() || !comm_.ranks().find_dead().empty();
     std::optional<uint32_t> missing;
     for (uint32_t rank = 0; rank < comm_.rank_count(); ++rank) {
@@ -143,7 +143,7 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
   }
 }
 
-/// Checks what all ranks have offered. All ranks find the same error, so none of them waits for another.
+/// Checks what all ranks have offered. All ranks find the same error, so no rank waits for another.
 Result<void> WindowRegistration::check_sizes() const {
   const WindowNote &first = *notes_.front();
   for (uint32_t rank = 1; rank < notes_.size(); ++rank) {
@@ -168,7 +168,7 @@ Made WindowRegistration::open_all() const {
   for (uint32_t rank = 0; rank < notes_.size(); ++rank) {
     const MemoryPlace &place = notes_[rank]->place;
     buffers[rank].bytes = place.bytes;
-    if (rank == comm_.rank())  // before any rank knows that all have opened
+    if (rank == comm_.rank())  // exposed before any rank knows that all have opened
       comm_.expose_window(own_.number, {reinterpret_cast<std::byte *>(place.address), place.bytes});
     if (place.bytes == 0) continue;
     auto opened = comm_.open_memory(rank, place);
@@ -196,7 +196,7 @@ Made WindowRegistration::run(const MemoryPlace &place) {
   return window;
 }
 
-/// Ends a registration, also if an exception ends it. Unless it was successful, the other ranks learn that.
+/// Ends a registration, also after an exception. Informs the other ranks unless the registration was successful.
 class Ending {
  public:
   Ending(Communicator &comm, WindowRegistration &registration) : comm_(comm), registration_(registration) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A window is a buffer on every rank of a communicator to which all other ranks can write. The ranks register it
-// together: each one publishes where its buffer is, opens the buffers of the others, and publishes whether it could.
+// together: each rank publishes where its buffer is, opens the buffers of the other ranks, and publishes the outcome.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace rondo {
 
 class Communicator;
 
-/// One rank's view of a window. It does not change.
+/// One rank's view of a window. The object is constant.
 class PeerWindow {
  public:
   struct Buffer {
     uint64_t bytes = 0;
     std::shared_ptr<const RemoteMemory> memory;  ///< null if the buffer has 0 bytes, or is on another host
   };
-  /// `comm` is only compared. `number` is that of the registration. `buffers` has the buffer of each rank.
+  /// `comm` is only compared. `number` is the registration's. `buffers` has the buffer of each rank.
   PeerWindow(const Communicator &comm, uint64_t number, std::vector<Buffer> buffers)
       : comm_(&comm), number_(number), buffers_(std::move(buffers)) {}
 
@@ -49,7 +49,7 @@ class WindowTable {
     uint64_t number = 0;  ///< of the registration on this rank, from 1
     bool begun = false;   ///< false if an earlier registration still runs. Otherwise the caller must call end() later
   };
-  /// Gives each call of rondo_window_register() its number, and begins the registration.
+  /// Begins a registration, and returns the number of this call of rondo_window_register().
   [[nodiscard]] Turn begin() {
     const std::lock_guard lock(mutex_);
     return {++registration_count_, !std::exchange(registers_, true)};
@@ -67,7 +67,7 @@ class WindowTable {
     const std::lock_guard lock(mutex_);
     opened_number_ = number;
   }
-  /// Takes the memory that add() needs for the running registration.
+  /// Allocates the memory that add() needs for the running registration.
   void make_room() {
     const std::lock_guard lock(mutex_);
     if (windows_.size() == windows_.capacity()) windows_.reserve(std::max<size_t>(8, 2 * windows_.size()));
@@ -101,10 +101,10 @@ struct WindowRequest {
   bool symmetric = false;  ///< true: all ranks must give the same size
 };
 
-/// Registers a window together with all other ranks of the communicator. Waits for them until the timeout
-/// of the communicator. If it fails, the communicator remains usable, unless a rank has ended. `prepare` runs first. If
-/// this rank refuses the request there, this function informs the other ranks, and returns the error. Every call has a
-/// number, refused or not, so the registrations of all ranks stay in step.
+/// Registers a window together with all other ranks of the communicator. Waits for them until the timeout of the
+/// communicator. If the registration fails, the communicator remains usable, unless a rank has ended. `prepare` runs
+/// first. If it refuses the request, the function informs the other ranks and returns the error. A refused call has a
+/// number, too, so that the numbers of all ranks match.
 [[nodiscard]] Result<std::shared_ptr<PeerWindow>> register_window(Communicator &comm, const WindowRequest &request,
                                                               const std::function<Result<void>()> &prepare);
 

@@ -12,7 +12,7 @@
 namespace rondo {
 
 enum class WindowPhase : uint32_t {
-  // RegroupPhase has other numbers, so that neither reader takes the other's notes.
+  // RegroupPhase has other numbers, so that each reader ignores notes of the other sort.
   offered = 17,  ///< the rank has described its buffer
   opened = 18,   ///< the rank has opened the buffers of all ranks
   failed = 19    ///< the rank has no window
@@ -21,7 +21,7 @@ enum class WindowPhase : uint32_t {
 struct WindowNote {
   uint64_t number = 0;  ///< number of the registration on its rank, from 1
   WindowPhase phase = WindowPhase::offered;
-  bool offers = false;  ///< the fields `symmetric` and `place` are valid, also with `failed`
+  bool offers = false;  ///< true: `symmetric` and `place` are valid, even with `failed`
   bool symmetric = false;
   MemoryPlace place;
   rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason
@@ -47,7 +47,7 @@ inline void write_words(const WindowNote &window, Note &note) {
       static_cast<uint64_t>(static_cast<uint32_t>(place.process)) << 32 | static_cast<uint32_t>(place.device);
 }
 
-/// Returns what write_words() wrote, or none if the note is of another kind.
+/// Returns what write_words() wrote, or nothing if the note is not about a window.
 [[nodiscard]] inline std::optional<WindowNote> window_note_of(const Note &note) {
   const auto phase = static_cast<uint32_t>(note.words[0]);
   if (phase < static_cast<uint32_t>(WindowPhase::offered) || phase > static_cast<uint32_t>(WindowPhase::failed))

@@ -22,13 +22,13 @@ void copy_own(const WorkItem &work, uint32_t rank) {
   const Blocks blocks = blocks_of(work, rank);
   if (!blocks.sends_to(rank) || !blocks.receives_from(rank)) return;
   const Block from = blocks.to(rank), to = blocks.from(rank);
-  if (to.bytes == 0) return;  // the buffers may be null then
+  if (to.bytes == 0) return;  // a buffer of 0 bytes may be null
   const std::byte *const source = work.send + from.begin_bytes;
   std::byte *const target = work.recv + to.begin_bytes;
   if (source != target) std::memcpy(target, source, to.bytes);
 }
 
-/// Returns the state of a lane whose only chunk has `bytes` bytes.
+/// Returns the initial state of a lane whose only chunk has `bytes` bytes.
 LaneState whole_block(const LaneProgram &program, uint64_t bytes) {
   LaneState state;
   state.loaded = bytes != 0;
@@ -74,7 +74,7 @@ void BlockExchange::begin_data(Lane &lane, const WorkItem &work, Operations &ope
     operations.raise(replaced_memory("operation " + std::to_string(work.number), parts_.rank), work.number);
 }
 
-/// Makes the lanes of a call, except for their fields that change from call to call.
+/// Makes the lanes of a call. begin() sets the fields that change from call to call.
 void BlockExchange::make_lanes(const WorkItem &work) {
   const Shape shape{work.plan->key.signature, work.plan->key.in_place, work.plan->choice.chunk_bytes};
   if (work.lists() == nullptr && shape == shape_) return;
@@ -106,15 +106,15 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
   HostLinks links{std::span(&lane.ends, 1), parts_.peers, parts_.scratch, parts_.wake};
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max; ++slice) {
-    const bool sends = lane.sends && lane.state.step != 1;  // in place, step 1 receives
+    const bool sends = lane.sends && lane.state.step != 1;  // in a call in place, step 1 receives
     const HostCopier copier{sends ? &lane.ends->slot_writer : nullptr};
     const Progress progress = advance<SingleThread, Protocol>(SingleThread{}, lane.state, lane.program, lane.buffers,
                                                               copier, links);
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
-    // A size in flight does not delay the data. If the lane waited until its size was read (it may be sent by
-    // reference), two ranks that do so would wait for each other.
+    // A size in flight does not delay the data. The peer may have to read the size by reference. If both ranks' lanes
+    // waited for that, they would wait for each other.
     if (!lane.counting || lane.state.loaded) continue;
     if (!check_size(lane, work, operations)) return Progress::failed;
     begin_data(lane, work, operations);
@@ -141,13 +141,13 @@ Progress BlockExchange::round(const WorkItem &work, Operations &operations) {
   return moved ? Progress::moved : Progress::blocked;
 }
 
-/// Makes the lanes, and starts the first transfer of each lane.
+/// Prepares the lanes, and starts the first transfer of each lane.
 void BlockExchange::begin(const WorkItem &work, Operations &operations) {
   make_lanes(work);
   const bool in_place = work.plan->key.in_place && blocks_of(work, parts_.rank).exchanges_in_place();
   for (Lane &lane : lanes_) {
     lane.done = false;
-    // A lane only reads a send buffer, except in place: then the buffer is also recv, which the lane writes.
+    // A lane only reads a send buffer, except in place: there it is also recv, which the lane writes.
     lane.data = lane.block.bytes == 0
                     ? nullptr
                     : (lane.sends ? const_cast<std::byte *>(work.send) : work.recv) + lane.block.begin_bytes;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class runs all_to_all, gather and scatter on host memory. Each block is a lane, which the interpreter runs over
-// the FIFO from the block's sender to its receiver. One thread visits all lanes. Other collectives share these FIFOs,
-// and the signature in a slot identifies its collective. Messages have FIFOs of their own.
+// the FIFO from the block's sender to its receiver. One thread visits all lanes. Other collectives use the same FIFOs.
+// The signature in a slot identifies its collective. Messages have FIFOs of their own.
 //
 // Order     src/plan/block_lanes.h lists the lanes. A round visits them in that order.
 // Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
 // In place  An all_to_all in place has one lane for each peer. The lane sends one slot of its block, then receives the
-//           same number of bytes over the sent bytes. No block is sent by reference then.
+//           same number of bytes over the sent bytes. Such a call sends no block by reference.
 // Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.
 #pragma once
 
@@ -39,8 +39,8 @@ class BlockExchange {
   BlockExchange(const BlockExchange &) = delete;
   BlockExchange &operator=(const BlockExchange &) = delete;
 
-  /// Runs the operation, whose plan exchanges blocks. One operation runs at a time, and only the first one allocates.
-  /// If the outcome is `stopped` or `fault`, nothing more is published.
+  /// Runs the operation, whose plan exchanges blocks. One operation runs at a time, and only the first operation
+  /// allocates. If the outcome is `stopped` or `fault`, nothing more is published.
   [[nodiscard]] RunOutcome run(const WorkItem &work, Operations &operations, Waiter &waiter);
 
  private:
@@ -80,7 +80,7 @@ class BlockExchange {
 
     bool operator==(const Shape &) const = default;
   };
-  Shape shape_;  ///< with a chunk of 0 bytes if the lanes cannot be used again
+  Shape shape_;  ///< its chunk has 0 bytes if the lanes cannot be used again
   std::vector<Lane> lanes_;  ///< lanes of the current operation
   const Lane *faulty_ = nullptr;
 };

@@ -17,7 +17,7 @@ struct Block {
   uint64_t bytes = 0;
 };
 
-/// The blocks of a _v collective, as one rank has called it. Unused entries are possible.
+/// The blocks of a _v collective, as one rank has called it. Some entries may be unused.
 struct BlockLists {
   std::vector<Block> sends;     ///< indexed by the rank that receives
   std::vector<Block> receives;  ///< indexed by the rank that sends
@@ -27,7 +27,7 @@ struct BlockLists {
 /// The blocks that a call of a rank sends to another rank and receives from it.
 class Blocks {
  public:
-  /// Keeps `lists`, the blocks of a _v collective, which must outlive this object. Otherwise it is null.
+  /// Keeps `lists`, the blocks of a _v collective, which must outlive this object. For others, it is null.
   Blocks(const Signature &call, const BlockLists *lists, uint32_t rank)
       : traits_(traits_of(static_cast<rondo_collective_t>(call.collective))),
         lists_(lists),

@@ -23,15 +23,15 @@ class DeviceBatch {
     uint32_t queue = 0;
     uint32_t position = 0;  ///< position in its queue
     uint32_t channel = 0;
-    uint64_t offset = 0;    ///< offset in the message in bytes
+    uint64_t offset = 0;    ///< offset of the part in its message, in bytes
     uint64_t bytes = 0;
     uint32_t next = none;   ///< next part of the queue
   };
-  /// The smallest part in bytes, unless a whole message is smaller.
+  /// The smallest size of a part in bytes. A smaller message is one part.
   static constexpr uint64_t part_bytes_min = 64 << 10;
   static constexpr uint32_t channels_max = 4;  ///< the most channels, and so the most parts of a message
 
-  /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends give the same number.
+  /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends must pass equal numbers.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
 
   [[nodiscard]] std::span<const Transfer> transfers() const { return transfers_; }
@@ -74,7 +74,7 @@ class BatchProgress {
 
   /// Returns the FIFOs of messages.
   [[nodiscard]] virtual SlotShape slots() const = 0;
-  /// Returns the number of blocks of a kernel with `queue_count` queues.
+  /// Returns the number of thread blocks of a kernel with `queue_count` queues.
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
   /// Returns how many parts of a queue are done. `turn` is the turn of the batch.
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;

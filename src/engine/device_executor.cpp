@@ -28,7 +28,7 @@ bool is_own_in_place(const WorkItem &work, const Blocks &blocks, uint32_t rank) 
   return work.send + blocks.to(rank).begin_bytes == work.recv + blocks.from(rank).begin_bytes;
 }
 
-/// Returns the blocks of a collective that exchanges blocks, as transfers. A block of this rank for itself gives two.
+/// Returns the blocks of a collective as transfers. A block of this rank for itself gives two transfers.
 std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uint32_t rank, uint32_t rank_count) {
   const Blocks blocks(work.plan->key.signature, work.lists(), rank);
   const bool in_place = work.plan->key.in_place && blocks.exchanges_in_place();
@@ -38,7 +38,7 @@ std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uin
     const std::byte *const base = sends ? work.send : work.recv;
     // A send buffer is only read, unless it is also the recv buffer.
     auto *const data = block.bytes == 0 ? nullptr : const_cast<std::byte *>(base + block.begin_bytes);
-    // A slot from another host does not give the size of its block. So the signature of a _v block includes the size.
+    // A slot from another host does not give the size of its block. So a _v block's signature includes the size.
     const bool signs_size = work.lists() != nullptr && !ranks.is_near(peer);
     const uint32_t signature = signs_size ? fingerprint(extend_history(work.history, block.bytes)) : work.history;
     transfers.push_back({data, block.bytes, 1, signature, peer, 0, sends, nullptr, in_place});
@@ -152,7 +152,7 @@ template <class Launch>
 Result<void> DeviceExecutor::launch_held(uint64_t number, bool captured, const Launch &launches) {
   EnqueueWait wait(*this, *operations_, number);
   // Opening memory of peers may wait for the device, so it happens before this call is in flight. If other work is in
-  // flight now, a later call opens the memory.
+  // flight now, this call does not open the memory, and a later one does.
   const bool follows = !captured && has_peer_news() && try_quiet().owns_lock();
   if (follows && !follow_peers(wait)) return opening_timed_out();
   const auto held = Launches::of_process().hold(wait);
@@ -198,14 +198,14 @@ Result<void> DeviceExecutor::enqueue_one_sided(OneSidedBatch &batch, StreamRef s
     }
   });
   if (launched.ok()) return {};
-  // The operations have their places in the counts of signals, so the other ranks must not wait for them.
+  // The signals of these operations are already counted, so the failure must end the waits of other ranks.
   Error error = launched.error();
   error.message = "a one-sided operation could not be enqueued: " + error.message;
   operations_->raise(std::move(error), 0);
   return operations_->report_failure();
 }
 
-/// Returns the error of a call that waited too long. It is raised only if the communicator has not failed already.
+/// Returns the error of a call that waited too long. It is raised only if the communicator has not failed before.
 Error DeviceExecutor::opening_timed_out() const {
   return {RONDO_ERROR_TIMEOUT,
           "rank " + std::to_string(operations_->rank()) + " waited longer than its timeout of " +
@@ -240,11 +240,11 @@ void DeviceExecutor::end() {
     const std::lock_guard lock(monitor_mutex_);
     ending = std::move(monitor_);
   }
-  ending.reset();  // its last check still counts the operations that are in flight here
+  ending.reset();  // its last check still uses the operations in flight
   if (!abandoned_) Launches::of_process().remove(*this);
 }
 
-/// Keeps the executor alive while streams still have operations of a communicator that is destroyed.
+/// Keeps the executor alive while streams still have operations of its communicator, which is destroyed.
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
   std::thread([this, self = std::move(self)] {
@@ -275,9 +275,9 @@ void DeviceExecutorDeleter::operator()(DeviceExecutor *executor) const noexcept 
       log::warning(log::Subsystem::device, "a communicator's memory on " + device +
                                                " is freed later, because the driver waits for other work there");
     }
-  } catch (const std::bad_alloc &) {  // no memory for the message or the thread
+  } catch (const std::bad_alloc &) {  // memory ran out for the message or the thread
   }
-  if (!handed_over) delete executor;  // in this thread, which may wait
+  if (!handed_over) delete executor;  // this thread destroys it, and may wait for the device
 }
 
 }  // namespace rondo

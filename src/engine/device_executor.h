@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class is the common part of two executors of a device, by kernels and by copies (cuda/executors/*_executor.cpp).
-// A call enqueues its work on the caller's stream and returns. One thread of the process monitors all ranks: it reads
-// the reports of the devices, and checks for failures and deadlines. Work that waits on a device knows no deadline, so
-// that thread stops it.
+// A call enqueues its work on the caller's stream and returns. One thread of the process monitors all ranks. It reads
+// the devices' reports, and checks for failures and deadlines. Work that waits on a device knows no deadline, so the
+// monitoring thread stops such work.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 /// The time between two calls of stop() while something runs.
 inline constexpr uint64_t stop_interval_ns = 200'000;
 
-/// The report of a rank's device to the host. With the kernel executor each call is a kernel. Counts only grow, with
-/// one exception in begun_calls.
+/// The report of a rank's device to the host. With the kernel executor, each call is a kernel. The counts only grow,
+/// with one exception in begun_calls.
 struct DeviceReport {
   uint64_t begun_calls = 0;   ///< includes replays of captured calls, and a call that waits for ranks which share its
                               ///< kernel; for a moment when a call ends, it may be one too high
@@ -37,8 +37,8 @@ struct DeviceReport {
   uint64_t failed_number = 0;  ///< turn of the operation that failed
   Fault fault = Fault::none;  ///< fault of a slot, or none if the host stopped the kernel
   uint32_t peer = 0;          ///< rank whose slot has the fault
-  /// True if a stopped operation looks like a completed one. Then an operation that ends after a failure of the
-  /// communicator counts as not completed.
+  /// True if the device reports a stopped operation like a completed one. If so, an operation that ends after a failure
+  /// of the communicator counts as not completed.
   bool ends_when_stopped = false;
 };
 
@@ -46,11 +46,11 @@ struct DeviceReport {
 struct DeviceCall {
   PreparedPlan *plan = nullptr;
   Buffers buffers;        ///< addresses of the device
-  uint64_t turn = 0;      ///< of the operation on this rank, by which the device reports
-  uint64_t number = 0;    ///< of the collective: equal on all ranks
+  uint64_t turn = 0;      ///< turn of the operation on this rank; the device's reports use it
+  uint64_t number = 0;    ///< number of the collective, equal on all ranks
   uint32_t divisor = 0;   ///< the number of ranks for avg, otherwise 0
-  bool captured = false;  ///< into a graph, as check_stream() reported; it runs with each launch of the graph
-  Factor factor = {};     ///< of a premul sum
+  bool captured = false;  ///< captured into a graph (check_stream()); runs with each launch of the graph
+  Factor factor = {};     ///< factor of a premul sum
 };
 
 /// The arguments of a batch of messages for the device.
@@ -65,15 +65,15 @@ struct DeviceMessages {
 class DeviceExecutor;
 
 /// The wait of a call, before it is enqueued, until this process has opened or closed memory of peers. The wait ends
-/// early when the communicator fails, when a peer whose data the call needs ends, or at the timeout. One object serves
-/// one call, on the thread of the call.
+/// early at the timeout, when the communicator fails, or when a peer ends whose data the call needs. Each object is for
+/// one call, on the thread of that call.
 class EnqueueWait {
  public:
   /// Begins the wait. The references must outlive this object.
   EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
       : device_(device), operations_(operations), number_(number) {}
-  /// Returns whether the wait must end early. The timeout counts from the first call of this function, and anew when a
-  /// replay begins, since each replay has its own timeout. If a peer has ended, fails the communicator.
+  /// Returns whether the wait must end early. The timeout counts from the first call of this function. It begins anew
+  /// when a replay begins, since each replay has its own timeout. If a peer has ended, fails the communicator.
   [[nodiscard]] bool is_over();
 
  private:
@@ -100,37 +100,37 @@ class DeviceExecutor : public Executor {
   void end() final;
   void live_on(std::shared_ptr<Executor> self) final;
 
-  // The monitor calls these functions. Any thread may.
+  // The monitor calls these functions. Other threads may call them, too.
   [[nodiscard]] virtual DeviceReport report() const = 0;
   /// Stops the kernels that run or will be launched. The monitor calls it repeatedly until all of them have ended.
   virtual void stop() = 0;
   /// Returns the progress of the kernels of batches, or null if the executor has none.
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
-  /// Returns whether everything that was enqueued has ended. It is reliable only while no new calls arrive.
+  /// Returns whether all enqueued work has ended. The answer is reliable only while no new calls arrive.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Returns whether the sums of the mean of integers `turn` have been divided. `turn` is report().ended_number.
+  /// Returns whether the mean of integers of `turn` has divided its sums. `turn` is report().ended_number.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
-  /// Returns why ranks on this device may wait for each other's hardware queues, and what to set, as the end of the
-  /// message of a timeout. Returns "" if they do not share queues.
+  /// Returns the end of a timeout's message: why ranks on this device may wait for each other's hardware queues, and
+  /// what the user can set. Returns "" if they do not share queues.
   [[nodiscard]] virtual std::string shared_queues() const { return {}; }
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
   /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait.
-  /// That thread may wait for replays that have not begun, so the monitor must be able to end these replays.
+  /// The other thread may wait for replays that have not begun, so the monitor must be able to end these replays.
   virtual void ask_to_follow_peers() {}
   /// Opens the memory that peers have shared, and closes the memory that they have withdrawn, before a call is
-  /// enqueued. Waits until that is done; other calls of the process wait, too. Returns false if the wait ends early.
+  /// enqueued. Waits for both, and other calls of the process wait, too. Returns false if the wait ends early.
   [[nodiscard]] virtual bool follow_peers(EnqueueWait &) { return true; }
   /// Returns the error of the device that arose after a launch, if any.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
 
  protected:
   /// Enqueues the call and returns. If ranks share a kernel, it returns when all of them have called, or after stop().
-  /// `stream` is the caller's stream, or null for the default stream. After a failure, work that still runs ends by
-  /// itself or by stop().
+  /// `stream` is the caller's stream, or null for the default stream. After a failure of launch(), work that still runs
+  /// ends by itself or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
-  /// Enqueues, before launch(), the widening or the scaling of the operands of a plan that needs it. Returns the
-  /// buffers for launch().
+  /// Enqueues, before launch(), the widening or scaling of the operands, if the plan needs either. Returns the buffers
+  /// for launch().
   [[nodiscard]] virtual Result<Buffers> prepare_operands(const Plan &plan, const DeviceCall &call, void *stream) = 0;
   /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
   [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
@@ -147,15 +147,15 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual uint32_t part_count_max(bool /*of_blocks*/) const { return 1; }
   /// Ends the sharing of memory after the last call, with nothing in flight. Peers close memory of this rank, and this
   /// rank closes memory of peers. Returns false if a thread of the executor is still in a call of the driver after some
-  /// seconds. Then has_stopped_sharing() must become true before the executor is destroyed.
+  /// seconds. In that case, has_stopped_sharing() must become true before the executor is destroyed.
   [[nodiscard]] virtual bool stop_sharing() { return true; }
   [[nodiscard]] virtual bool has_stopped_sharing() { return true; }
   /// Begins a quiet moment: as long as the result owns its lock, no work of this process is in flight on devices. If
   /// some work is in flight now, the result does not own the lock. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
-  /// Stops all use of Operations by one-sided operations. Streams may still have such operations.
+  /// Stops all use of Operations by one-sided operations. Streams may still have one-sided operations.
   virtual void end_one_sided() {}
-  /// Returns what start() was given, until end().
+  /// Returns the argument of start(), until end().
   [[nodiscard]] Operations *operations() const { return operations_; }
   // These functions describe the communicator's ranks. They may be called after start().
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
@@ -165,7 +165,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
   [[nodiscard]] Result<void> launch_plan(const Plan &plan, const DeviceCall &call, void *stream);
   /// Returns the transfers of the data blocks of `work`, if its plan has no schedules, such as all_to_all. Returns null
-  /// for other plans, or if there is no memory.
+  /// for other plans, or if memory ran out.
   [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
   /// Calls launches() while no quiet moment can begin. `number` is the number of the collective, or 0.
   template <class Launch>
@@ -175,12 +175,12 @@ class DeviceExecutor : public Executor {
   Operations *operations_ = nullptr;
   std::mutex monitor_mutex_;                ///< guards whether monitor_ exists, for calls that only query
   std::unique_ptr<DeviceMonitor> monitor_;  ///< exists from start() to end()
-  bool abandoned_ = false;                  ///< true if quiesce() returned false; then live_on() does the work of end()
+  bool abandoned_ = false;                  ///< true if quiesce() returned false; live_on() then does the work of end()
 };
 
 /// Destroys the executor on a separate thread, because freeing memory waits for all work on the device, including the
-/// application's. Returns when that is done, or after quiesce_patience_ns with a warning; then the thread continues. If
-/// no thread can be started, the caller's thread destroys the executor.
+/// application's. Returns when the executor is destroyed. After quiesce_patience_ns it warns and returns, and the
+/// thread continues. If no thread can be started, the caller's thread destroys the executor.
 struct DeviceExecutorDeleter {
   void operator()(DeviceExecutor *executor) const noexcept;
 };

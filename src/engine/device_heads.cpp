@@ -51,8 +51,8 @@ bool DeviceHeads::is_blocked(size_t index) {
   for (uint32_t block = 0; block < block_count; ++block) {
     const uint32_t quiet = progress_.quiet_checks(turn_, block);
     if (first) noted_[block] = quiet;
-    // The first check that is counted after the note may have begun before it, so two are needed. A count below the
-    // noted one has restarted from 0.
+    // The first check that is counted after the note may have begun before the note, so two checks are needed. If the
+    // count is below the noted one, it has restarted from 0.
     const bool again = quiet == UINT32_MAX || quiet >= noted_[block] + 2 || (quiet < noted_[block] && quiet >= 2);
     blocked = blocked && again;
   }

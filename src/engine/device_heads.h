@@ -19,7 +19,7 @@ class DeviceHeads final : public TransferHeads {
   DeviceHeads(const BatchProgress &progress, std::shared_ptr<const DeviceBatch> batch, uint64_t turn,
               MessageBoards &boards, uint32_t rank);
 
-  /// Reads the kernel's report. If all messages are complete, the heads stay as they are.
+  /// Reads the kernel's report. If all messages are complete, the heads do not change.
   void refresh();
   /// Returns the head that receives from `peer`, or null.
   [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;
@@ -27,7 +27,7 @@ class DeviceHeads final : public TransferHeads {
   [[nodiscard]] size_t head_count() const override { return heads_.size(); }
   [[nodiscard]] const Transfer &head(size_t index) const override { return batch_->transfers()[heads_[index]]; }
   /// Returns whether the head, whose peer has ended, is blocked. The first call only notes the kernel's progress and
-  /// returns false. A later call returns true if the kernel has since checked all heads and found nothing to do.
+  /// returns false. A later call returns true if the kernel has checked all heads since then and found nothing to do.
   [[nodiscard]] bool is_blocked(size_t index) override;
   [[nodiscard]] size_t late_head() override;
   [[nodiscard]] bool reads_slots() const override { return false; }

@@ -10,7 +10,7 @@ namespace rondo {
 namespace {
 
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
-constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
+constexpr auto idle_interval = std::chrono::milliseconds(10);  // not longer, as replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
 constexpr uint64_t waits_interval_ns = 50'000'000;  // shorter than the interval of the search for circles
 // The most checks for the reason why another rank gave up, one in each stop_interval_ns. The limit does not count time,
@@ -56,7 +56,7 @@ void DeviceMonitor::add(const DeviceMessages &messages) {
   added.batch = messages.batch;
   added.records.reserve(messages.batch->transfers().size());
   MessageBoards &boards = *ranks_.messages();
-  std::unique_lock lock(mutex_);  // the monitor's thread also uses the boards, to complete records
+  std::unique_lock lock(mutex_);  // the monitor's thread also completes records on the boards
   for (const Transfer &each : messages.batch->transfers()) boards.announce(each.peer, each.sends, each.message);
   boards.enter_batch();
   for (const Transfer &each : messages.batch->transfers()) added.records.push_back(boards.begin(info_of(each)));
@@ -115,14 +115,14 @@ bool DeviceMonitor::take_turn() {
       else watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
                           operations_.timeout_ns());
     }
-    // Replays that run before the operation have timeouts of their own, so each new one restarts the time.
+    // Replays that run before the operation have timeouts of their own, so each new replay restarts the time.
     if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) {
       if (watch_) watch_->restart();
       if (batch_watch_) batch_watch_->watch.restart();
     }
   }
   const bool has_operation = !outstanding_.empty();
-  lock.unlock();  // what follows takes its time, and calls the communicator
+  lock.unlock();  // the code below takes long, and calls the communicator
   if (!report_fault(report, reason_checks_)) return true;
   if (running && has_operation) {
     look_at_running(now);
@@ -145,7 +145,7 @@ bool DeviceMonitor::take_turn() {
 }
 
 bool DeviceMonitor::has_ended(const Outstanding &front, const DeviceReport &report) const {
-  if (front.captured || front.turn < report.ended_number) return true;  // a later operation ran after the division
+  if (front.captured || front.turn < report.ended_number) return true;  // the division precedes later work
   if (front.turn > report.ended_number) return false;
   return !front.widened || ranks_.failed() || device_.has_narrowed(front.turn);
 }
@@ -184,7 +184,7 @@ void DeviceMonitor::end(const Outstanding &ended, bool failed) {
 DeviceMonitor::Known DeviceMonitor::known(uint64_t turn) {
   const std::lock_guard lock(mutex_);
   const Known &latest = known_[turn % known_.size()];
-  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // without messages, turn and number are equal
+  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // equal if there were no messages
 }
 
 void DeviceMonitor::look_at_running(uint64_t now_ns) {
@@ -199,26 +199,26 @@ void DeviceMonitor::look_at_running(uint64_t now_ns) {
   static_cast<void>(batch_watch_->watch.look(now_ns));
 }
 
-/// Publishes what the device waits for in the operation that is watched, so that circles of waiting ranks are found.
+/// Publishes what the device waits for in the watched operation, so that circles of waiting ranks are found.
 void DeviceMonitor::publish_waits() {
   MessageBoards *const boards = ranks_.messages();
   const uint32_t rank = operations_.rank(), rank_count = operations_.rank_count();
   if (boards == nullptr || device_.batch_progress() == nullptr || rank_count > message_ranks_max) return;
   std::vector<std::shared_ptr<const DeviceBatch>> later;
-  std::unique_lock lock(mutex_);  // add() counts messages under it
+  std::unique_lock lock(mutex_);  // add() counts messages under this lock
   if (has_captured_) return boards->publish_waits(nullptr);
   if (outstanding_.empty() || outstanding_.front().turn != watched_.turn) return;
   WaitReport report = count_called(ranks_, *boards, rank, rank_count);
   for (auto each = outstanding_.begin() + 1; each != outstanding_.end(); ++each)
     if (each->is_batch()) later.push_back(each->batch);
-  lock.unlock();  // callers wait for it, and batches may have many messages
+  lock.unlock();  // callers wait for the lock, and batches may be large
   for (const auto &batch : later) remove_later(report, batch->transfers());
   if (watch_) add_collective(report, watched_.number);
   else add_batch(report, batch_watch_->heads, *watched_.batch, device_.batch_progress()->slots(), *boards, rank);
   boards->publish_waits(&report);
 }
 
-/// Checks a replayed graph. Its kernel has no number of its own, so only deaths and the deadline can be checked.
+/// Checks a replayed graph. A replay's kernel has no number of its own, so only deaths and the deadline can be checked.
 void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) {
   if (replay_ != report.begun_calls) {
     replay_ = report.begun_calls;
@@ -266,7 +266,7 @@ bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_ch
   }
   uint64_t number = failed.number;
   auto what = ranks_.entered(operations_.rank(), number);
-  if (!what) {  // the record is overwritten; ranks that disagree on it also disagree on the latest operation
+  if (!what) {  // record overwritten; ranks that disagreed on it disagree on the latest, too
     number = ranks_.latest_operation(operations_.rank());
     what = ranks_.entered(operations_.rank(), number);
   }
@@ -278,7 +278,7 @@ bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_ch
   return true;
 }
 
-/// Reports a block of a _v collective whose two ends differ in size. Returns false if the fault is of another kind.
+/// Reports a block of a _v collective whose two ends differ in size. Returns false if the fault is another one.
 bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call) {
   const Transfer *const block = report.fault == Fault::wrong_size ? block_from(failed, report.peer) : nullptr;
   if (block == nullptr) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class watches the operations of a rank that run on its device. It passes the kernels' reports on to Operations,
 // and stops the kernels when a rank has failed, disagrees or does not arrive. A call on a device returns before its
-// work has begun. So a thread of the process watches the work, and not the caller (src/base/shared_thread.h).
+// work has begun. So not the caller, but a thread of the process watches the work (src/base/shared_thread.h).
 #pragma once
 
 #include <cstdint>
@@ -33,18 +33,18 @@ class DeviceMonitor final : private ThreadSharer {
   /// collective that exchanges blocks, otherwise it is null.
   void add(const WorkItem &work, const OperationInfo &what, OperationCost cost,
            std::shared_ptr<const DeviceBatch> blocks);
-  /// Adds a batch of messages in the same way, and publishes it.
+  /// Adds a batch of messages that the caller will enqueue next, and publishes it.
   void add(const DeviceMessages &messages);
 
   /// Removes the latest operation, which could not be enqueued.
   void withdraw(uint64_t turn);
 
-  /// Fails the communicator if a kernel has reported a fault, or if the device has failed. A caller uses it to learn of
+  /// Fails the communicator if a kernel has reported a fault, or if the device has failed. With it, a caller learns of
   /// a failure at once, without waiting for the monitor's thread.
   void report_fault();
 
   /// Waits, for `patience_ns` at most, until every enqueued kernel has ended. Returns false if some kernels have not.
-  /// The memory that these kernels use must not be freed then.
+  /// In that case, the memory that these kernels use must not be freed.
   [[nodiscard]] bool quiesce(uint64_t patience_ns);
 
  private:
@@ -54,7 +54,7 @@ class DeviceMonitor final : private ThreadSharer {
     OperationInfo what;
     OperationCost cost;
     bool captured = false;
-    bool widened = false;  ///< true for a mean of integers, which ends with a division that the report lacks
+    bool widened = false;  ///< true for a mean of integers; the report does not cover its final division
     std::shared_ptr<const DeviceBatch> batch;  ///< messages, or blocks of a collective, or null
     std::vector<uint64_t> records;             ///< numbers of the records of the batch's messages
 
@@ -87,7 +87,7 @@ class DeviceMonitor final : private ThreadSharer {
   void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   /// Raises a failure that the device has reported. Returns false if another rank has given up and has not published
-  /// the reason yet. Then call it again after stop_interval_ns, with the same `reason_checks`.
+  /// the reason yet. In that case, call it again after stop_interval_ns, with the same `reason_checks`.
   [[nodiscard]] bool report_fault(const DeviceReport &report, uint32_t &reason_checks);
   [[nodiscard]] bool find_reason(const DeviceReport &report, uint32_t &reason_checks);
   void tell_device_error();
@@ -98,18 +98,18 @@ class DeviceMonitor final : private ThreadSharer {
   std::mutex mutex_;  ///< guards the following members
   std::deque<Outstanding> outstanding_;
   bool has_captured_ = false;  ///< an operation was captured; replays have no place in the order of operations
-  std::vector<Known> known_;  ///< the latest operations, by turn; those that no other turn has overwritten
+  std::vector<Known> known_;  ///< the latest operations; the turn modulo the size is the index
 
-  // Only the monitor's thread uses these.
+  // Only the monitor's thread uses these members.
   std::optional<OperationWatch> watch_;  ///< watch over the collective that runs
   std::optional<BatchWatch> batch_watch_;  ///< watch over the batch that runs
   Outstanding watched_;
   uint64_t watched_begun_ = 0;  ///< calls that had begun at the last check
   uint64_t replay_ = 0;         ///< number of the call that was seen to run without an operation of its own
   uint64_t replay_since_ns_ = 0;
-  bool told_ = false;  ///< true after the device was stopped
+  bool told_ = false;  ///< true once the failure has stopped the device
   uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0, next_waits_ns_ = 0;
-  uint32_t reason_checks_ = 0;  ///< for the reason why another rank gave up
+  uint32_t reason_checks_ = 0;  ///< checks so far for the reason why another rank gave up
 };
 
 }  // namespace rondo

@@ -41,7 +41,7 @@ BlockedSend needed_by(const Transfer &head, const DeviceBatch &batch, const Slot
     message = each->message;
     if (counts.add(each->bytes)) return {head.message, message};
   }
-  while (--message != 0) {  // messages of earlier batches; ends when the FIFO is full
+  while (--message != 0) {  // goes back over earlier batches; ends when the FIFO is full
     const auto earlier = boards.find(rank, head.peer, true, message);
     if (!earlier) return {};  // its record is overwritten
     if (counts.add(earlier->bytes)) return {head.message, message};
@@ -49,7 +49,7 @@ BlockedSend needed_by(const Transfer &head, const DeviceBatch &batch, const Slot
   return {};
 }
 
-/// Notes that no message is incomplete.
+/// Marks all entered messages of the report as complete.
 void complete_all(WaitReport &report) {
   for (WaitReport::Pair &pair : report.pairs) {
     pair.sends.completed = pair.sends.entered;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor of one rank runs plans: on host memory (host_executor.h), or by kernels or copies of a device
+// The executor of one rank runs plans. It works on host memory (host_executor.h), or by kernels or copies of a device
 // (device_executor.h). The communicator gives operations their numbers and plans, and uses only this interface.
 //
-// Order    Operations run in the order of their turns, even on different streams. start() precedes all of them. The
-//          communicator makes one call of prepare() or enqueue() at a time. The exception is an enqueue() that runs its
-//          work before it returns: it may overlap with any other call.
+// Order    Operations run in the order of their turns, even on different streams. Call start() before the first.
+//          The communicator makes one call of prepare() or enqueue() at a time. The exception is an enqueue() that runs
+//          its work before it returns, which may overlap with any other call.
 // Failure  If check_buffer(), check_stream() or prepare() refuses a call, the call has no effect. If an operation that
 //          has a number fails, the communicator fails: the executor calls Operations::raise(). All running work ends as
 //          soon as it notices a failure of the communicator.
@@ -31,7 +31,7 @@ class HostStream;
 class Operations;
 class Store;
 
-/// The stream of a call. If both are null, the work runs in the call on host memory, or on a device's default stream.
+/// The stream of a call. If both are null, host work runs in the call, and device work on the default stream.
 struct StreamRef {
   HostStream *host = nullptr;  ///< a stream of rondo_stream_create(); the caller keeps it alive during the call
   void *device = nullptr;      ///< a stream of a device's driver
@@ -41,32 +41,32 @@ struct StreamRef {
 
 /// The constant properties of an executor.
 struct ExecutorCapabilities {
-  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< as the API reports it; AUTO means host memory
+  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< as the API reports it; AUTO for host memory
   ConnectionGeometry geometry;                                ///< geometry of its connections
   uint32_t channel_count = 1;
-  uint64_t post_bytes = 0;            ///< load_store: most bytes of a one_shot, or 0 without load_store
-  uint64_t exchange_chunk_bytes = 0;  ///< load_store: largest chunk, except for one_shot
-  uint32_t exchange_channels = 0;     ///< load_store on a device: most channels, or 0 on the host
-  BufferPlace buffers = BufferPlace::host;  ///< from shared_device on, load_store uses the ranks' buffers
-  bool places_stay = true;  ///< load_store: true if peers can read a rank's place after the rank has left
-  uint32_t connection_channels = 0;  ///< the same as in TunerInput
+  uint64_t post_bytes = 0;            ///< most bytes of a one_shot of load_store; 0 without load_store
+  uint64_t exchange_chunk_bytes = 0;  ///< for load_store: largest chunk in bytes, except for one_shot
+  uint32_t exchange_channels = 0;     ///< most channels of load_store on a device; 0 on the host
+  BufferPlace buffers = BufferPlace::host;  ///< if shared_device or above, load_store uses the ranks' buffers
+  bool places_stay = true;  ///< for load_store: true if peers can read a rank's place after the rank has left
+  uint32_t connection_channels = 0;  ///< see TunerInput
   bool exports_memory = false;      ///< true if peers read registered buffers that MemoryExporter finds
   bool oversubscribed = false;      ///< true if some host has more ranks than cores
   bool runs_in_call = false;        ///< true if enqueue() without a stream returns when the work is done
   bool exchanges_blocks = false;    ///< true if prepare() takes plans that exchange blocks
-  bool exchanges_by_ll = false;     ///< true if small blocks in such plans go by ll
+  bool exchanges_by_ll = false;     ///< true if small blocks in plans that exchange blocks go by ll
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
   bool puts_between_hosts = false;  ///< true if windows and signals work on several hosts
-  bool one_sided_by_stream = false;  ///< true if one-sided operations have no turns, and streams order them
-  bool checks_buffers = true;       ///< false if check_buffer() accepts everything
-  // Two bytes for barriers. On a device they are a cache line apart.
+  bool one_sided_by_stream = false;  ///< true if only streams order one-sided operations, which then have no turns
+  bool checks_buffers = true;       ///< false if check_buffer() accepts every buffer
+  // Two bytes for barriers. On a device the two bytes are a cache line apart.
   std::byte *barrier_send = nullptr;
   std::byte *barrier_recv = nullptr;
 };
 
 /// A rank's memory of its device, in bytes.
 struct DeviceBytes {
-  uint64_t suspendable = 0;  ///< given back by suspend(); the number stays the same meanwhile
+  uint64_t suspendable = 0;  ///< given back by suspend(); a suspension does not change this number
   uint64_t persistent = 0;   ///< all other memory, except for code
 };
 
@@ -86,11 +86,11 @@ struct WorkItem {
   PreparedPlan *prepared = nullptr;
   const std::byte *send = nullptr;
   std::byte *recv = nullptr;
-  const Signature *record = nullptr;  ///< recorded in place of the plan's, unless null; read during enqueue()
-  uint64_t turn = 0;      ///< of this rank alone: 1, 2, 3 and so on, in the order of its operations
-  uint64_t number = 0;    ///< of the collective: equal on all ranks
-  uint32_t history = 0;   ///< fingerprint() of it and all before it
-  bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
+  const Signature *record = nullptr;  ///< if not null, recorded in place of the plan's signature; read during enqueue()
+  uint64_t turn = 0;      ///< counts this rank's operations: 1, 2, 3 and so on, in their order
+  uint64_t number = 0;    ///< number of the collective, equal on all ranks
+  uint32_t history = 0;   ///< fingerprint() of this operation and all before it
+  bool captured = false;  ///< captured into a graph (check_stream()); runs when the graph is launched
   std::shared_ptr<const CallDetails> details = nullptr;  ///< null for most calls
 
   /// Returns the blocks of a _v collective that exchanges blocks, otherwise null.
@@ -104,24 +104,24 @@ class Executor {
   virtual ~Executor() = default;
 
   [[nodiscard]] virtual ExecutorCapabilities capabilities() const = 0;
-  /// Describes the executor for people: "host memory", "CUDA device 0 (NVIDIA H100)".
+  /// Describes the executor as text for people: "host memory", "CUDA device 0 (NVIDIA H100)".
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Returns the chunk size for a vector of the given bytes if the user requested none. 0 lets the tuner choose.
   [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
 
-  /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on the buffer. `name` is its name in the message.
-  /// Null with 0 bytes is allowed. Any thread.
+  /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on the buffer. `name` is the buffer's name in the
+  /// message. Null with 0 bytes is allowed. Any thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
-  /// Returns whether the stream is being captured into a graph, or an error if work cannot be enqueued on it. Any
+  /// Returns whether the stream is captured into a graph, or an error if work cannot be enqueued on the stream. Any
   /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
-  /// Discards what check_stream() has noted. It is called if the call is not enqueued.
+  /// Discards the notes of check_stream(). Call it if the checked call is not enqueued.
   virtual void forget_stream() const {}
   /// Returns the stream for work that belongs to no stream of the caller, such as the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
 
-  /// Lets peers read and write a registered buffer in place, in calls that start later. Waits a moment for the peers.
-  /// Any thread may call share() and unshare(), also during enqueue().
+  /// Lets peers read and write a registered buffer in place, in later calls. Waits a moment for the peers. Any thread
+  /// may call share() and unshare(), also during enqueue().
   virtual void share(const void *, size_t) {}
   /// Keeps later calls of peers from using the buffer that begins at this address. RONDO_OK: no peer has the buffer
   /// open, so it may be freed. RONDO_NOT_READY: a peer has it open and has work in flight, so call again later.
@@ -141,26 +141,26 @@ class Executor {
   [[nodiscard]] virtual Result<void> open_messages() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
-  /// Enqueues a batch of messages, whose turn is set. It may move the content out of the batch.
+  /// Enqueues a batch of messages, whose turn is set. The executor may move the content out of the batch.
   [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch &, StreamRef) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 
   /// Returns the memory of this rank's device. Any thread.
   [[nodiscard]] virtual DeviceBytes device_bytes() const { return {}; }
-  /// Returns whether nothing runs on this rank's device, not even a replay. It is reliable only while no new calls
-  /// arrive.
+  /// Returns whether nothing runs on this rank's device, not even a replay. The answer is reliable only while no new
+  /// calls arrive.
   [[nodiscard]] virtual bool is_idle() const { return true; }
-  /// Gives device memory back. All ranks are idle. Until resume() has succeeded on all ranks, no call may use the
-  /// device, nor share() and unshare().
+  /// Gives device memory back. All ranks must be idle. Until resume() has succeeded on all ranks, no call may use the
+  /// device. Do not call share() and unshare(), either.
   [[nodiscard]] virtual Result<void> suspend() { return {}; }
-  /// Makes that memory again. Every rank calls it, and all ranks get the same outcome. The keys of all entries in the
-  /// store begin with `key_prefix`.
+  /// Makes the memory of suspend() again. Every rank calls it, and all ranks get the same outcome. The keys of all
+  /// entries in the store begin with `key_prefix`.
   [[nodiscard]] virtual Result<void> resume(Store &, const std::string & /*key_prefix*/, uint64_t /*deadline_ns*/) {
     return {};
   }
 
-  // Windows: memory of every rank that the other ranks write to.
+  // The functions below are for windows. A window is memory of every rank to which the other ranks write.
   /// Prepares for windows and one-sided operations. It must be called before the functions below. Any thread.
   [[nodiscard]] virtual Result<void> open_one_sided() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " has no windows in this version"};
@@ -172,9 +172,9 @@ class Executor {
   [[nodiscard]] virtual Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t, const MemoryPlace &) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " has no windows in this version"};
   }
-  /// Enqueues one-sided operations, whose turn is set unless one_sided_by_stream. It may empty the batch.
+  /// Enqueues one-sided operations, whose turn is set unless one_sided_by_stream. The executor may empty the batch.
   [[nodiscard]] virtual Result<void> enqueue_one_sided(OneSidedBatch &, StreamRef) { return open_one_sided(); }
-  /// Waits until the one-sided operations that have no turns are done. Returns false if the communicator has failed.
+  /// Waits until the one-sided operations without turns are done. Returns false if the communicator has failed.
   [[nodiscard]] virtual bool wait_for_one_sided() { return true; }
   /// Waits until no thread of this process writes to a window of this rank, after a failure.
   virtual void wait_for_writers() const {}

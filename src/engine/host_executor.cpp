@@ -151,7 +151,7 @@ Result<void> HostExecutor::open_messages() {
   if (opened_ != nullptr) return {};
   RONDO_TRY(links_.open_messages());
   opened_ = std::make_unique<HostMessages>(links_, parts_.rank, parts_.rank_count, parts_.wait);
-  messages_.store(opened_.get(), std::memory_order_release);  // pairs with every acquire of it
+  messages_.store(opened_.get(), std::memory_order_release);  // pairs with all acquire loads of messages_
   return {};
 }
 
@@ -228,7 +228,7 @@ bool HostExecutor::take_turn(uint64_t turn, uint64_t number, const Body &body) {
 template <class Body>
 bool HostExecutor::run(uint64_t number, const Body &body) {
   // Four accesses are sequentially consistent: this store, the check for a failure below, the raising of a failure, and
-  // the load in quiesce(). So either quiesce() sees this operation running, or this operation sees the failure.
+  // the load in quiesce(). So either quiesce() sees that this operation runs, or this operation sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {
@@ -298,7 +298,7 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
   links_.set_running(true);
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
-    const DefaultFloatMode mode;  // else ranks whose callers run in different modes would get different results
+    const DefaultFloatMode mode;  // so that ranks with callers in other modes get equal results
     const auto run = [&](const OperandScaler *scaler) {
       if (plan.schedules.empty()) return blocks_.run(work, *operations_, waiter);
       if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)
@@ -310,11 +310,11 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
     watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
-  // Even if this rank has received everything, it checks for a failure: a peer that failed may have withdrawn an
-  // exported buffer while this rank read it.
+  // Even if this rank has received all data, it checks for a failure. A peer that failed may have withdrawn an exported
+  // buffer while this rank read the buffer.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);
-    links_.wait_for_readers();  // the caller may free its buffers now
+    links_.wait_for_readers();  // as the caller may free its buffers once this call returns
     return false;
   }
   operands.finish();
@@ -328,10 +328,10 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
 
 /// Keeps this rank close to its peers. An operation that exchanges no data, such as a call of 0 elements, never blocks,
 /// so a rank could run ahead without bound. It would then overwrite records that a peer still needs to detect a
-/// disagreement. So at every `interval` operations, this rank waits until no peer is more than `interval` operations
-/// late. Returns false if the waiter ends the wait.
+/// disagreement. So once in `interval` operations, this rank waits until no peer is more than `interval` operations
+/// behind. Returns false if the waiter ends the wait.
 bool HostExecutor::stay_in_reach(uint64_t number, Waiter &waiter) const {
-  constexpr uint64_t interval = recorded_operation_count / 2;  // a lead grows by at most this before the next check
+  constexpr uint64_t interval = recorded_operation_count / 2;  // the most by which a lead grows before the next check
   if (number % interval != 0) return true;
   const Ranks &ranks = operations_->ranks();
   for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)

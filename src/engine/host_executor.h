@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This executor works on host memory. Work without a stream runs in the caller's thread. Work on a host stream is a
-// task of the stream's thread. The thread that runs an operation also waits for it, and watches the peers meanwhile
+// This executor works on host memory. Work without a stream runs in the caller's thread. Work on a host stream is
+// a task of the stream's thread. While the thread that runs an operation waits, it also watches the peers
 // (watch.h).
 #pragma once
 
@@ -62,12 +62,12 @@ class HostExecutor final : public Executor {
  private:
   struct Bound;
 
-  // False if the communicator has failed.
+  // Returns false if the communicator has failed.
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
   /// Executes the work of a task of `stream`. If `stream` is null, the work runs in the call.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
-  /// Waits for the operation's turn, then runs `body` and returns its result. False means that the communicator has
-  /// failed; if it failed before the turn, `body` does not run. `number` is the collective's number, or 0 for messages.
+  /// Waits for the operation's turn, then runs `body` and returns its result. Returns false if the communicator has
+  /// failed. If it failed before the turn, `body` does not run. `number` is the collective's number, or 0 for messages.
   template <class Body>
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>

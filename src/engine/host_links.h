@@ -2,9 +2,9 @@
 // This file is the host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
 // A protocol P has the functions below. All threads of the group that runs a lane call them.
-// For all links of a step: P::wait returns moved if results can be sent, otherwise blocked or failed. In a group that
-// waits for operands together, moved also means that the operands have arrived. P::publish completes posts and
-// releases; they may be delayed until then.
+// For all links of a step: P::wait returns moved if results can be sent, otherwise blocked or failed. In a group whose
+// threads wait for the operands together, moved also means that the operands have arrived. P::publish completes posts
+// and releases, which may be delayed until that call.
 // For one link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the step
 // writes its result. P::readable_kinds returns the kinds of exported buffers that the peer can read. P::post sends the
 // result, and P::release frees the operand's slot.
@@ -39,8 +39,8 @@ struct LinkEnds {
   SlotWriter slot_writer;  ///< for payloads that are only copied to simple_out
 };
 
-/// An additional payload kind, for messages between ranks of one host. The payload replaces the header's fields `inode`
-/// to `region`, so a message moves only one cache line. Kernels and collectives do not use this kind.
+/// An additional value of PayloadKind, for messages between ranks of one host. The payload replaces the header's fields
+/// `inode` to `region`, so a message moves only one cache line. Kernels and collectives do not use this value.
 inline constexpr auto payload_in_header = static_cast<PayloadKind>(4);
 inline constexpr size_t header_payload_offset = offsetof(SlotHeader, inode);
 inline constexpr uint64_t header_payload_bytes = 32;
@@ -154,7 +154,7 @@ struct HostLl {
     return Progress::failed;
   }
 
-  /// Returns one buffer for all links of a step. The result is packed from there into each slot.
+  /// Returns one buffer for all links of a step. The result is packed from that buffer into each slot.
   static std::byte *stage(HostLinks &links, LinkIndex, uint32_t) { return links.scratch->result(); }
   static uint32_t readable_kinds(HostLinks &, LinkIndex) { return 0; }
 

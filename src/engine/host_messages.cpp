@@ -33,7 +33,7 @@ class Publisher final : public TransferObserver {
   void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
 
  private:
-  /// Exports the buffer of a send. It is a separate function so that begin() of a short message needs no stack frame.
+  /// Exports the buffer of a send. The function is separate, so that begin() of a short message needs no stack frame.
   [[gnu::noinline]] void export_buffer(TransferQueue &queue) {
     const Transfer &head = queue.head();
     MemoryHandle &handle = queue.buffers.send.handle;
@@ -73,7 +73,7 @@ HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, con
 
 bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bool in_call) {
   MessageBoards &boards = *operations.ranks().messages();
-  if (operations.ranks().failed()) return false;  // checked before anything is announced, copied or counted
+  if (operations.ranks().failed()) return false;  // checked before any message is announced, copied or counted
   const auto is_own = [&](const Transfer &each) { return each.peer == rank_; };
   const auto own = std::none_of(transfers.begin(), transfers.end(), is_own)
                        ? transfers.end()
@@ -107,12 +107,12 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
     const TransferQueue &faulty = queues_.faulty();
     watch.explain_fault(faulty.head(), faulty.state.fault, links_.peers().own_shortage());
   }
-  // Even if this rank has received everything, it checks for a failure: a peer that failed may have withdrawn an
-  // exported buffer while this rank read it.
+  // Even if this rank has received all data, it checks for a failure. A peer that failed may have withdrawn an exported
+  // buffer while this rank read the buffer.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
   for (const TransferQueue *const queue : queues_.active())
     if (queue->record != 0) boards.fail(queue->record);
-  links_.wait_for_readers();  // the caller may free its buffers now
+  links_.wait_for_readers();  // as the caller may free its buffers once this call returns
   return false;
 }
 

@@ -14,10 +14,10 @@
 
 namespace rondo {
 
-/// The smallest payload that is exported. For a smaller one, a copy is cheaper than waiting until the peer has read it.
+/// The smallest payload that is exported. A smaller one is copied, which is cheaper than a wait for the peer.
 inline constexpr size_t export_bytes_min = 8192;
 
-/// Returns the error for an exported buffer of `rank` if its address now refers to other memory. `operation` names the
+/// Returns the error that the address of an exported buffer of `rank` now refers to other memory. `operation` names the
 /// operation that used the buffer.
 [[nodiscard]] Error replaced_memory(const std::string &operation, uint32_t rank);
 
@@ -33,7 +33,7 @@ class HostMessages {
   [[nodiscard]] bool run(std::span<Transfer> transfers, Operations &operations, bool in_call);
 
  private:
-  /// Runs the messages in the queues: the messages that this rank sends to other ranks or receives from them.
+  /// Runs the messages in the queues, which this rank sends to other ranks or receives from them.
   [[nodiscard]] bool run_between_ranks(Operations &operations, bool in_call);
 
   Links &links_;

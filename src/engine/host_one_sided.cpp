@@ -15,7 +15,7 @@ namespace {
 /// The bytes that are copied between two checks for a failure. A copy of this size takes about a millisecond.
 constexpr uint64_t copy_bytes_max = uint64_t{8} << 20;
 
-/// Returns whether the operation is a signal to a rank that has left. Nobody waits for it, so it is no failure.
+/// Returns whether the operation is a signal to a rank that has left. No rank waits for it, so it is no failure.
 bool is_moot(const OneSided &operation, Operations &owner) {
   return operation.kind == OneSided::Kind::signal && owner.ranks().state(operation.peer) == RankState::left;
 }
@@ -26,7 +26,7 @@ bool HostOneSided::run(std::span<const OneSided> operations, Operations &owner) 
   if (serves_) links_.set_running(true);
   const bool done = run_all(operations, owner);
   if (serves_) {
-    static_cast<void>(links_.peers().progress());  // reports to other hosts what has been taken from them
+    static_cast<void>(links_.peers().progress());  // acknowledges the slots that were taken from other hosts
     links_.set_running(false);
   }
   return done && !owner.ranks().failed();
@@ -47,8 +47,8 @@ bool HostOneSided::run_all(std::span<const OneSided> operations, Operations &own
   return true;
 }
 
-/// Writes the data, then publishes the signal. If the peer is a thread of this process and fails, it waits until this
-/// call no longer writes to its memory (Links::wait_for_readers()).
+/// Writes the data, then publishes the signal. While it writes, this rank is marked as running. If a rank of this
+/// process fails, it waits until no such rank writes to its memory (Links::wait_for_readers()).
 bool HostOneSided::send(const OneSided &operation, Operations &owner) {
   Ranks &ranks = owner.ranks();
   int error_number = 0;
@@ -62,7 +62,7 @@ bool HostOneSided::send(const OneSided &operation, Operations &owner) {
   if (error_number != 0) SignalWatch(owner, operation, links_).explain_refusal(error_number);
   if (ranks.failed()) return false;
   uint64_t &signal = links_.signals(owner.rank(), operation.peer)[operation.signal];
-  memory::store_sync(signal, operation.total);  // pairs with load_flag() in wait(), and with a peer that falls asleep
+  memory::store_sync(signal, operation.total);  // pairs with load_flag() in wait(), and with a peer's prepare_sleep()
   if (wait_.sleeps && operation.peer != owner.rank()) links_.peers().wake(operation.peer);
   return true;
 }
@@ -85,7 +85,7 @@ bool HostOneSided::post(const OneSided &operation, Operations &owner) {
   const uint64_t room = far.link.geometry.slot_bytes - sizeof(PutFrame);
   PutFrame frame;
   frame.window = operation.bytes != 0 ? operation.window : 0;
-  for (uint64_t done = 0; frame.signal == signal_count;) {  // until the slot with the signal
+  for (uint64_t done = 0; frame.signal == signal_count;) {  // ends after the slot with the signal
     if (!wait_until([&] { return sender.can_send() || is_moot(operation, owner); }, operation, owner)) return false;
     if (is_moot(operation, owner)) return true;
     const uint64_t part = std::min(operation.bytes - done, room);

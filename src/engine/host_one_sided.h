@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class runs the one-sided operations of a rank on host memory, one batch at a time. On the same host it writes to
-// the peer's buffer itself. To another host it posts slots (src/links/put_frame.h), which that rank's links take. The
-// batch is complete once they have taken all of them, so data of a complete put is in the window, as on one host.
+// the peer's buffer itself. To another host it posts slots (src/links/put_frame.h), which the peer's links take. A
+// batch is complete once they have taken all slots. So the data of a complete put are in the window, as on one host.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class HostOneSided {
   struct Far {
     ConnectionView link;
     SimpleSender sender;
-    uint64_t posted = 0;  ///< slots so far
+    uint64_t posted = 0;  ///< number of slots posted so far
   };
 
   [[nodiscard]] bool run_all(std::span<const OneSided> operations, Operations &owner);
@@ -41,16 +41,16 @@ class HostOneSided {
   [[nodiscard]] bool wait(const OneSided &operation, Operations &owner);
   /// Posts the data and the signal to a rank of another host, as far as that rank's links take them.
   [[nodiscard]] bool post(const OneSided &operation, Operations &owner);
-  /// Waits until the peer's links have taken what post() has posted.
+  /// Waits until the peer's links have taken all slots that post() has posted.
   [[nodiscard]] bool await_taken(const OneSided &operation, Operations &owner);
-  /// Waits until `ready` returns true. Returns false if the wait ends the communicator.
+  /// Waits until `ready` returns true. Returns false if the wait fails, which ends the communicator.
   template <class Ready>
   [[nodiscard]] bool wait_until(const Ready &ready, const OneSided &operation, Operations &owner);
 
   Links &links_;
-  const bool serves_;  ///< while a batch runs, this thread also takes what arrives from other hosts
+  const bool serves_;  ///< while a batch runs, this thread also takes the slots that arrive from other hosts
   const WaitPolicy wait_;
-  std::vector<Far> far_;  ///< by rank, only used for ranks of other hosts
+  std::vector<Far> far_;  ///< indexed by rank; only used for ranks of other hosts
 };
 
 }  // namespace rondo

@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t ring_mask = HostStream::queue_tasks_max - 1;
 static_assert((HostStream::queue_tasks_max & ring_mask) == 0);
 
-/// Converts a time of now_ns(). In libstdc++ and libc++, steady_clock uses the same clock, CLOCK_MONOTONIC.
+/// Converts a time of now_ns() to a time_point. In libstdc++ and libc++, steady_clock also is CLOCK_MONOTONIC.
 std::chrono::steady_clock::time_point time_of(uint64_t deadline_ns) {
   const auto most = static_cast<uint64_t>(std::chrono::nanoseconds::max().count());
   return std::chrono::steady_clock::time_point(
@@ -31,7 +31,7 @@ Result<void> run_task(Task &task) noexcept {
   try {
     return task();
   } catch (const std::bad_alloc &) {
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};  // so short that it needs no allocation
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};  // the text needs no allocation
   } catch (const std::exception &) {
     return Error{RONDO_ERROR_INTERNAL, "exception"};
   }
@@ -127,7 +127,7 @@ Result<void> HostStream::close() {
     const std::lock_guard lock(mutex_);
     if (on_own_thread()) return own_thread_error("a destroy");
     closing_ = true;
-    wait_clock_.begin(now_ns());  // it runs until the stream ends
+    wait_clock_.begin(now_ns());  // the wait ends with the stream
   }
   work_.notify_one();
   progress_.notify_all();  // callers that wait for a free queue entry then return an error
@@ -164,8 +164,8 @@ bool HostStream::wait_for_task(uint64_t number) {
   return ready();
 }
 
-/// Polls for the next task for a while, without sleeping. The polling time doubles if a task arrived, and halves if
-/// none did.
+/// Polls for the next task for a while, without sleeping. The polling time doubles if a task arrives, and halves if no
+/// task arrives.
 bool HostStream::spin_for_task(uint64_t number) {
   const auto ready = [&] { return enqueued_.load(std::memory_order_acquire) > number; };  // pairs with enqueue()
   if (ready()) return true;

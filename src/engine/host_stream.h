@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host stream is a thread that runs tasks in the order in which they were enqueued. Its queue holds 1,024 tasks.
 //
-// A task that fails does not stop the stream. The stream keeps the failure for the next synchronize() and runs the
-// next task. A task of a failed communicator fails at once by itself. Every enqueued task runs exactly
-// once, even if the stream is destroyed. So a wait for a task is no longer than the sum of the deadlines of the tasks
-// before it.
+// A task that fails does not stop the stream. The stream keeps the failure for the next synchronize() and runs
+// the next task. A task of a failed communicator fails at once. Every enqueued task runs exactly once, even if
+// the stream is destroyed. So a wait for a task is at most as long as the timeouts of all tasks before it
+// together.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ class HostStream {
   [[nodiscard]] bool idle() const;
 
   /// Runs the enqueued tasks, then ends the thread; later calls of enqueue() fail. Only one thread may call close().
-  /// @return the result of synchronize(). If a task of this stream is the caller, an error, and the stream goes on.
+  /// @return the result of synchronize(). If a task of this stream calls it, returns an error and does not close.
   Result<void> close();
 
   /// Records for waited_ns() that a caller begins to wait until this stream reaches a point. When the stream reaches
@@ -75,7 +75,7 @@ class HostStream {
   void complete(uint64_t number, Result<void> result);
   Result<void> take_failure();
 
-  mutable std::mutex mutex_;                // guards all of the following except ring_
+  mutable std::mutex mutex_;                // guards the members below except ring_
   std::condition_variable work_;            // wakes the thread: for a task, or to end
   std::condition_variable progress_;        // wakes callers: a task has completed, or the stream ends
   uint32_t progress_waiter_count_ = 0;
@@ -83,7 +83,7 @@ class HostStream {
   bool closing_ = false;
   std::optional<Error> failure_;            // first failure since the last synchronize
   WaitClock wait_clock_;                    // guarded except for waited_ns()
-  uint64_t synchronize_target_ = 0;         // callers of synchronize() wait for this number of tasks, or 0
+  uint64_t synchronize_target_ = 0;         // highest number of tasks for which synchronize() waits, or 0
   uint64_t completed_ = 0;                  // number of tasks; tasks completed_ to enqueued_ - 1 are in the ring
   std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
 

@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr int yields_before_naps = 32;  // the lock may be held only briefly, by a thread that asks whether all is quiet
+constexpr int yields_before_naps = 32;  // a thread that only calls try_quiet() holds the lock briefly
 constexpr uint64_t quiet_look_ns = 100'000;
 
 }  // namespace
@@ -30,7 +30,7 @@ void Launches::remove(const DeviceExecutor &executor) {
   std::erase(executors_, &executor);
 }
 
-/// Takes the lock by polling, because a thread that is blocked in a lock would not notice a failure.
+/// Takes the lock by polling. A thread that is blocked in a lock would not notice a failure.
 std::shared_lock<std::shared_mutex> Launches::hold(EnqueueWait &wait) {
   std::shared_lock lock(mutex_, std::try_to_lock);
   for (int look = 0; !lock.owns_lock() && look < yields_before_naps; ++look) {

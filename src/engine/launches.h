@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class finds quiet moments, in which no work of this process is in flight on any device. Some calls of a driver
-// wait for the whole device. If a kernel there waits for other ranks, such a call would wait for those ranks, too.
+// This class finds quiet moments, in which no work of this process is in flight on any device. Some driver calls wait
+// for the whole device. If a kernel on the device waits for other ranks, such a call waits for those ranks, too.
 #pragma once
 
 #include <mutex>
@@ -17,14 +17,14 @@ class Launches {
  public:
   [[nodiscard]] static Launches &of_process();
 
-  /// Adds `executor` before its first call. Call remove() after its last call, when none of its work is in flight.
+  /// Adds `executor` before its first call. Call remove() after its last call, once its work has ended.
   void add(const DeviceExecutor &executor);
   void remove(const DeviceExecutor &executor);
 
   /// Prevents quiet moments while a call is enqueued. During a quiet moment, the function waits until the moment ends,
   /// which may take as long as the work on a device. If `wait` is over first, the result does not own the lock.
   [[nodiscard]] std::shared_lock<std::shared_mutex> hold(EnqueueWait &wait);
-  /// Begins a quiet moment, which lasts as long as the result. No work is in flight then on devices that have not
+  /// Begins a quiet moment, which lasts as long as the result. In it, no work is in flight on devices that have not
   /// failed. If some work is in flight now, the result does not own the lock. Does not wait.
   [[nodiscard]] std::unique_lock<std::shared_mutex> try_quiet();
 

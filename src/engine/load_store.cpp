@@ -19,7 +19,7 @@ class OneShotCall : public LoadStoreCall {
  private:
   void fetch_back(uint64_t number) const;
 
-  // run() sets it. Clearing it before would slow down a call of a few bytes.
+  // run() sets the array. Clearing the array before would slow down a call of a few bytes.
   std::array<const std::byte *, exchange_rank_count_max> operands_;
 };
 
@@ -46,7 +46,7 @@ RunOutcome OneShotCall::run() {
   const uint64_t number = ++end_.posts_;
   assert(bytes() <= view.geometry.post_bytes);
   const uint64_t flag = post_flag(number, buffers_.signature);
-  const std::byte *own = buffers_.send.data;  // not the payload, whose lines the peers are taking
+  const std::byte *own = buffers_.send.data;  // not the payload, whose cache lines the peers are reading
   if (scaler_ != nullptr) own = scaled(buffers_.recv.data, own, bytes());
   copy(view.post_payload(rank, number, bytes()), own, bytes());  // P1
   publish(view.post(rank, number).flag, flag);                   // P2
@@ -72,7 +72,7 @@ RunOutcome OneShotCall::run() {
 }
 
 /// Requests the cache lines of post `number`, the next one, while no peer waits for this rank. Peers have read post
-/// number - 2 in these lines, so their caches hold the lines. Afterwards a post of that size can be written at once.
+/// number - 2 in these lines, so the lines are in their caches. After this, a post of that size can be written at once.
 void OneShotCall::fetch_back(uint64_t number) const {
   constexpr uint64_t fetch_back_bytes_max = 4096;
   prefetch_for_write(&end_.view_.post(end_.rank_, number));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel load_store runs an all-reduce on host memory by one_shot, two_shot or ring, for plans that name it. It
-// replaces the interpreter and needs no connections. All ranks map the exchange, shared memory in which each rank
-// stores data that the others load. src/proto/exchange.h has its layout and the order of accesses. A ring gives the
-// same bits as its schedule. The other two reduce in rank order, as their schedules do. They round small floats only
-// once, at the end (docs/numerics.md).
+// The kernel load_store runs an all-reduce on host memory by one_shot, two_shot or ring, for plans that name it. The
+// kernel replaces the interpreter and needs no connections. All ranks map the exchange: shared memory in which each
+// rank stores data that the other ranks load. src/proto/exchange.h has its layout and the order of accesses. A ring
+// gives the same bits as its schedule. The other two algorithms reduce in rank order, as their schedules do. They round
+// small floats only once, at the end (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace rondo {
 
-/// An observer for tests. It gets the accesses of a kernel in the order in which the rank makes them.
+/// An observer for tests. The kernel reports its accesses to it, in the order in which the rank makes them.
 class ExchangeTrace {
  public:
   virtual ~ExchangeTrace() = default;
-  /// Reports that a word of a peer has reached `value`. If the word is the flag of a post, it equals `value`.
+  /// Reports that a word of a peer has reached `value`. If the word is the flag of a post, the word equals `value`.
   virtual void waited(const uint64_t &word, uint64_t value) = 0;
   virtual void published(const uint64_t &word, uint64_t value) = 0;
   virtual void copied(const std::byte *to, const std::byte *from, size_t bytes) = 0;
@@ -29,7 +29,7 @@ class ExchangeTrace {
                        size_t bytes) = 0;
 };
 
-/// This rank's end of the exchange. It lives as long as the communicator, and its counters continue over operations.
+/// This rank's end of the exchange. It lives as long as the communicator. Its counters are never reset.
 class ExchangeEnd {
  public:
   ExchangeEnd() = default;
@@ -50,7 +50,7 @@ class ExchangeEnd {
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter,
                                const OperandScaler *scaler = nullptr);
 
-  /// Reports all later calls to `trace`, which must outlive them. It is for tests.
+  /// Reports all later calls to `trace`, which must outlive them. This is for tests.
   void trace_to(ExchangeTrace &trace) { trace_ = &trace; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These classes are one all-reduce by load_store: OneShotCall (in load_store.cpp), TwoShotCall and RingCall. Each is
-// made on the stack. They share the access to the exchange, which LoadStoreCall has.
+// An object of these classes is one all-reduce by load_store: OneShotCall (in load_store.cpp), TwoShotCall or RingCall.
+// It is on the stack. The base class LoadStoreCall has the access to the exchange.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +60,8 @@ class LoadStoreCall {
   [[nodiscard]] uint64_t bytes() const { return count_ * element_bytes_; }
   [[nodiscard]] bool apart() const { return buffers_.send.data != buffers_.recv.data; }
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
-  /// Returns whether results are written with stores that bypass the caches. In place, recv was just read, so its lines
-  /// are cached already.
+  /// Returns whether results are written with stores that bypass the caches. In a call in place, recv was just read, so
+  /// its lines are in the caches.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
 
   /// Copies bytes. With past_caches it uses streaming stores.
@@ -93,7 +93,7 @@ class LoadStoreCall {
   void note_waited(const uint64_t &word, uint64_t value) const {
     if (end_.trace_ != nullptr) end_.trace_->waited(word, value);
   }
-  /// Polls until ready() is true. Returns false if the waiter stops it.
+  /// Polls until ready() is true. Returns false if the waiter ends the wait.
   template <class Ready>
   [[nodiscard]] bool wait_until(const Ready &ready) const {
     for (uint32_t poll = 0; poll < waiter_.poll_count(); ++poll)
@@ -118,7 +118,7 @@ class LoadStoreCall {
   const Buffers &buffers_;
   const HostReducer &reducer_;
   Waiter &waiter_;
-  const OperandScaler *const scaler_;  ///< of a premul sum whose operands are scaled on the way, otherwise null
+  const OperandScaler *const scaler_;  ///< set for a premul sum that scales operands while it copies, otherwise null
   const uint64_t count_;
   const uint32_t element_bytes_;
   const Partials partials_;
@@ -146,7 +146,7 @@ class TwoShotCall : public LoadStoreCall {
   [[nodiscard]] RunOutcome gather(uint64_t chunk) const;
   [[nodiscard]] RunOutcome finish_gathering() const;
 
-  const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
+  const Partition &tiles_;  ///< tiles of the schedule, which determine a ring's order of reductions
   load_store::Chunks chunks_;
   const bool pays_to_export_;      ///< true if exporting pays even for small buffers
   bool in_ring_order_ = false;     ///< true for a ring without accumulators
@@ -178,8 +178,8 @@ class TwoShotCall : public LoadStoreCall {
   std::array<const std::byte *, exchange_rank_count_max> results_;
 };
 
-/// A call by a ring. If every rank exports both buffers, it has the steps of two_shot, and only the order of reduction
-/// differs.
+/// A call by a ring. If every rank exports both buffers, the call has the steps of a two_shot, and only the order of
+/// reduction differs.
 class RingCall : public TwoShotCall {
  public:
   explicit RingCall(const LoadStoreArgs &args);
@@ -189,8 +189,8 @@ class RingCall : public TwoShotCall {
  private:
   enum class Form : uint8_t {
     accumulators,    ///< some rank does not export: all ranks add to sums in the exchange
-    exported_parts,  ///< all ranks export both buffers: each reduces a part, and fetches the other ranks' results
-    exported_whole,  ///< two ranks out of place export both buffers: each reduces everything and fetches nothing
+    exported_parts,  ///< all ranks export both buffers: each reduces a part, and fetches the other results
+    exported_whole,  ///< two ranks out of place export both buffers: each reduces all elements and fetches none
   };
   /// The progress of this rank in a ring of accumulators.
   struct Progress {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs a ring by load_store. If some rank does not export its buffers, each part of a tile has an
-// accumulator, memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks
-// copy the sums out. That moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each
-// rank. If several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does
-// everything that is possible before it waits, so one time slice of the scheduler lets it do many hops.
+// accumulator: memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks
+// copy the sums out. This moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each
+// rank. If several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does all hops
+// that are possible before it waits, so it does many hops in one time slice of the scheduler.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -12,13 +12,13 @@ namespace {
 bool is_large_float(rondo_type_t type) { return type == RONDO_FLOAT32 || type == RONDO_FLOAT64; }
 
 /// Returns how a ring keeps partial sums. Its results must not depend on which buffers are exported, so it rounds as if
-/// all sums went through memory. The scaled partial sums of a mean can be subnormal, and then they round.
+/// all sums went through memory. The scaled partial sums of a mean can be subnormal, so they round, too.
 Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
   const bool rounds = is_small_float(type) || (op == RONDO_AVG && is_large_float(type));
   return rounds ? Partials::rounded : Partials::native;
 }
 
-/// Returns whether the reduction is as fast as memory. Conversions of 8-bit floats and integer divisions are not.
+/// Returns whether the reduction is as fast as memory. 8-bit floats and integer divisions are slower.
 bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
   return op != RONDO_AVG || is_small_float(type) || is_large_float(type);
@@ -33,7 +33,7 @@ RingCall::RingCall(const LoadStoreArgs &args)
 
 RunOutcome RingCall::run() {
   announce();
-  publish(own_place().contributed.value, end_.chunks_ + 1);  // publishes the announcement, and no chunk
+  publish(own_place().contributed.value, end_.chunks_ + 1);  // publishes only the announcement, no chunk
   if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
   switch (choose_form()) {
     case Form::exported_parts:
@@ -54,8 +54,8 @@ RingCall::Form RingCall::choose_form() const {
 }
 
 /// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
-/// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
-/// the caches, as all ranks do for copies. In other cases, such stores of sums were not measured.
+/// that is faster in memory than the ring's own parts. If two ranks are out of place, they use streaming stores for
+/// sums that exceed the caches, as all ranks do for copies. In other cases, streaming stores of sums were not measured.
 RunOutcome RingCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
@@ -78,8 +78,8 @@ RunOutcome RingCall::run_exported_parts() {
 
 /// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
 /// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
-/// begins with the half with which its peer ends, so that they do not request the same lines at once. If the ranks
-/// share a core, and so its caches, or if the arithmetic is slower than memory, this form is not used.
+/// begins with the half with which its peer ends, so that both do not request the same lines at once. This form is not
+/// used if the ranks share a core and its caches, or if arithmetic is slower than memory.
 RunOutcome RingCall::run_exported_whole() {
   in_ring_order_ = true;
   chunks_.set_single();

@@ -11,7 +11,7 @@ RunOutcome TwoShotCall::run() {
   contribute(0);
   for (uint64_t step = 1; step < chunks_.count() + 2; ++step) {
     if (waiter_.stopped()) return stopped;  // a rank that never waits notices a failure only here
-    if (step == 1 && exports_send_ && exports_recv_) {  // before the next chunk, because its size may change here
+    if (step == 1 && exports_send_ && exports_recv_) {  // here, because the size of the next chunk may change
       if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
       if (all_export_) chunks_.enlarge(load_store::Chunks::exported_factor(end_.wake_));
     }
@@ -30,8 +30,8 @@ RunOutcome TwoShotCall::run() {
 }
 
 /// Waits until no peer can still read an exported buffer of this rank. If gather() ran, it has waited for the readers
-/// of `send`. Otherwise both buffers are exported (RingCall::run_exported_whole()), and the wait for `recv` covers
-/// both.
+/// of `send`. If gather() did not run, both buffers are exported (RingCall::run_exported_whole()), and the wait for
+/// `recv` covers both.
 RunOutcome TwoShotCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
@@ -87,7 +87,7 @@ void TwoShotCall::reduce_range(uint64_t chunk, Range range) const {
       operands[index] = operand(chunk, (first + index) % rank_count(), piece.begin);
     const uint64_t in_range = (piece.begin - range.begin) * element_bytes_;
     const std::byte *&own = operands[(end_.rank_ + rank_count() - first) % rank_count()];
-    if (scaler_ != nullptr)  // to where the sum goes, which is in the cache then
+    if (scaler_ != nullptr)  // into the sum's own memory, which is then in the cache
       own = scaled((apart_from_caches ? result : recv) + in_range, own, piece.count * element_bytes_);
     std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
     const std::span<std::byte *const> all_outputs(outputs);

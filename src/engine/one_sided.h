@@ -18,15 +18,15 @@ struct OneSided {
   uint32_t peer = 0;
   uint32_t signal = 0;            ///< number of the signal, below signal_count
   uint64_t count = 1;             ///< number of signals that the operation sends or waits for
-  uint64_t total = 0;             ///< the signals of that number up to this operation, counted by the communicator
+  uint64_t total = 0;             ///< signals of that number up to and with this operation, as the communicator counts
   const std::byte *from = nullptr;  ///< source of a put
   uint64_t bytes = 0;
-  uint64_t offset = 0;            ///< in the buffer of the peer
+  uint64_t offset = 0;            ///< byte offset in the buffer of the peer
   std::shared_ptr<const RemoteMemory> to = nullptr;  ///< null if the peer is on another host
   uint64_t window = 0;            ///< number of the window's registration
 };
 
-/// One-sided operations that are one operation of their rank. They run in their order.
+/// A list of one-sided operations, which together are one operation of their rank. They run in the order of the list.
 struct OneSidedBatch {
   uint64_t turn = 0;  ///< 0 if only the stream orders the operations
   std::vector<OneSided> operations;

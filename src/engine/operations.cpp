@@ -16,8 +16,8 @@ constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
 bool Operations::wait_for_turn(uint64_t turn) {
   std::unique_lock lock(turn_mutex_);
-  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // read in mark_executed()
-  // Each earlier operation has its own deadline, except a wait for an event, so each end restarts the clock.
+  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // mark_executed() reads it
+  // Each earlier operation has its own deadline, except a wait for an event. So the end of each restarts the timeout.
   uint64_t deadline_ns = now_ns() + timeout_ns();
   uint64_t seen = executed();
   while (executed() + 1 < turn && !ranks_.failed()) {
@@ -26,7 +26,7 @@ bool Operations::wait_for_turn(uint64_t turn) {
     if (std::exchange(seen, done) != done) deadline_ns = now_ns() + timeout_ns();
     if (now_ns() >= deadline_ns) ranks_.raise(turn_timed_out(turn));
   }
-  turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: it only saves a notification
+  turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: the count only saves notifications
   return executed() + 1 >= turn;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator and its executor share this class. It knows which operation of this rank has its turn, which
-// operations are done, and the failure that ends all of them. A turn counts the operations of this rank only. A number
-// counts the collectives, and is equal on all ranks.
+// A communicator and its executor share an object of this class. It knows which operation of this rank has its turn,
+// which operations are done, and the failure that ends all operations. A turn counts the operations of this rank only.
+// A number counts the collectives, and is equal on all ranks.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace rondo {
 
-/// Finds which of the caller's buffers peers can read in place, and how. Any thread.
+/// An interface that finds which of the caller's buffers peers can read in place, and how. Any thread.
 class MemoryExporter {
  public:
   virtual ~MemoryExporter() = default;
@@ -37,7 +37,7 @@ class Operations {
     uint64_t timeout_ns = 0;
     /// Returns an owner of the communicator, which keeps it alive.
     std::function<std::shared_ptr<const void>()> keep;
-    /// Notes that the communicator has failed and that a caller will get the failure. With `waits`, it waits briefly
+    /// Notes that the communicator has failed and that a caller will get the failure. If `waits`, it waits briefly
     /// until the recording is written.
     std::function<void(bool waits)> on_failure;
   };
@@ -85,8 +85,8 @@ class Operations {
   [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
   /// Starts the recording of the failure, without waiting for it.
   void announce_failure() { parts_.on_failure(false); }
-  /// Returns the failure. The first call returns it unchanged, later calls with RONDO_ERROR_COMM_FAILED.
-  /// RONDO_ERROR_REVOKED always stays unchanged.
+  /// Returns the failure. The first call returns it unchanged. Later calls return it with the status
+  /// RONDO_ERROR_COMM_FAILED. RONDO_ERROR_REVOKED always stays unchanged.
   [[nodiscard]] Error report_failure();
 
  private:

@@ -21,8 +21,8 @@ struct RunOutcome {
   uint32_t peer = 0;          ///< with `fault`: that peer
 };
 
-/// Runs a plan over `links`, one entry for each channel. Allocates nothing. If the outcome is `stopped` or `fault`,
-/// nothing more is published.
+/// Runs a plan over `links`, one entry for each channel. Allocates nothing. After the outcome `stopped` or `fault`,
+/// this rank publishes nothing more.
 [[nodiscard]] RunOutcome run_plan(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
                                   std::span<HostLinks> links, Waiter &waiter);
 

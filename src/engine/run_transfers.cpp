@@ -17,7 +17,7 @@ LaneProgram program_of(bool sends, uint64_t slot_bytes) {
   program.step_count = static_cast<uint32_t>(steps.size());
   program.reference_safe = true;
   program.slot_elements = slot_bytes;
-  return program;  // with an empty partition, because begin_head() loads the only chunk
+  return program;  // its partition is empty, because begin_head() loads the only chunk
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ void TransferQueues::begin_head(TransferQueue &queue) {
   queue.buffers.send.handle.exported = false;
   observer_->begin(queue);
   queue.links.exported = queue.buffers.send.handle.exported;
-  // A payload in the header needs a peer that shares the FIFO's memory. A peer that can read exported buffers does.
+  // A payload in the header needs a peer that shares the FIFO's memory. Such a peer can read exported buffers.
   queue.links.in_header = queue.sends && !queue.links.exported && head.bytes <= header_payload_bytes &&
                           queue.links.ends.front()->readable_kinds != 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs a batch of messages on host memory. One thread multiplexes the messages. A message is a lane of one
-// step, which the interpreter runs over a FIFO of its pair and direction.
+// step. The interpreter runs the lane over the FIFO of the message's pair and direction.
 //
 // Progress  The messages of a pair and direction form a queue. Every round visits the head of every queue that is not
 //           empty, and a visit moves a few slices at most. So a batch completes once each peer has begun the matching
@@ -55,7 +55,7 @@ class MessageLinks {
 
 /// The link of a queue.
 struct MessageLink : HostLinks {
-  // Only sending queues use these:
+  // Only queues that send use these members:
   ConnectionView outgoing;
   uint64_t posted = 0;      ///< number of posted slots
   bool in_header = false;   ///< true if the head's payload goes in the header of its slot
@@ -79,11 +79,11 @@ struct MessageSimple : HostSimple {
       links.ends[link]->simple_out.post(links.short_header, links.wake);
       if (links.wake) links.peers->wake(links.ends[link]->peer);
     }
-    // The peer's core used the next header's cache line last, and does not poll that line yet. So fetch the line now.
+    // The peer's core last used the next header's cache line, and does not poll that line yet. So it is fetched now.
     prefetch_for_write(&links.outgoing.header(++links.posted));
   }
   /// Returns true once the peer no longer reads the head's buffer. HostSimple::drained() also counts a payload in the
-  /// header as a reference to a buffer, so it is called only if a buffer is exported.
+  /// header as a reference to a buffer. So that function is called only if a buffer is exported.
   static bool drained(SingleThread thread, MessageLink &links) {
     return !links.exported || HostSimple::drained(thread, links);
   }
@@ -116,7 +116,7 @@ class TransferObserver {
   virtual void complete(TransferQueue &queue) = 0;
 };
 
-/// The queues of a rank, which it fills with one batch after another. A batch allocates nothing.
+/// The queues of a rank, which take one batch after another. A batch allocates nothing.
 class TransferQueues final : public TransferHeads {
  public:
   /// Makes empty queues. `links` must outlive this object.
@@ -137,7 +137,7 @@ class TransferQueues final : public TransferHeads {
   [[nodiscard]] size_t late_head() override;
   [[nodiscard]] SlotUse posted_slots(size_t index) const override;
 
-  /// Sets the observer, before the first visit. A head begins at its own first visit, so a send does not wait until all
+  /// Sets the observer, before the first visit. A head begins at its own first visit. So a send does not wait until all
   /// heads have begun. `observer` must outlive the run of the batch.
   void start(TransferObserver &observer) { observer_ = &observer; }
   /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is

@@ -38,7 +38,7 @@ uint64_t SignalWatch::seen_count() const {
   return memory::load_acquire(links_.signals(operation_.peer, owner_.rank())[operation_.signal]);  // pairs with a put
 }
 
-/// Says how many of the signals of this wait have arrived, out of the signals that it wants.
+/// Returns text that says how many of the signals for which this operation waits have arrived.
 std::string SignalWatch::counts(uint64_t seen) const {
   const uint64_t before = operation_.total - operation_.count;
   return "rank " + std::to_string(owner_.rank()) + " waits for " + std::to_string(operation_.count) +
@@ -47,7 +47,7 @@ std::string SignalWatch::counts(uint64_t seen) const {
          " of " + std::to_string(operation_.total) + " since the communicator was made)";
 }
 
-/// Says what a put or a signal does.
+/// Returns text that describes a put or a signal.
 std::string SignalWatch::doing() const {
   const std::string own = "rank " + std::to_string(owner_.rank()), peer = "rank " + std::to_string(operation_.peer);
   if (operation_.kind == OneSided::Kind::signal) return own + " signals " + peer;
@@ -76,8 +76,8 @@ bool SignalWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Fails the communicator if the peer has ended and owes signals. Whether it has ended is read before its signals, so
-/// all signals that it had sent count.
+/// Fails the communicator if the peer has ended and owes signals. Whether the peer has ended is read before its
+/// signals. So all signals that it has sent count.
 bool SignalWatch::raise_end() {
   if (operation_.peer == owner_.rank()) return false;
   const RankState state = ranks_.state(operation_.peer);
@@ -98,7 +98,7 @@ bool SignalWatch::raise_end() {
   std::string how = state == RankState::left        ? " has destroyed its communicator"
                     : state == RankState::finalized ? " has finalized its communicator"
                                                     : ranks_.how_dead(ended);
-  // A rank may leave because another rank died. That death is then the reason.
+  // A rank may leave because another rank died. In that case, that death is the reason.
   const auto any = [](uint32_t) { return true; };
   if (const auto dead = has_left ? find_dead_rank(ranks_, owner_.rank(), any) : std::nullopt) {
     ended = *dead;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class watches a one-sided operation while its rank waits in it. It checks for a failure of the communicator, the
-// end of the peer, and the deadline, and raises what it finds for all ranks.
+// end of the peer, and the deadline, and raises a failure that it finds for all ranks.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ class SignalWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// Raises the reason why the system refused to write to the peer's buffer, with that errno value. This rank's own
-  /// buffer may be the reason, too.
+  /// Raises the reason why the system refused to write to the peer's buffer, with that errno value. The reason may also
+  /// be this rank's own buffer.
   void explain_refusal(int error_number);
-  /// Raises that the operation has not ended in time on a stream of that name.
+  /// Raises the failure that the operation has not ended in time on the stream called `stream`.
   void raise_held_up(const std::string &stream);
 
  private:

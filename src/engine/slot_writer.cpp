@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// Writing a line takes 2 ns in a near cache, and 20 ns if a far core has read the line. This limit lies in between.
+/// A copy is slow if a line takes longer. It takes 2 ns in a shared cache, but 20 ns if a core outside of it read it.
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class copies payloads into the slots of a connection. It decides by measurement how to store them.
 //
-// If the two ranks' cores share a cache, the receiver should find a slot there. If they do not, writing a line that the
-// receiver has read takes 20 ns, because the copy in the receiver's cache must be discarded first. Then stores that
-// bypass the caches are five times as fast, although the receiver must read from memory.
+// If the two ranks' cores share a cache, the receiver should find a slot there. If not, writing a line that the
+// receiver has read takes 20 ns, because the copy in the receiver's cache must be discarded first. Stores that bypass
+// the caches are then five times as fast, although the receiver must read from memory.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ class SlotWriter {
  public:
   /// Smaller payloads are always copied through the caches, and never measured.
   static constexpr size_t measured_bytes_min = 2048;
-  static constexpr uint32_t near_interval = 8;   ///< every copy of this number is measured
-  static constexpr uint32_t far_interval = 64;   ///< the same while copies bypass the caches
+  static constexpr uint32_t near_interval = 8;   ///< one in this number of copies is measured
+  static constexpr uint32_t far_interval = 64;   ///< the same number while copies bypass the caches
 
   /// Copies like memcpy(). A thread that sees a later release store of this thread sees all of the copy.
   void write(std::byte *slot, const std::byte *from, size_t bytes) {

@@ -17,9 +17,9 @@ constexpr uint64_t cycle_check_interval_ns = 100'000'000;
 constexpr uint64_t far_check_interval_ns = 300'000'000;
 constexpr uint64_t report_look_interval_ns = 2'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // a peer is asked this long before the deadline
+constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // a peer is asked at most this long before the deadline
 constexpr uint64_t report_age_max_ns = 250'000'000;
-constexpr uint64_t delivery_patience_ns = 500'000'000;  // a link that has ended usually reports it at once
+constexpr uint64_t delivery_patience_ns = 500'000'000;  // a link usually reports its end at once
 constexpr int fault_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
 
 std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }
@@ -55,7 +55,7 @@ bool TransferWatch::look(uint64_t now_ns) {
 }
 
 /// Publishes which sends are blocked. The peer's counts are read first: if it has completed every receive that it
-/// entered, it frees no slot before it enters another. The slots, read later, show whether the send needs a free one.
+/// entered, it frees no slot before it enters another. The slots are read later, and show whether the send needs one.
 void TransferWatch::publish_blocked() {
   for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
     const Transfer &head = heads_.head(index);
@@ -69,7 +69,7 @@ void TransferWatch::publish_blocked() {
 bool TransferWatch::check_ended_peers(uint64_t now_ns) {
   if (now_ns < next_death_check_ns_) return false;
   next_death_check_ns_ = now_ns + death_check_interval_ns;
-  const std::vector<uint32_t> dead = ranks_.find_dead();  // once for all heads, because it makes system calls
+  const std::vector<uint32_t> dead = ranks_.find_dead();  // read once for all heads, because it makes system calls
   for (size_t index = 0; index < heads_.head_count(); ++index)
     if (check_ended(index, dead)) return true;
   return false;
@@ -95,7 +95,7 @@ bool TransferWatch::tell_ended(const Transfer &head, std::span<const uint32_t> d
   uint32_t ended = head.peer;
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
-  // If the rank left because another rank died, report the death. It came first, so it is visible here by now.
+  // If the rank left because another rank died, report the death. The death came first, so it is visible here by now.
   if (const auto dead_rank = has_left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
     ended = *dead_rank;
     how = ranks_.how_dead(ended);
@@ -126,7 +126,7 @@ bool TransferWatch::check_cycle(uint64_t now_ns) {
 
 bool TransferWatch::check_far_cycle(uint64_t now_ns) {
   if (now_ns < next_far_check_ns_) return false;
-  // If a host has not answered for long, the search restarts, so that it does not use old reports of the other hosts.
+  // If a host has not answered for long, the search restarts, so that it does not use old reports of other hosts.
   if (far_since_ns_ == 0 || now_ns - far_since_ns_ > far_check_interval_ns) far_since_ns_ = now_ns;
   const bool published = publish_far_blocked(far_since_ns_);
   FarSearch found = find_far_wait_cycle(ranks_, boards_, rank_, rank_count_, far_since_ns_);
@@ -167,7 +167,7 @@ bool TransferWatch::publish_far_blocked(uint64_t since_ns) {
 }
 
 /// Returns whether the messages after the first `received` ones fill the FIFO. The receiver has emptied only the slots
-/// of the first ones. If the rest fills the FIFO, no credit is on its way, so no slot becomes free by itself.
+/// of those first ones. If the others fill the FIFO, no credit is on its way, so no slot becomes free.
 bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
   const Transfer &head = heads_.head(index);
   const SlotUse use = heads_.posted_slots(index);
@@ -192,8 +192,8 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
          std::to_string(batches.completed) + " batches of messages";
 }
 
-/// Asks a late peer which operation it has called. A rank on another host needs a moment to answer, so this rank asks
-/// repeatedly, beginning before the deadline.
+/// Asks a late peer which operation it has called. A rank on another host needs a moment to answer. So this rank begins
+/// to ask before the deadline, and asks repeatedly.
 void TransferWatch::ask_late_peer(uint64_t now_ns) {
   const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
   if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;

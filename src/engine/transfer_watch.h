@@ -46,27 +46,27 @@ class TransferWatch final : public Watch {
  private:
   void publish_blocked();
   bool check_ended_peers(uint64_t now_ns);
-  /// If the head is blocked and its peer has ended, fails the communicator and returns true. `dead` must have been read
-  /// before the slots.
+  /// If the head is blocked and its peer has ended, fails the communicator and returns true. The caller must read
+  /// `dead` before this function reads the slots.
   bool check_ended(size_t index, std::span<const uint32_t> dead);
   /// Fails the communicator if the head's peer has ended, even if the head is not blocked.
   bool tell_ended(const Transfer &head, std::span<const uint32_t> dead);
   [[nodiscard]] bool has_ended(uint32_t peer, std::span<const uint32_t> dead) const;
-  /// Returns whether data that the ended rank sent may still arrive. After a while it returns false.
+  /// Returns whether data that the ended rank sent may still arrive. After a while, returns false in any case.
   [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
-  /// Checks for a circle over several hosts. Each search takes several calls, because reports arrive late.
+  /// Checks for a circle over several hosts. A search takes several calls, because reports arrive late.
   bool check_far_cycle(uint64_t now_ns);
   /// Publishes which sends to ranks of other hosts are blocked. Returns false if a report has not arrived.
   bool publish_far_blocked(uint64_t since_ns);
-  /// Returns whether a send to a rank of another host cannot go on before its receiver enters another receive.
+  /// Returns whether a send to a rank of another host is blocked until its receiver enters another receive.
   /// @param received  number of messages; the receiver had completed all that it had entered when it was read
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
-  /// Asks the peer that keeps this batch waiting how many messages it has called. Begins before the deadline.
+  /// Asks the peer that keeps this batch waiting how many messages it has called. Begins to ask before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
-  /// Describes the calls of the peer that match `head`, and what the peer does now.
+  /// Describes the calls of the peer that match `head`, and the peer's present operation.
   [[nodiscard]] std::string calls_of(const Transfer &head) const;
   /// Waits a moment for the peer's report about `head`. Returns an empty report if the peer has not answered.
   [[nodiscard]] MessageReport await_report(const Transfer &head);

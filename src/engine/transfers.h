@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch is the messages that one rank sends and receives as one operation.
+// A batch is a list of messages that one rank sends and receives as one operation.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace rondo {
 struct Transfer {
   std::byte *data = nullptr;  ///< buffer; only read if this end sends
   uint64_t bytes = 0;
-  uint64_t message = 0;    ///< number of the message in its pair and direction, from 1
+  uint64_t message = 0;    ///< number of the message among the messages of its pair and direction, from 1
   uint32_t signature = 0;  ///< digest of the sizes of this message and all before it, equal at both ends
   uint32_t peer = 0;       ///< may be this rank
   uint32_t type = 0;       ///< element type, a rondo_type_t
   bool sends = false;
   Transfer *next = nullptr;  ///< next in the queue of its pair and direction, while the batch runs
-  bool exchanges = false;  ///< on a device: sends each slice, then receives the peer's slice in its place
+  bool exchanges = false;  ///< on a device: sends each slice, then receives the peer's slice into its place
 };
 
 /// The transfers of a batch. A few transfers need no allocation.
@@ -70,7 +70,7 @@ class TransferHeads {
   [[nodiscard]] virtual size_t head_count() const = 0;
   [[nodiscard]] virtual const Transfer &head(size_t index) const = 0;
   /// Returns true if the head cannot move before its peer stores something. The function must read the state during the
-  /// call, not a state that was read before. If it cannot read the state, it returns false.
+  /// call, and not use an earlier reading. If it cannot read the state, it returns false.
   [[nodiscard]] virtual bool is_blocked(size_t index) = 0;
   /// Returns the head that a timeout error names. At least one head exists.
   [[nodiscard]] virtual size_t late_head() = 0;

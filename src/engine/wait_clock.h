@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This clock measures the total time for which callers have waited for a host stream. While several callers wait, time
-// counts once. Each operation of the stream reads the clock at its begin and its end; the difference is the time for
-// which callers waited for that operation.
+// This clock measures the total time for which callers have waited for a host stream. While several callers wait, the
+// time counts once. Each operation of the stream reads the clock at its begin and at its end. The difference is the
+// time for which callers waited for that operation.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace rondo {
 
 class WaitClock {
  public:
-  /// Returns the total. Any thread. It costs one load if no caller waits.
+  /// Returns the total. Any thread. The call costs one load if no caller waits.
   [[nodiscard]] uint64_t total_ns() const {
     const uint64_t word = word_.load(std::memory_order_acquire);  // pairs with begin() and end()
     return ((word >> 1) + ((word & 1) != 0 ? now_ns() : 0)) & time_mask;

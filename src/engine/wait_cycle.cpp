@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-/// The operation that a rank is in. If it is equal in two readings, the rank was in no other operation between them.
+/// The operation that a rank is in. If two readings are equal, the rank was in no other operation between them.
 struct Place {
   BatchCounts batches;
   uint64_t entered = 0;  ///< number of the latest collective
@@ -28,15 +28,15 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.collective));
   if (traits.carrier == Carrier::messages) return false;
   if (!traits.has_data) return true;
-  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // with these, every pair exchanges counts
+  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // counts_of_pairs: every pair does
   if (traits.root == RootRole::sends) return moves && peer == call.root;
   if (traits.root == RootRole::receives) return moves && rank == call.root;
   if (traits.carrier == Carrier::blocks) return moves;
   return call.count != 0 && call.counts_hash == 0;  // uneven blocks may be empty, so they prove nothing
 }
 
-/// This view reads what ranks publish. Of ranks on other hosts it knows only collectives, with some delay. Of a rank on
-/// a device it reads one report, which stays true (src/engine/device_waits.h).
+/// A view of the states that ranks publish. About ranks on other hosts it knows only collectives, with some delay. For
+/// a rank on a device it reads one report, which stays true (src/engine/device_waits.h).
 class NearView {
  public:
   NearView(const Ranks &ranks, const MessageBoards &boards, uint32_t rank_count)
@@ -94,7 +94,7 @@ class FarView {
   FarView(const Ranks &ranks, MessageBoards &boards, uint32_t rank_count, uint64_t since_ns)
       : near_(ranks, boards, rank_count), boards_(boards), since_ns_(since_ns), reports_(rank_count) {}
 
-  /// Returns whether no report was missing.
+  /// Returns whether all needed reports have arrived.
   [[nodiscard]] bool complete() const { return complete_; }
   [[nodiscard]] bool knows(uint32_t rank) { return near_.knows(rank) || report_of(rank) != nullptr; }
   [[nodiscard]] Place place_of(uint32_t rank) {
@@ -102,7 +102,7 @@ class FarView {
     const WaitReport *const report = report_of(rank);
     return report == nullptr ? Place{} : Place{report->batches, report->entered, report->completed};
   }
-  /// Without a report, returns the latest number that is possible.
+  /// Returns the number of the rank's latest operation. Without a report, returns the largest possible number.
   [[nodiscard]] uint64_t latest_operation(uint32_t rank) {
     if (near_.knows(rank)) return near_.latest_operation(rank);
     const WaitReport *const report = report_of(rank);
@@ -149,7 +149,7 @@ class Search {
   Search(View &view, uint32_t rank, uint32_t rank_count)
       : view_(view), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
 
-  /// Searches depth first and visits each rank once.
+  /// Returns a circle. It searches depth first and visits each rank once.
   std::vector<WaitEdge> run() {
     enter(rank_);
     while (!path_.empty()) {
@@ -213,7 +213,7 @@ class Search {
 
   [[nodiscard]] std::vector<WaitEdge> confirmed() {
     std::vector<WaitEdge> cycle;
-    for (const Visit &visit : path_) {  // once more, because each edge was read before its peer's operation
+    for (const Visit &visit : path_) {  // reads again, because each edge was read before its peer's operation
       Visit again = visit;
       if (!waits_for(again, visit.edge.peer)) return {};
       cycle.push_back(again.edge);

@@ -3,19 +3,19 @@
 // operations one after another, so such a circle never ends by itself.
 //
 // An edge leads from a rank that waits to the rank for which it waits. The waiting rank cannot complete its operation
-// until the awaited rank begins something outside of the operation that it is in now. There are three kinds of edges:
+// until the awaited rank begins something outside of the operation that it is in now. Edges arise in three cases:
 // - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
 // Each edge of ranks that run on hosts stays true until one of its two ranks enters another operation. So if the ranks
 // of a circle are in the same operations before and after their edges were read, all edges were true at one time.
 //
-// A rank on a device enqueues operations that have not begun. Its monitor publishes a report, which replaces what the
-// rank has called. Such reports may be older than the question, and src/engine/device_waits.h says why that suffices.
+// A rank on a device enqueues operations that have not begun. Its monitor publishes a report, which is used in place of
+// the rank's calls. Such reports may be older than the question. src/engine/device_waits.h says why that suffices.
 //
-// Ranks of other hosts report what they are in (WaitReport). If they run on hosts, each report was true at some time
-// after it was asked for, but not all at one time. So one search over several hosts proves nothing, and
-// find_far_wait_cycle() must run twice.
+// Ranks of other hosts report the operations that they are in (WaitReport). If the ranks run on hosts, each report was
+// true at some time after it was asked for. But the reports need not be true at the same time. So one search over
+// several hosts proves nothing, and find_far_wait_cycle() must run twice.
 #pragma once
 
 #include <cstdint>

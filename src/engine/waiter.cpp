@@ -8,11 +8,11 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t look_interval_ns = 5'000'000;  // well below the second in which a peer's death must be noticed
-constexpr uint64_t sleep_ns = 20'000'000;         // the most that a missed wake-up costs
+constexpr uint64_t sleep_ns = 20'000'000;         // the longest delay by a missed wake-up
 constexpr uint64_t nap_ns = 50'000;
-constexpr uint32_t short_spin = 16;        // rounds before checking whether a peer needs this processor
-constexpr uint32_t spins_per_check = 64;   // rounds between checks of the communicator's failure, which cost a load
-constexpr uint32_t spins_per_look = 4096;  // rounds between reads of the clock; some of them check everything
+constexpr uint32_t short_spin = 16;        // rounds before the check whether a peer needs this processor
+constexpr uint32_t spins_per_check = 64;   // rounds between checks for a failure, each of which costs a load
+constexpr uint32_t spins_per_look = 4096;  // rounds between reads of the clock; after some of them look() runs
 
 }  // namespace
 
@@ -28,7 +28,7 @@ bool Waiter::idle() {
   if (watch_.stopped()) return false;
   if (spins && round_ % spins_per_look != 0) return true;
   const uint64_t now = now_ns();
-  if (next_look_ns_ == 0) next_look_ns_ = now + look_interval_ns;  // not at once: a check costs more than most waits
+  if (next_look_ns_ == 0) next_look_ns_ = now + look_interval_ns;  // not now: a check costs more than most waits
   if (now >= next_look_ns_) {
     next_look_ns_ = now + look_interval_ns;
     if (watch_.look(now)) return false;
@@ -40,7 +40,7 @@ bool Waiter::idle() {
 }
 
 bool Waiter::rest() {
-  --round_;  // the count stays here until a lane moves
+  --round_;  // the count stays at its limit until a lane moves
   if (!policy_.sleeps) {
     sleep_for_ns(nap_ns);
     return true;

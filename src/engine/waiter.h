@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank uses this class to wait when none of its lanes can move. If there are cores for all ranks, the waiter spins.
+// When none of its lanes can move, a rank waits with this class. If there are cores for all ranks, the waiter spins.
 // Otherwise it yields the core to other ranks. At intervals it checks whether the rank must stop.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace rondo {
 class Watch {
  public:
   virtual ~Watch() = default;
-  /// Returns whether the communicator has failed. It costs a load or two.
+  /// Returns whether the communicator has failed. The call costs a load or two.
   [[nodiscard]] virtual bool stopped() = 0;
   /// Checks for a failure, the deadline, a disagreement and dead peers. If one of these ends the wait, it raises the
   /// failure and returns true.
@@ -22,14 +22,14 @@ class Watch {
 
 struct WaitPolicy {
   uint32_t poll_count = 128;   ///< polls without a pause, before the first round
-  uint32_t spin_count = 4096;  ///< rounds with a pause instruction
-  uint32_t yield_count = 64;   ///< rounds with sched_yield, after the spins
+  uint32_t spin_count = 4096;  ///< then rounds with a pause instruction
+  uint32_t yield_count = 64;   ///< then rounds with sched_yield
   bool sleeps = false;         ///< afterwards, sleep until a peer wakes this rank; if false, nap for a short time
   bool progresses = false;     ///< true if each round begins with a round of PeerAccess::progress()
 
   [[nodiscard]] static WaitPolicy dedicated() { return {128, 8192, 256, false}; }
-  /// Returns the policy for ranks that poll a network. Such a round takes as long as ten other rounds, so the waiter
-  /// soon offers the core to others, for instance to a rank of another container.
+  /// Returns the policy for ranks that poll a network. A round with such a poll takes as long as ten other rounds. So
+  /// the waiter soon offers the core to others, for instance to a rank of another container.
   [[nodiscard]] static WaitPolicy dedicated_to_network() { return {128, 64, 8192, false, true}; }
   [[nodiscard]] static WaitPolicy oversubscribed() { return {8, 0, 512, true}; }
 };
@@ -41,13 +41,13 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns the number of polls before idle() is called. It suffices for data that another core is sending now.
+  /// Returns the number of polls before idle() is called. It is enough for data that another core sends now.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// Waits a little after a round without progress. Returns false if the rank must stop.
   [[nodiscard]] bool idle();
 
-  /// Returns whether the communicator has failed, for code that proceeds without waiting. It costs a load or two.
+  /// Returns whether the communicator has failed, for code that proceeds without waiting. Costs a load or two.
   [[nodiscard]] bool stopped() { return watch_.stopped(); }
 
   /// Notes a round with progress.

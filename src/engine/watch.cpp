@@ -16,8 +16,8 @@ constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr uint64_t report_age_max_ns = 60'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
-// another host arrives after a report and a question. On its own host, a rank sees every call at once, but the end of a
-// process may become visible late.
+// another host arrives only after a report and a question. On its own host, a rank sees every call at once, but the end
+// of a process may become visible late.
 constexpr uint64_t far_reports_max = 10;
 constexpr int near_looks_max = 100;
 constexpr const char *advice =
@@ -55,7 +55,7 @@ std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank, const 
 
 std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
                                      RankEnd which) {
-  // A rank that has completed the operation has sent everything for it, so its end does not matter to the operation.
+  // A rank that has completed the operation has sent all its data, so its end does not matter to the operation.
   const auto owes = [&](uint32_t peer) { return ranks.completed_operation(peer) < operation; };
   const auto ended = [&](uint32_t peer, const std::string &how) {
     Error error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + how};
@@ -73,7 +73,7 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;
     if (peer == rank || !has_left || !owes(peer)) continue;
-    // If the rank left because another rank died, report that death. It came first, so it is visible here by now.
+    // If the rank left because another rank died, report that death. As it came first, it is visible here by now.
     if (auto death = find_death()) return death;
     return ended(peer, state == RankState::left ? " has destroyed its communicator"
                                                 : " has finalized its communicator");
@@ -122,7 +122,7 @@ bool OperationWatch::look(uint64_t now_ns) {
 
 /// Compares this rank's records with the records of all ranks, including completed operations: a rank may complete an
 /// operation before the ranks that disagree have called it. The root of a broadcast may do so. If ranks disagree on the
-/// root, every rank may. The histories of the ranks differ from such an operation on.
+/// root, every rank may be such a root. From such an operation on, the histories of the ranks differ.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
@@ -149,7 +149,7 @@ std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t 
 }
 
 /// Returns whether the peer's record of this or a later operation has arrived and has an equal history. If not, the
-/// peer may have called something different: at a deadline, or on a slow host, its record may still be missing.
+/// peer may have called another operation. At a deadline, or on a slow host, its record may also be missing still.
 bool OperationWatch::is_known_to_agree(uint32_t peer) const {
   const auto common = latest_in_common(peer);
   return common && common->operation >= operation_ && common->theirs.history == common->own.history;
@@ -179,8 +179,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
-/// Raises a failure if one of two ranks has finalized while the other still calls collectives. Then no call was wrong,
-/// but the finalized rank left too early.
+/// Raises a failure if one of two ranks has finalized while the other still calls collectives. In this case no call was
+/// wrong, but the finalized rank left too early.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
   const bool own_end = is_finalize(own);
   if (own_end == is_finalize(theirs)) return false;
@@ -238,7 +238,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
                             : far_looks_max(ranks_, rank_count_);
   if (start_ns_ == 0) start_ns_ = now_ns();
   for (int look = 0; look < looks_max && (look == 0 || now_ns() - start_ns_ < timeout_ns_); ++look) {
-    // The peer is checked first, because only a few ranks on other hosts are asked at a time.
+    // This peer is checked first, because only a few ranks of other hosts are asked at a time.
     if (ranks_.failed() || disagrees(peer) || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
@@ -255,14 +255,14 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " launched a graph that was captured with a buffer, and has deregistered this buffer since" +
                      during + "; capture it again");
-  // A rank of this host records a call before it sends the call's slots. So a foreign slot from it is a defect.
+  // A rank of this host records a call before it sends the call's slots. So a foreign slot from this host is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " sent a slot of another operation" + during +
                      (latest_in_common(peer) ? ", and this rank does not know yet what that rank called instead"
                                              : ", and no operation of both is recorded any more") +
                      advice);
-  // The signature of such a block has its size (src/engine/device_executor.cpp).
+  // For a _v block of another host, the signature includes the block's size (src/engine/device_executor.cpp).
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && entered_.signature.counts_hash == counts_of_pairs)
     return tell_differing_block(peer);
   raise(RONDO_ERROR_INTERNAL, number, operation_,

@@ -63,7 +63,7 @@ class OperationWatch final : public Watch {
   uint64_t operation_;
   const OperationInfo &entered_;
   uint64_t timeout_ns_;
-  uint64_t start_ns_ = 0;  ///< time of the first check, so an operation that does not wait reads no clock
+  uint64_t start_ns_ = 0;  ///< time of the first check; an operation that does not wait reads no clock
   uint64_t next_death_check_ns_ = 0;
   uint64_t expected_bytes_ = 0;
 };
@@ -71,7 +71,7 @@ class OperationWatch final : public Watch {
 /// Describes an operation: "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
 [[nodiscard]] std::string describe(const OperationInfo &entered);
 
-/// The end of a failure's message, which says what the caller can do now.
+/// The end of a failure's message, which says what the caller can do next.
 inline constexpr const char *what_now =
     "; only rondo_comm_shrink, rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
@@ -85,8 +85,8 @@ inline constexpr const char *what_now =
 
 enum class RankEnd : uint8_t { death, any };
 
-/// Returns the lowest rank that died, other than `rank`. A rank that had left or finalized before its death does not
-/// count, and neither does a rank for which `counts` returns false.
+/// Returns the lowest rank that died, other than `rank`. A rank does not count if it had left or finalized before its
+/// death, or if `counts` returns false for it.
 [[nodiscard]] std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank,
                                                      const std::function<bool(uint32_t)> &counts);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares what a rank knows while it makes a communicator. Every request to a transport or a device contains
-// this struct, so a new setting reaches them without a change of the code in between.
+// this struct, so a new setting reaches transports and devices without a change of the code in between.
 #pragma once
 
 #include <algorithm>
@@ -26,25 +26,25 @@ struct NetworkInterface {
 /// other facts itself, such as the GIDs of a verbs device or the capabilities of a CUDA device.
 struct RankInfo {
   uint32_t node = 0;       ///< number of the node; equal for ranks that can share memory
-  uint64_t process = 0;    ///< process number, as its node counts
+  uint64_t process = 0;    ///< process number, as its node numbers processes
   std::string host_name;
   std::vector<uint32_t> cores{};  ///< processing units that the rank may use, as its system numbers them
-  /// The interfaces that RONDO_INTERFACE selects, indexed by rail. Empty if none exists.
+  /// The interfaces that RONDO_INTERFACE selects, indexed by rail. Empty if no interface is selected.
   std::vector<NetworkInterface> interfaces{};
 
-  /// Describes the rank for people: "rank 2 (host b, process 17)".
+  /// Describes the rank as text for people: "rank 2 (host b, process 17)".
   [[nodiscard]] std::string describe(uint32_t rank) const {
     return "rank " + std::to_string(rank) + " (host " + host_name + ", process " + std::to_string(process) + ")";
   }
   bool operator==(const RankInfo &) const = default;
 };
 
-/// Holds the node of each rank. All ranks have equal values. A node is a host, or a container that shares neither
-/// processes nor network with others. Nodes are numbered in the order of their lowest ranks.
+/// Holds the node of each rank. All ranks have equal values. A node is a host, or a container that does not share both
+/// processes and network with others. Nodes are numbered in the order of their lowest ranks.
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// Computes the nodes. Two ranks with equal numbers in `place_of`, which is indexed by rank, are on one node.
+  /// Computes the nodes. `place_of` is indexed by rank. Two ranks with equal numbers are on one node.
   explicit GroupInfo(std::span<const uint32_t> place_of) {
     std::vector<uint32_t> places;  // indexed by node
     for (uint32_t rank = 0; rank < place_of.size(); ++rank) {
@@ -72,8 +72,8 @@ class GroupInfo {
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
 
   std::vector<RankInfo> infos;  ///< indexed by rank, equal on all ranks
-  /// A text for each node, for people: why this rank shares no memory with the ranks of that node. It is empty for this
-  /// rank's own node. The vector is empty if there is only one node.
+  /// Text for people, by node: why this rank shares no memory with the ranks of that node. It is empty for this rank's
+  /// own node. The vector is empty if there is only one node.
   std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< number of cores that the ranks of this rank's node may use together
   bool oversubscribed = false;  ///< true if some node has more ranks than usable cores; equal on all ranks
@@ -84,14 +84,14 @@ class GroupInfo {
   std::vector<std::vector<uint32_t>> ranks_;  ///< indexed by node
 };
 
-/// The referenced objects outlive every call that takes the context. Objects that such a call makes keep no reference
-/// to the context.
+/// The context in which a communicator is made. The referenced objects outlive every call that takes the context.
+/// Objects that such a call makes keep no reference to it.
 struct InitContext {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   const Settings &settings;  ///< the settings of this communicator
   const GroupInfo &group;
-  Secret secret{};           ///< the job's secret, or one that is derived from it
+  Secret secret{};           ///< the job's secret, or a secret derived from it
   std::string key_prefix{};  ///< prefix of this communicator's keys in the store
   uint64_t deadline_ns = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of one rank connect its executor with the ranks that it can reach. A link belongs to a channel and a peer,
-// and has one direction. The view of a link points into memory of this process, even if the peer is in another process
+// The links of one rank connect its executor with the ranks that it can reach. A link belongs to a channel and a peer.
+// It has one direction. The view of a link points into memory of this process, even if the peer is in another process
 // or on another host.
 //
 // Threads  Any thread may call outgoing(), incoming(), exchange(), readable_kinds(), wait_for_readers() and functions
@@ -22,21 +22,21 @@
 
 namespace rondo {
 
-/// The FIFOs on this side of all links to other hosts. They are one piece of memory, which a network device can
+/// The FIFOs on this side of all links to other hosts. They lie in one piece of memory, which a network device can
 /// register.
 struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< keeps the memory alive after the links are destroyed
   std::span<std::byte> bytes;
-  std::shared_ptr<const RdmaMemory> device;  ///< likewise, with slots for payloads; may be null
-  std::shared_ptr<const void> message_owner = nullptr;  ///< likewise
-  std::span<std::byte> message_bytes{};                 ///< of the links for messages; may be empty
+  std::shared_ptr<const RdmaMemory> device;  ///< device memory with slots for payloads, kept alive; may be null
+  std::shared_ptr<const void> message_owner = nullptr;  ///< keeps message_bytes alive
+  std::span<std::byte> message_bytes{};                 ///< memory of the links for messages; may be empty
 };
 
 class Links {
  public:
   virtual ~Links() = default;
 
-  /// Returns the smallest geometry of all links. It does not change.
+  /// Returns the smallest geometry of all links, which is constant.
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
   /// Returns the view of a link, which is valid until the links are destroyed. The peer may be this rank itself. If no
@@ -45,33 +45,33 @@ class Links {
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
   /// Returns whether connections for messages exist (src/engine/run_transfers.h).
   [[nodiscard]] virtual bool carries_messages() const { return false; }
-  /// Makes outgoing_messages() and incoming_messages() usable. The caller does it before the first message. Any thread.
+  /// Makes outgoing_messages() and incoming_messages() usable. Call it before the first message. Any thread.
   virtual Result<void> open_messages() { return {}; }
   [[nodiscard]] virtual ConnectionView outgoing_messages(uint32_t) const { return {}; }
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
   /// Returns whether this rank can write to buffers of all other ranks, and whether signals exist.
   [[nodiscard]] virtual bool has_signals() const { return false; }
-  /// Makes signals() and outgoing_puts() usable. The caller does it before the first one-sided operation. Any thread.
+  /// Makes signals() and outgoing_puts() usable. Call it before the first one-sided operation. Any thread.
   virtual Result<void> open_one_sided() { return open_messages(); }
   /// Returns the link that takes puts to a rank of another host (put_frame.h), or a view without memory.
   [[nodiscard]] virtual ConnectionView outgoing_puts(uint32_t) const { return {}; }
-  /// Lets ranks of other hosts write to a buffer until withdraw_window(). `number` is that of the registration. Any
-  /// thread may call both. After withdraw_window() nothing writes to the buffer.
+  /// Lets ranks of other hosts write to a buffer until withdraw_window(). `number` is the number of the registration.
+  /// Any thread may call both functions. After withdraw_window() no link writes to the buffer.
   virtual void expose_window(uint64_t /*number*/, std::span<std::byte>) {}
   virtual void withdraw_window(uint64_t /*number*/) {}
   /// Returns the counters of the signal_count signals between two ranks, after open_one_sided(). `from` writes them. If
-  /// it is on another host, this rank's links write them.
+  /// `from` is on another host, this rank's links write them.
   [[nodiscard]] virtual uint64_t *signals(uint32_t /*from*/, uint32_t /*to*/) const { return nullptr; }
   /// Returns where the signals are, for devices that map them.
   [[nodiscard]] virtual SignalFile signal_file() const { return {}; }
-  /// Opens a buffer of a rank for writing. RONDO_ERROR_UNSUPPORTED, with the reason: this rank cannot write to it.
+  /// Opens a buffer of a rank for writing. RONDO_ERROR_UNSUPPORTED has the reason why it cannot.
   [[nodiscard]] virtual Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t, const MemoryPlace &) const {
     return Error{RONDO_ERROR_UNSUPPORTED, "the ranks share no memory"};
   }
-  /// Returns where a device writes the payloads for outgoing(): an address in network_memory().device. Null: it writes
-  /// them to the slots of outgoing().
+  /// Returns where a device writes the payloads for outgoing(): an address in network_memory().device. If the result is
+  /// null, it writes payloads to the slots of outgoing().
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
-  /// Returns the same for outgoing_messages().
+  /// Returns where a device writes the payloads for outgoing_messages(), as device_slots() does.
   [[nodiscard]] virtual std::byte *device_message_slots(uint32_t) const { return nullptr; }
   /// Returns the memory that all ranks map for the kernel load_store. If ranks share no memory, its rank_count is 0.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
@@ -80,22 +80,22 @@ class Links {
   [[nodiscard]] virtual uint32_t readable_kinds(uint32_t peer) const = 0;
   /// Returns the object that reads exported buffers of peers, wakes peers, and lets this rank sleep.
   [[nodiscard]] virtual PeerAccess &peers() = 0;
-  /// Returns whether data moves on the links only during PeerAccess::progress(). A waiting thread then calls that.
+  /// Returns whether data moves on the links only during PeerAccess::progress(). If so, waiting threads call it.
   [[nodiscard]] virtual bool needs_progress() const { return false; }
-  /// Returns the network's memory, empty if all ranks are on this host.
+  /// Returns the network's memory, which is empty if all ranks are on this host.
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
   /// Marks the begin or the end of a run, in which this rank may read exported buffers of its peers. If a thread may
-  /// call wait_for_readers(), set_running(true) is a sync store. Check for a failure after it.
+  /// call wait_for_readers(), set_running(true) is a sync store. After set_running(true), check for a failure.
   virtual void set_running(bool running) = 0;
-  /// Waits until no thread of this process reads buffers that this rank exported, but at most one second. The caller
-  /// does this after a failure.
+  /// Waits until no thread of this process reads buffers that this rank exported, but at most one second. Call it after
+  /// a failure.
   virtual void wait_for_readers() const = 0;
 
   /// Returns the bytes of shared memory that the communicator reserves on this host, including boards and
   /// records.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
-  /// Returns how many of these bytes belong to pages that were touched so far.
+  /// Returns how many of the shared_bytes() belong to pages that were accessed so far.
   [[nodiscard]] virtual Result<uint64_t> used_bytes() const = 0;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // This interface publishes the progress of messages between ranks. For each pair of ranks, it has the number of
 // messages that each end has entered and completed, and the blocked sends. For each rank, it has records of its latest
-// messages. Values of ranks on this host have no delay. report() also gets values from other hosts.
+// messages. Values of ranks on this host are current. report() also gets values from other hosts.
 //
-// A message has a number: its position, from 1, among the messages from one rank to another. Both ends count alike. A
-// rank enters messages in batches, one batch after another. For that rank, a batch is one operation.
+// A message has a number: its position, from 1, among the messages from one rank to another. Both ends have equal
+// numbers. A rank enters messages in batches, one batch after another. For that rank, a batch is one operation.
 //
-// Threads  announce() to complete_batch(): one thread at a time, the thread that runs the batch or watches the device.
-//          Everything else: any thread.
+// Threads  One thread at a time calls announce() to complete_batch(): the one that runs the batch or watches the
+//          device. Any thread may call the other functions.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@ namespace rondo {
 /// The number of latest messages of which each rank keeps a record.
 inline constexpr uint64_t recorded_message_count = 256;
 
-/// The most ranks of a communicator on several hosts with messages, which need a connection of every two ranks.
+/// The most ranks with which a communicator on several hosts has messages: they need a connection of every two ranks.
 inline constexpr uint32_t message_ranks_max = 64;
 
 /// The number of operations whose blocks publish_block() keeps, for each peer.
 inline constexpr uint64_t kept_block_operations = 16;
-/// Returns the number by which find() and report() return the block of an operation in place of a message.
+/// Returns the message number with which find() and report() return the block of an operation.
 [[nodiscard]] constexpr uint64_t block_number(uint64_t operation) { return operation | uint64_t{1} << 62; }
 [[nodiscard]] constexpr bool is_block_number(uint64_t message) { return message >> 62 != 0; }
 
@@ -64,10 +64,10 @@ struct BlockedSend {
 struct MessageReport {
   PairCounts pair;
   BatchCounts batches;
-  std::optional<MessageInfo> message;  ///< none if the rank has not begun the message, or its record is overwritten
+  std::optional<MessageInfo> message;  ///< empty if the rank has not begun the message, or its record is overwritten
 };
 
-/// A rank's report about the operation that it is in. It also goes to other hosts.
+/// A rank's report about the operation that it is in. The report also goes to other hosts.
 struct WaitReport {
   /// The messages of the rank with one other rank.
   struct Pair {
@@ -76,7 +76,7 @@ struct WaitReport {
   };
   BatchCounts batches;
   uint64_t entered = 0;    ///< number of the latest collective
-  uint64_t completed = 0;  ///< read before `entered`, so it is not ahead of it
+  uint64_t completed = 0;  ///< read before `entered`, so it is not greater
   std::array<Pair, message_ranks_max> pairs{};  ///< by the other rank
 };
 
@@ -84,17 +84,17 @@ class MessageBoards {
  public:
   virtual ~MessageBoards() = default;
 
-  /// Prepares pair() and blocked() for a rank that reads them without having called a message. Any thread.
+  /// Prepares pair() and blocked() for a reader whose rank has called no message yet. Any thread.
   virtual Result<void> open() { return {}; }
 
-  // These functions publish messages of this rank, which calls them in this order.
+  // These functions publish messages of this rank. The rank calls them in this order.
   /// Publishes that the next batch has messages of this pair and direction, up to number `last`.
   virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
   virtual void enter_batch() = 0;
-  /// Begins a record of the message and returns the record's number. The record's time is that of this rank's latest
-  /// enter_batch() or complete(), just before.
+  /// Begins a record of the message and returns the record's number. The record's time is the time of this rank's
+  /// latest enter_batch() or complete().
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
-  /// Completes a record. With `in_call`, the thread of the caller ran the message.
+  /// Completes a record. `in_call` is true if the caller's thread ran the message.
   virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
   /// Ends the record of a message that did not complete. Only readers of records see it.
   virtual void fail(uint64_t record) = 0;
@@ -108,26 +108,26 @@ class MessageBoards {
   /// Publishes what the device waits for (src/engine/device_waits.h). Null withdraws the report for good.
   virtual void publish_waits(const WaitReport *) {}
 
-  /// Returns whether the rank is on this host. Only then may batches() to find() be called. report() is for all ranks.
+  /// Returns whether the rank is on this host. If not, only report() may be called, and not batches() to find().
   [[nodiscard]] virtual bool knows(uint32_t) const { return true; }
-  // These functions read what rank `of` has published. It may be this rank.
+  // These functions read what rank `of` has published. `of` may be this rank.
   [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;
   [[nodiscard]] virtual PairCounts pair(uint32_t of, uint32_t with, bool sends) const = 0;
   [[nodiscard]] virtual BlockedSend blocked(uint32_t of, uint32_t to) const = 0;
-  /// Returns none if `of` has not begun the message, or its record is overwritten.
+  /// Returns the message. Returns nothing if `of` has not begun the message, or its record is overwritten.
   [[nodiscard]] virtual std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                         uint64_t message) const = 0;
   /// Reads what the device of `of`, a rank of this host, waits for. Returns false if the rank has published nothing.
   [[nodiscard]] virtual bool device_waits(uint32_t, WaitReport &) const { return false; }
   /// Returns what `of` reports about its messages with `with`, and about the message with the given number. The report
-  /// is not older than `since_ns`, by now_ns(). If no such report has arrived, the function asks for one and returns
-  /// none. If `of` is on another host, `with` must be this rank.
+  /// is not older than `since_ns`, by now_ns(). If no such report has arrived, the function asks for a report and
+  /// returns nothing. If `of` is on another host, `with` must be this rank.
   [[nodiscard]] virtual std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                             uint64_t) {
     return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};
   }
-  /// Reads what `of`, a rank on another host, waits for. Returns true if an answer to a question of `since_ns` or
-  /// later, by now_ns(), has arrived. Otherwise the function asks and returns false.
+  /// Reads what `of`, a rank on another host, waits for. Returns true if an answer to a question that was asked at
+  /// `since_ns` or later (by now_ns()) has arrived. Otherwise the function asks and returns false.
   [[nodiscard]] virtual bool read_waits(uint32_t, uint64_t, WaitReport &) { return false; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A put to a rank of another host goes as slots of a link for puts. Each slot has a frame and then a part of the data.
-// The last slot of a put, and the only one of a signal, sets the signal.
+// A put to a rank of another host goes as slots of a link for puts. Each slot has a frame, followed by a part of the
+// data. The last slot of a put sets the signal. A signal without a put has only this slot.
 #pragma once
 
 #include <bit>
@@ -14,8 +14,8 @@ static_assert(std::endian::native == std::endian::little, "frames hold the host'
 
 struct PutFrame {
   uint64_t window = 0;  ///< number of the window's registration; without data it is 0
-  uint64_t offset = 0;  ///< in the receiver's buffer
-  uint64_t total = 0;   ///< the signals of that number up to this one, counted by the sender
+  uint64_t offset = 0;  ///< byte offset in the receiver's buffer
+  uint64_t total = 0;   ///< signals of that number up to and with this one, as the sender counts
   uint32_t signal = signal_count;  ///< number of the signal, or signal_count if the slot sets none
   uint32_t reserved = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This interface gives the content of the flight recorder as plain data, read from memory that the ranks of a host
-// share. The readers are a rank of the communicator, and `rondo status` in another process. Reading does not disturb
-// the ranks, and the data may be slightly old.
+// share. A rank of the communicator reads it, or `rondo status` in another process. Reading does not disturb the ranks,
+// and the data may be slightly old.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace rondo {
 /// The number of latest operations that are kept for each rank.
 inline constexpr uint64_t recorded_operation_count = 1024;
 
-/// An operation as a rank has entered it. All ranks that agree have equal values.
+/// An operation as a rank has entered it. Ranks that agree have equal values.
 struct OperationInfo {
   Signature signature;
   PlanChoice choice;
@@ -51,7 +51,7 @@ struct RecordedMessage {
 /// The cost of one operation. It goes into the statistics of the rank that completes the operation.
 struct OperationCost {
   uint32_t collective = 0;
-  bool ran = true;  ///< false: the operation was only captured into a graph, so it does not count
+  bool ran = true;  ///< false: only captured into a graph, so the operation does not count
   /// True if the caller's own thread ran the operation, so that the caller waited for its whole duration.
   bool in_call = false;
   /// True if the operation was enqueued on a device, where it began after the previous operation. Rondo cannot measure
@@ -76,7 +76,7 @@ struct RecordedCounts {
   }
 };
 
-/// A bound above the number of collectives. It keeps the memory layout when a collective is added.
+/// A bound above the number of collectives. So the memory layout stays when a collective is added.
 inline constexpr uint32_t counted_collective_count = 16;
 
 struct RecordedStatistics {
@@ -106,34 +106,34 @@ struct RecordedRank {
   uint64_t entered = 0;    ///< number of the latest operation, or 0
   uint64_t completed = 0;  ///< number of the latest operation that is complete
   BatchCounts batches;     ///< counts of batches of messages
-  uint64_t messages = 0;   ///< number of the latest record of a message
+  uint64_t messages = 0;   ///< number of the latest message record
 };
 
 /// The recording of one communicator on this host. Any thread may call it.
 class Recording {
  public:
   virtual ~Recording() = default;
-  /// Returns 32 hexadecimal digits, equal on all ranks.
+  /// Returns the communicator's number as 32 hexadecimal digits, equal on all ranks.
   [[nodiscard]] virtual std::string communicator() const = 0;
   [[nodiscard]] virtual uint32_t rank_count() const = 0;
   /// Returns when the communicator was made, by now_ns().
   [[nodiscard]] virtual uint64_t made_ns() const = 0;
   [[nodiscard]] virtual RecordedRank rank(uint32_t rank) const = 0;
-  /// Returns none if the rank has not entered the operation, has overwritten its record, or is writing it now.
+  /// Returns nothing if the rank has not entered the operation, has overwritten its record, or is writing it now.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
-  /// Returns the record of a message that the rank has begun. Returns none in the same cases as operation().
+  /// Returns the record of a message that the rank has begun. Returns nothing in the same cases as operation().
   [[nodiscard]] virtual std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const = 0;
   /// Returns the sums over all operations that the rank has completed since the communicator was made.
   [[nodiscard]] virtual RecordedStatistics statistics(uint32_t rank) const = 0;
-  /// Returns none if the offset is not measured. On one host it is not needed.
+  /// Returns the offset, or nothing if it is not measured. A single host needs no offset.
   [[nodiscard]] virtual std::optional<ClockOffset> clock_offset() const = 0;
   [[nodiscard]] virtual std::optional<Error> failure() const = 0;
   /// Returns whether a rank has written the recording to a file after the failure.
   [[nodiscard]] virtual bool dumped() const = 0;
 };
 
-/// The flight recorder holds the latest operations of this host's ranks. After a failure, one of these ranks writes it
-/// to a file. Any thread may call it.
+/// The flight recorder holds the latest operations of this host's ranks. After a failure, one of these ranks writes
+/// them to a file. Any thread may call the functions.
 class FlightRecorder {
  public:
   virtual ~FlightRecorder() = default;
@@ -150,7 +150,7 @@ class FlightRecorder {
   /// Returns true to the first rank of this host that calls it. That rank writes the recording to a file, and then
   /// calls end_dump(true).
   [[nodiscard]] virtual bool claim_dump() = 0;
-  /// Ends the claim of claim_dump(). With `finished` false, another rank can claim it.
+  /// Ends the claim of claim_dump(). If `finished` is false, another rank can claim the dump.
   virtual void end_dump(bool finished) = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A window gives each rank of a host access to a buffer of every other rank. A rank describes its buffer by a
-// MemoryPlace, and the peers open that as a RemoteMemory.
+// MemoryPlace, and the peers open the MemoryPlace as a RemoteMemory.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace rondo {
 /// The number of signals between two ranks in one direction (RONDO_SIGNAL_COUNT).
 inline constexpr uint32_t signal_count = 16;
 
-/// The pages of a file that have all signals of a communicator. They are sorted by the rank that sends, then by the
-/// rank that waits, then by the number.
+/// The pages of a file that have all signals of a communicator. The signals are sorted by the rank that sends, then by
+/// the rank that waits, then by the signal's number.
 struct SignalFile {
   int descriptor = -1;  ///< owned by the links
   uint64_t offset = 0;
@@ -23,26 +23,26 @@ struct SignalFile {
 
 /// The description of a buffer, as its rank gives it to the peers.
 struct MemoryPlace {
-  PayloadKind kind = PayloadKind::process;  ///< mapped, or process for cross-memory attach
-  uint64_t address = 0;                     ///< in the rank's process
+  PayloadKind kind = PayloadKind::process;  ///< either mapped, or process for cross-memory attach
+  uint64_t address = 0;                     ///< address in the rank's process
   uint64_t bytes = 0;
   // These fields describe the region that contains the buffer, if the kind is mapped:
   uint64_t inode = 0;
-  uint64_t region_offset = 0;  ///< of the buffer
+  uint64_t region_offset = 0;  ///< offset of the buffer in the region
   uint64_t region_bytes = 0;
-  int32_t descriptor = -1;     ///< in the rank's process
-  // Memory of a device has these, too:
+  int32_t descriptor = -1;     ///< descriptor in the rank's process
+  // Memory of a device also has these fields:
   int32_t process = 0;  ///< id of the rank's process
   int32_t device = -1;  ///< ordinal of the device in that process
 };
 
-/// A buffer of a peer that this rank can write to. One thread at a time calls write().
+/// A buffer of a peer that this rank can write to. Only one thread at a time may call write().
 class RemoteMemory {
  public:
   virtual ~RemoteMemory() = default;
   /// Returns the address of the buffer in this process, or null if only write() reaches it.
   [[nodiscard]] virtual std::byte *address() const = 0;
-  /// Copies `bytes` bytes to the buffer at `offset`. The caller has checked the range. Returns 0, or the errno value of
+  /// Copies `bytes` bytes to the buffer at `offset`. The caller must check the range. Returns 0, or the errno value of
   /// a failure.
   [[nodiscard]] virtual int write(uint64_t offset, const std::byte *from, uint64_t bytes) const = 0;
 };

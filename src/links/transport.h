@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport connects one rank of a communicator with the others; src/core/registry.cpp makes it. It owns the rank's
-// links, its view of the other ranks, and the flight recorder. Other code gets one of these interfaces, not the
-// transport.
+// A transport connects one rank of a communicator with the other ranks. src/core/registry.cpp makes it. It owns the
+// interfaces to the rank's links, to the other ranks and to the flight recorder. Other code gets one of these
+// interfaces, and not the transport.
 #pragma once
 
 #include "src/links/links.h"
@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-/// Each getter returns the same object at every call, and that object ends with the transport. The destructor reports
-/// to the other ranks that this rank has left.
+/// The owner of the interfaces. Each getter always returns the same object, which ends with the transport. The
+/// destructor reports to the other ranks that this rank has left.
 class Transport {
  public:
   virtual ~Transport() = default;

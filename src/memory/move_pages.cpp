@@ -7,8 +7,8 @@
 //
 // Back: a private copy is made at another address, and mremap() moves it over the pages, also in one step.
 //
-// After each step either the old or the new mapping is in place, and the memfd keeps the contents until the end. So
-// every failure can be undone.
+// After each step, each page has either its old or its new mapping. The memfd keeps the contents until the end. So
+// after a failure, all earlier steps can be undone.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -162,7 +162,7 @@ Result<void> transfer_all(Transfer transfer, int file, std::byte *memory, const 
   return {};
 }
 
-/// Replaces the pages by a private copy of their part of the memfd. If it fails, the pages are unchanged.
+/// Replaces the pages by a private copy of their contents in the memfd. If it fails, the pages are unchanged.
 Result<void> restore(int file, std::byte *base, const Piece &piece) {
   void *raw = ::mmap(nullptr, piece.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED)

@@ -34,8 +34,8 @@ bool exceeds_machine(size_t bytes) {
   return total && bytes > *total;
 }
 
-/// Maps all of `file` at a multiple of `alignment`. It reserves a larger range of addresses, and returns the unused
-/// rest.
+/// Maps all of `file` at a multiple of `alignment`. It reserves a larger range of addresses first, and gives the unused
+/// rest back to the system.
 Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
   const size_t slack = alignment > page_bytes() ? alignment : 0;
   void *reserved = ::mmap(nullptr, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -53,7 +53,7 @@ Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
   return Mapping({address, bytes});
 }
 
-/// Returns whether `there` and `here` differ in a sample: 64 bytes each at the beginning, in the middle and at the end.
+/// Returns whether `there` and `here` differ in three samples of 64 bytes: at the begin, in the middle and at the end.
 bool differ(const std::byte *there, const std::byte *here, size_t bytes) {
   const size_t line = std::min<size_t>(bytes, 64);
   for (const size_t offset : {size_t{0}, (bytes - line) / 2, bytes - line})
@@ -88,7 +88,7 @@ Result<void *> RegionTable::allocate(size_t bytes) {
   RONDO_TRY_ASSIGN(FileDescriptor file, make_shared_file(whole, region_file_name));
   RONDO_TRY_ASSIGN(Mapping mapping, map_aligned(file.get(), whole, huge ? huge_page_bytes : page_bytes()));
   void *address = mapping.get().address;
-  if (huge) static_cast<void>(::madvise(address, whole, MADV_HUGEPAGE));  // only a hint; many systems refuse it
+  if (huge) static_cast<void>(::madvise(address, whole, MADV_HUGEPAGE));  // only a hint, which many systems refuse
   if (::madvise(address, whole, MADV_DONTFORK) != 0) return system_error("madvise(MADV_DONTFORK)", errno);
   RONDO_TRY(insert({reinterpret_cast<uintptr_t>(address), whole, 0, file.get(), std::move(file), {}, nullptr}));
   static_cast<void>(mapping.release());
@@ -96,7 +96,7 @@ Result<void *> RegionTable::allocate(size_t bytes) {
 }
 
 void drop_pages(int descriptor, size_t bytes) {
-  // If this fails, the memory exists until the last peer has dropped its mapping, which is harmless.
+  // A failure is harmless: the memory then exists until the last peer has dropped its mapping.
   static_cast<void>(::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)));
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A region is memory of this process that other processes can map, because it belongs to a memfd. rondo_mem_alloc()
-// makes regions. The other way is to move the pages of a user's buffer into a memfd, in place.
+// makes regions. Registering a user's buffer makes one by moving the buffer's pages into a memfd, in place.
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode). Ids
 // are never used again, so a mapping of a freed region is never taken for another region. The program may close any
-// descriptor, and another file may get its number. So compare inodes before you use a region's descriptor.
+// descriptor, and another file may get the same number. So a peer compares inodes before it uses a region's descriptor.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace rondo {
 
-/// The identity of the file behind a descriptor. All memfds of a system are on one device.
+/// The identity of the file that a descriptor refers to. All memfds of a system are on one device.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -29,15 +29,15 @@ struct FileIdentity {
 /// Returns the identity. If `descriptor` is not open, it is all zero, which no file has.
 [[nodiscard]] FileIdentity identify(int descriptor);
 
-/// The position of a buffer in a region. It is valid as long as the region. Callers must not free memory that is in
-/// use.
+/// The position of a buffer in a region. It is valid as long as the region exists. Callers must not free memory that is
+/// in use.
 struct RegionRef {
   uint64_t id = 0;            ///< from 1, never used again in this process
   uint64_t offset = 0;        ///< bytes from the region's start
   uint64_t region_bytes = 0;  ///< size of the region, in whole pages
   int descriptor = -1;        ///< descriptor of the memfd in this process
   uint64_t inode = 0;         ///< inode of the memfd
-  bool replaced = false;      ///< true if the program has mapped other memory there, so peers would read wrong data
+  bool replaced = false;      ///< true if the program has mapped other memory there; peers would read wrong data
 
   bool operator==(const RegionRef &) const = default;
 };
@@ -53,21 +53,21 @@ class RegionTable {
   RegionTable &operator=(const RegionTable &) = delete;
   ~RegionTable();  ///< frees the allocations
 
-  /// Returns zeroed memory of at least `bytes`, page-aligned. From 2 MiB on, it is aligned to 2 MiB, and has huge pages
-  /// if the system gives them. A child of fork() does not have the memory.
+  /// Returns zeroed memory of at least `bytes`, page-aligned. If `bytes` is 2 MiB or more, the memory is aligned to 2
+  /// MiB, and has huge pages if the system gives them. A child of fork() does not have the memory.
   [[nodiscard]] Result<void *> allocate(size_t bytes);
 
   /// Frees the memory. RONDO_ERROR_INVALID_ARGUMENT: allocate() did not return it, or it has been freed already.
   Result<void> free(void *pointer);
 
   /// Returns the region that contains all of [pointer, pointer + bytes), if any. A buffer of 0 bytes is in no region.
-  /// Every operation calls this. It takes a shared lock, searches, and compares three lines of the buffer with the
-  /// memfd. If these differ, the program has mapped other memory at that address. If newly mapped memory has the same
-  /// values in these lines, it is not noticed.
+  /// Every operation calls find(). It takes a shared lock, searches, and compares three cache lines of the region with
+  /// the memfd. If the lines differ, the program has mapped other memory there. If such memory has equal values in
+  /// these lines, it is not noticed.
   [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;
 
-  /// Adds whole pages that map `descriptor` from its start. The caller owns both, and must remove the region before it
-  /// unmaps the pages or closes the descriptor. RONDO_ERROR_INVALID_ARGUMENT: the pages overlap another region.
+  /// Adds whole pages that map `descriptor` from its start. The caller owns pages and descriptor, and must remove the
+  /// region before it unmaps or closes them. RONDO_ERROR_INVALID_ARGUMENT: the pages overlap another region.
   [[nodiscard]] Result<uint64_t> add(void *pointer, size_t bytes, int descriptor);
   void remove(uint64_t id);
 
@@ -92,10 +92,10 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed, as a thread with a region has seen it grow; at 0, find() takes no lock
+  std::atomic<size_t> count_ = 0;    // at 0, find() takes no lock; relaxed, as a caller with a region has seen it grow
 };
 
-/// Frees the pages of a memfd at once, even if peers still map it.
+/// Frees the pages of a memfd at once, even if peers still map the memfd.
 void drop_pages(int descriptor, size_t bytes);
 
 /// The whole pages of a buffer, moved into a memfd in place and added to a table. The destructor moves them back.
@@ -119,8 +119,8 @@ class MovedPages {
   [[nodiscard]] uint64_t region() const { return region_; }
 
   /// Makes the pages private anonymous memory again, in place, with their current contents. No other thread may write
-  /// to them meanwhile. It fails if memory runs out, or if the program has closed the memfd's descriptor. Then the
-  /// pages stay as they are: usable, but shared with children of fork().
+  /// to the pages during the call. It fails if memory runs out, or if the program has closed the memfd's descriptor.
+  /// After a failure, the pages stay usable, but are shared with children of fork().
   Result<void> move_back();
 
  private:
@@ -142,8 +142,8 @@ class MovedPages {
   uint64_t region_ = 0;  // 0 if not in the table
 };
 
-/// Moves the whole pages inside of [pointer, pointer + bytes). Addresses, contents and protections stay. The pages'
-/// advice (madvise) and NUMA policy (mbind) are lost. No other thread may write to the pages during the call.
+/// Moves the whole pages inside of [pointer, pointer + bytes). The pages keep addresses, contents and protections, but
+/// lose advice (madvise) and NUMA policy (mbind). No other thread may write to the pages during the call.
 /// @return RONDO_ERROR_UNSUPPORTED with the reason, and nothing has changed: the buffer contains no whole page, or a
 ///         page cannot be moved. A page cannot be moved if it is not private anonymous memory, is locked, executable or
 ///         unreadable, is in this thread's stack, or is excluded from fork(), like memory that a device has pinned. The

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This table has the segments that a process has mapped. Ranks that are threads of one process share one mapping.
+// This table has the segments that a process has mapped. Ranks that are threads of one process share a mapping.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 namespace rondo {
 
 namespace shm {
-class Segment;  // of the transport; this file only counts its owners
+class Segment;  // defined by the transport; this file only counts its owners
 }
 
 /// The random name of a segment.

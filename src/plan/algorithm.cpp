@@ -14,7 +14,7 @@ namespace {
 bool always_safe(const ScheduleArgs &) { return true; }
 
 /// Returns whether payloads of a one-shot may be read by reference. In an all-reduce in place, a rank overwrites its
-/// operand as soon as it has the other ranks' operands, even if they have not read its own. The same holds for an
+/// operand as soon as it has the other ranks' operands, even if they have not read that operand. So does a rank in an
 /// all-to-all in place. With all other algorithms, the result cannot arrive before the operand was read.
 bool one_shot_safe(const ScheduleArgs &args) {
   const bool overwrites = is_all_reduce(args.collective) || trades_blocks(traits_of(args.collective));

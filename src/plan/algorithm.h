@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and a line here.
+// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and a line in it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Algorithm {
   bool (*supports)(rondo_collective_t);
   Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
   /// Returns true if payloads may be sent by reference with these arguments: a peer reads them in the sender's own
-  /// buffer when it consumes the slot. Then, as the verifier proves, no later step overwrites a payload before the peer
-  /// has read it. An operation ends only after the peers have consumed all such slots.
+  /// buffer when it consumes the slot. If true, the verifier proves that no later step overwrites a payload before the
+  /// peer has read it. An operation ends only after the peers have consumed all such slots.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 

@@ -7,8 +7,8 @@
 namespace rondo {
 namespace {
 
-/// The largest block, in bytes, that goes by the protocol ll. This block and its flags fill one cache line. To pack a
-/// larger block takes longer than to move the second cache line of a slot of `simple`.
+/// The largest block, in bytes, that goes by the protocol ll. Such a block and its flags fit into one cache line. For a
+/// larger block, packing takes longer than moving the second cache line of a slot of `simple`.
 constexpr uint64_t ll_block_bytes_max = 32;
 
 constexpr Step own_block_step(uint32_t chunk) { return {static_cast<uint16_t>(chunk), step_src | step_dst}; }

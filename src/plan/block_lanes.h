@@ -14,15 +14,15 @@
 
 namespace rondo {
 
-/// A lane of a rank, which sends the block for a peer or receives the block from it. A lane that does both sends a
-/// slot, then receives one, and so on.
+/// A lane of a rank, which sends the block for a peer or receives the block from it. A lane that does both sends a slot
+/// and receives a slot in turns.
 struct BlockLane {
   uint32_t peer = 0;
   bool sends = false, receives = false;
 };
 
-/// Returns whether each rank sends a block to each rank. If so, a call in place overwrites each block that it has sent
-/// with a received one.
+/// Returns whether each rank sends a block to each rank. If so, a call in place overwrites each sent block with a
+/// received block.
 [[nodiscard]] constexpr bool trades_blocks(const Collective &traits) {
   return traits.carrier == Carrier::blocks && traits.source == traits.target;
 }
@@ -33,7 +33,7 @@ struct BlockLane {
 }
 
 /// Calls visit(lane) for each lane of `rank`, in the order in which the rank visits them. Sends start with the next
-/// rank, and receives with the previous rank. The block of the rank for itself is not among the lanes.
+/// rank, and receives with the previous rank. The rank's block for itself has no lane.
 /// @param trades  true if the rank sends from the range into which it receives
 template <class Visit>
 void each_block_lane(const Collective &traits, uint32_t rank, uint32_t rank_count, uint32_t root, bool trades,
@@ -45,7 +45,7 @@ void each_block_lane(const Collective &traits, uint32_t rank, uint32_t rank_coun
   }
 }
 
-/// The steps of a lane that trades: it sends a slot, then it receives one. The chunk and the link are 0.
+/// The steps of a lane that sends a slot, then receives a slot. The chunk and the link are 0.
 inline constexpr std::array block_steps{Step{0, step_src | step_send, 0, {no_link, no_link}, {0, no_link}},
                                         Step{0, step_recv | step_dst, 0, {0, no_link}, {no_link, no_link}}};
 
@@ -54,15 +54,15 @@ inline constexpr std::array block_steps{Step{0, step_src | step_send, 0, {no_lin
   return std::span(block_steps).subspan(lane.sends ? 0 : 1, lane.sends && lane.receives ? 2 : 1);
 }
 
-/// Returns the chunk number that stands for a block in a schedule. In an all_to_all it is the distance from sender to
-/// receiver. In a gather or scatter it is the rank that sends to the root or receives from it.
+/// Returns the chunk number that stands for a block in a schedule. In an all_to_all, it is the distance from the sender
+/// to the receiver. In a gather or scatter it is the rank that sends to the root or receives from it.
 [[nodiscard]] constexpr uint32_t block_chunk(const Collective &traits, uint32_t from, uint32_t to,
                                              uint32_t rank_count) {
   if (trades_blocks(traits)) return (to + rank_count - from) % rank_count;
   return traits.source == BufferLayout::own_block ? from : to;
 }
 
-/// Returns the choice for a call whose largest block has `block_bytes`. No override changes it.
+/// Returns the choice for a call whose largest block has `block_bytes`. Overrides do not change it.
 /// @param ll_slot_bytes  payload of a slot with `ll`, or 0 if the blocks cannot go by `ll`
 [[nodiscard]] PlanChoice choose_for_blocks(uint64_t block_bytes, uint64_t slot_bytes, uint64_t ll_slot_bytes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These helpers are shared by the builders: a writer of schedules that names ranks instead of links, the schedule of a
-// single rank, and the list of builders.
+// The builders share these helpers: a writer of schedules that names ranks instead of links, the schedule of a single
+// rank, and the list of builders.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class ScheduleWriter {
  public:
   explicit ScheduleWriter(uint32_t chunk_count, uint32_t lane_count = 1);
 
-  /// Appends a step. `flags` are given without recv and send, which follow from the peers. If the step reduces acc, acc
-  /// holds the operands of `acc_ranks` ranks.
+  /// Appends a step. The caller passes `flags` without recv and send, which follow from the peers. If the step reduces
+  /// acc, acc has the sum over `acc_ranks` ranks.
   void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0, uint32_t acc_ranks = 1);
 
   /// Sends the same payload to all `ranks`, two in each step.
@@ -63,7 +63,7 @@ class ScheduleWriter {
 /// Returns the other ranks, beginning with the one after `rank`, so that not all ranks send to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
-/// Builds the schedule of a single rank: a copy if send and recv differ, because a reduction is complete at once.
+/// Builds the schedule of a single rank. It is a copy if send and recv differ: a reduction of one operand is complete.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
 /// The most ranks of a schedule in which each rank has a link to every rank, including itself, and a step for each.
@@ -72,8 +72,8 @@ static_assert(all_links_rank_count_max < no_link);
 /// The most ranks of a schedule that has a chunk for each rank, because a chunk number has 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 
-/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., into dst, and finishes it. Each step does
-/// one operation and rounds once. All ranks use this order, so their results are bit-equal. (Operations commute,
+/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., into dst, and finishes the chunk. Each step
+/// does one operation and rounds once. All ranks use this order, so their results are bit-equal. (Operations commute,
 /// but do not associate.) The other ranks' operands arrive on their links. In place, the first write to dst would
 /// overwrite this rank's own operand before it is used. So send_own_operand() first puts that operand into the
 /// loop-back link.
@@ -81,7 +81,7 @@ void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 
-/// Returns whether builders treat the collective as an all-reduce. The next two functions test for larger sets.
+/// Returns whether builders treat the collective as an all-reduce.
 [[nodiscard]] constexpr bool is_all_reduce(rondo_collective_t collective) {  // a barrier reduces one element
   return collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
 }
@@ -92,7 +92,7 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
   return is_of_whole_vectors(collective) || collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-// The builders, one file each, and the collectives that each of them has. algorithm.cpp lists them.
+// These are the builders, each in a file of its own. algorithm.cpp lists the collectives of each builder.
 [[nodiscard]] Schedule build_ring(const ScheduleArgs &args);
 [[nodiscard]] bool ring_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_tree(const ScheduleArgs &args);
@@ -110,14 +110,14 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] Schedule build_hierarchical_tree(const ScheduleArgs &args);
 [[nodiscard]] bool hierarchical_tree_has(rondo_collective_t collective);
 
-/// The fewest slots of a link with which the schedules of every builder run. A ring deadlocks with one slot.
+/// The fewest slots of a link with which the schedules of every builder run. With one slot, a ring deadlocks.
 inline constexpr uint32_t slot_count_min = 2;
 
 /// Returns the most slots that a chunk may take if links have `slot_count` slots (at least slot_count_min). Within this
-/// limit no schedule of any builder deadlocks. In a ring, and in the loop-back link of a two-shot reduce, a chunk waits
-/// in the link while the next move needs one more slot. A test proves that the limit works, and that one slot more does
-/// not (tests/unit/plan_verifier_test.cpp). Tree needs no limit. For halving-doubling and the other direct algorithms,
-/// slot_count would suffice as the limit.
+/// limit no schedule of any builder deadlocks. In a ring, and in the loop-back link of a two-shot reduce, a chunk stays
+/// in the link while the next move needs one more slot. A test proves that the limit suffices, and that one slot more
+/// deadlocks (tests/unit/plan_verifier_test.cpp). Tree needs no limit. For halving-doubling and the other direct
+/// algorithms, slot_count would suffice as the limit.
 [[nodiscard]] constexpr uint32_t slots_per_chunk_max(uint32_t slot_count) {
   return slot_count < slot_count_min ? 0 : slot_count - 1;
 }

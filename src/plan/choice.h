@@ -8,16 +8,16 @@
 
 namespace rondo {
 
-/// The kind of memory in which the ranks of a communicator have their buffers.
+/// The memory in which the ranks of a communicator have their buffers.
 enum class BufferPlace : uint8_t {
   host,
   device,        ///< memory of devices
-  shared_device,  ///< one device; kernels of each rank access all ranks' buffers, as ranks are threads
-  peer_devices,  ///< several devices; kernels access all ranks' buffers, except memory that some ranks cannot read
-  registered     ///< registered buffers of several processes, which kernels access; tables have no rows for it
+  shared_device,  ///< one device; ranks are threads, so kernels of each rank access all buffers
+  peer_devices,  ///< several devices; kernels access all buffers, except memory that some ranks cannot read
+  registered     ///< registered buffers of several processes, which kernels access; not in tables
 };
 
-/// Returns whether a rank may have memory that other ranks cannot read. Collectives with such memory go through the
+/// Returns whether a rank may have memory that other ranks cannot read. Collectives on such memory use the ranks'
 /// places in the exchange, which all ranks can read.
 [[nodiscard]] constexpr bool shares_partly(BufferPlace place) {
   return place == BufferPlace::peer_devices || place == BufferPlace::registered;
@@ -26,7 +26,7 @@ enum class BufferPlace : uint8_t {
 /// The tuner's choice. As overrides, it holds the user's requests, with AUTO and 0 where the tuner may choose.
 struct PlanChoice {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
-  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;  ///< the interpreter's; AUTO in a choice if the kernel has none
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;  ///< the interpreter's protocol; AUTO if the chosen kernel has none
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;

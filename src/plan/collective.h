@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the table of collectives. All code that depends on the kind of a collective looks it up here: checks of
-// arguments, plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective needs a row.
+// This file has the table of collectives. All code that depends on properties of a collective reads this table: checks
+// of arguments, plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective needs a row.
 //
-// Every collective works on one logical vector, and each buffer holds a part of it. The exception is all-to-all, in
-// which each rank sends a vector of its own.
+// Every collective works on one logical vector, and each buffer holds a part of it. In an all-to-all, however, each
+// rank sends a vector of its own.
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@ namespace rondo {
 enum class BufferLayout {
   whole,     ///< the whole vector, not divided into blocks
   blocks,    ///< the blocks of all ranks
-  own_block  ///< the block of this rank
+  own_block  ///< only the block of this rank
 };
 
 /// The special role of the root.
 enum class RootRole { none, sends, receives };
 
-/// The way in which the data move.
+/// The method by which the data move.
 enum class Carrier {
   schedule,  ///< the steps of an algorithm
   blocks,    ///< blocks that go straight from rank to rank (src/engine/block_exchange.h)
@@ -38,15 +38,15 @@ struct Collective {
   rondo_collective_t id;
   const char *name;
   Carrier carrier;
-  bool has_data;  ///< false if it only waits for all ranks
+  bool has_data;  ///< false if the collective only waits for all ranks
   bool reduces;
   RootRole root;
   BufferLayout source;  ///< content of the send buffer
   BufferLayout target;  ///< content of the recv buffer
-  /// The factor of the bus bandwidth as nccl-tests defines it: among n ranks, a link carries shares * (n - 1) / n times
+  /// The factor of the bus bandwidth that nccl-tests defines. Among n ranks, a link carries shares * (n - 1) / n times
   /// the vector. 0 means that a link carries the whole vector once.
   uint32_t shares;
-  /// The algorithm of load_store on devices. AUTO means several for an all-reduce, and none for other collectives.
+  /// The algorithm of load_store on devices. AUTO: several for an all-reduce, none for others.
   rondo_algorithm_t load_store;
 };
 
@@ -79,7 +79,7 @@ static_assert([] {
   return collective_table.size() <= RONDO_STATISTICS_COLLECTIVES;
 }());
 
-/// The row for all other numbers, such as a number that another process has written into shared memory.
+/// The row for numbers that are no collective. Another process may have written such a number into shared memory.
 inline constexpr Collective unknown_collective{
     RONDO_SEND,          nullptr,             Carrier::messages, false, false, RootRole::none,
     BufferLayout::whole, BufferLayout::whole, 0,                 RONDO_ALGORITHM_AUTO};
@@ -103,7 +103,7 @@ inline constexpr Collective unknown_collective{
   return traits_of(collective).carrier == Carrier::blocks;
 }
 
-/// Returns whether the vector consists of one block for each rank. Then the count of a call is the count of one block.
+/// Returns whether the vector consists of one block for each rank. If so, the count of a call is that of one block.
 [[nodiscard]] constexpr bool in_blocks(rondo_collective_t collective) {
   return traits_of(collective).source != BufferLayout::whole;
 }
@@ -146,7 +146,7 @@ inline constexpr Collective unknown_collective{
 /// Other text is returned unchanged.
 [[nodiscard]] std::string collective_spelling(std::string_view text);
 
-/// Returns the collective called `text`, as collective_spelling() reads it. Only collectives with a schedule count.
+/// Returns the collective called `text`, as collective_spelling() reads it. Accepts only collectives with a schedule.
 [[nodiscard]] Result<rondo_collective_t> parse_collective(std::string_view text);
 
 }  // namespace rondo

@@ -12,11 +12,11 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t bits_of_bytes = 40;  // the rows of the built-in tables all begin below 2^40 bytes
+constexpr uint32_t bits_of_bytes = 40;  // all rows of the built-in tables begin below 2^40 bytes
 constexpr uint64_t barrier_bytes_max = 64;
 constexpr uint32_t exact_rank_count_max = 64;  // for joins_all_nodes(), which builds the schedules of all ranks
 
-/// Returns every size at which the tuner's answer can change. The built-in tables' rows begin after powers of two.
+/// Returns every size at which the tuner's answer can change. Rows of the built-in tables begin after powers of two.
 std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
   std::set<uint64_t> sizes{0};
   for (uint32_t bit = 0; bit < bits_of_bytes; ++bit) sizes.insert({uint64_t{1} << bit, (uint64_t{1} << bit) + 1});
@@ -27,7 +27,7 @@ std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t c
   return sizes;
 }
 
-/// Returns the algorithms that the tuner can choose for the collective, over all sizes and kinds of memory.
+/// Returns the algorithms that the tuner can choose for the collective, at all sizes and for all buffer places.
 std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rondo_collective_t collective) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const std::set<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -36,8 +36,8 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The choice depends on whether ll has slots, but not on their size. Between hosts, ll has no slots. Within a host,
-  // some executors give it slots. A row of a table is skipped if its protocol has no slots.
+  // The choice depends on whether ll has slots, but not on the size of the slots. Between hosts, ll has no slots.
+  // Within a host, some executors give it slots. If the protocol of a table's row has no slots, the row is skipped.
   input.slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
@@ -49,7 +49,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
     for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
                                     BufferPlace::peer_devices}) {
       input.buffers = place;
-      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // 0 is for copies
+      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // copies have 0 channels
         if (connection_channels != 0 && place == BufferPlace::host) continue;
         input.connection_channels = connection_channels;
         for (const uint64_t bytes : sizes) {
@@ -70,7 +70,7 @@ void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t 
   for (args.channel = 0; args.channel < request.channel_count; ++args.channel)
     for (args.root = 0; args.root < root_count; ++args.root) {
       const auto schedule = build_schedule(algorithm, args);
-      if (!schedule.ok()) return;  // the algorithm cannot do this collective on any channel
+      if (!schedule.ok()) return;  // the algorithm does not have this collective on any channel
       for (const uint32_t peer : schedule.value().peers) permitted[peer] = true;
       if (std::ranges::find(permitted, false) == permitted.end()) return;
     }
@@ -88,7 +88,7 @@ Algorithms all_possible_algorithms(const EdgeRequest &request) {
   return all;
 }
 
-/// Returns, by rank, whether the rank is a peer of `rank` in some schedule of the algorithms.
+/// Returns, for each rank, whether it is a peer of `rank` in some schedule of the algorithms.
 std::vector<bool> peers_in(const EdgeRequest &request, const Algorithms &algorithms, uint32_t rank) {
   std::vector<bool> permitted(request.node_of.size());
   permitted[rank] = true;
@@ -96,7 +96,7 @@ std::vector<bool> peers_in(const EdgeRequest &request, const Algorithms &algorit
   args.rank = rank;
   args.rank_count = static_cast<uint32_t>(request.node_of.size());
   args.node_of = request.node_of;
-  const HostLayout hosts(args);  // made once, because each root has a schedule
+  const HostLayout hosts(args);  // made once for the schedules of all roots
   args.hosts = &hosts;
   for (const auto &[collective, algorithm] : algorithms) {
     args.collective = collective;

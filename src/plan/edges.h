@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes the ranks with which a rank can ever exchange slots: its peers in any schedule that the tuner can
-// choose. Between hosts, only these peers get connections, memory and queue pairs. A device opens the memory of only
-// these peers.
+// This file computes the ranks with which a rank can ever exchange slots. They are its peers in any of the schedules
+// that the tuner can choose. Between hosts, only these peers get connections, memory and queue pairs. A device opens
+// the memory of only these peers.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct EdgeRequest {
 /// The most ranks for which schedules are built in advance. With more ranks, every peer is permitted.
 inline constexpr uint32_t edges_rank_count_max = 4096;
 
-/// Returns, by rank, whether that rank is a peer of `rank` in some schedule. `rank` is also a peer of itself. Both
-/// ranks of a pair get the same answer.
+/// Returns, for each rank, whether it is a peer of `rank` in some schedule. `rank` is also a peer of itself. Both ranks
+/// of a pair get the same answer.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
 /// Returns whether every two ranks of different nodes are peers in some schedule, as permitted_peers() defines it. The
-/// result is the same on all ranks. Above 64 ranks, it is true only if a single algorithm connects all ranks.
+/// result is equal on all ranks. Above 64 ranks, it is true only if one algorithm alone connects all ranks.
 [[nodiscard]] bool joins_all_nodes(const EdgeRequest &request);
 
 }  // namespace rondo

@@ -9,10 +9,10 @@
 //
 // V(r) is the operand of rank r. An exchange at distance d sets V(r) := V(r) V(r xor d) for the chunks that r keeps.
 //
-// Any number of ranks is possible. Let m be the largest power of two not above it. Rank m + i first sends its operand
+// The number n of ranks is arbitrary. Let m be the largest power of two not above n. Rank m + i first sends its operand
 // to rank i, so V(i) = x(i) x(m + i). Rank m + i takes no part in the exchanges, and receives the result at the end.
 //
-// Slots: an exchange alternates between sending and receiving a chunk, so each link needs room for one chunk.
+// Slots: in an exchange, a rank sends a chunk and receives a chunk in turns, so each link needs room for one chunk.
 #include <bit>
 #include <cassert>
 
@@ -40,7 +40,7 @@ class Exchanger {
   }
 
  private:
-  /// Exchanges `distance` chunks in each direction. Afterwards acc holds the kept chunks.
+  /// Exchanges `distance` chunks in each direction. Afterwards acc holds the sums of the kept chunks.
   void halve(uint32_t distance) {
     const uint32_t partner = rank_ ^ distance;
     const uint8_t own = distance == core_count_ / 2 && !has_extra_ ? step_src : step_acc;
@@ -60,8 +60,8 @@ class Exchanger {
     }
   }
 
-  /// Returns how many operands V(rank) holds before the exchange at distance `period` / 2. These are the operands of
-  /// all ranks that equal `rank` modulo `period`.
+  /// Returns how many operands V(rank) holds before the exchange at distance `period` / 2. They are the operands of all
+  /// ranks that equal `rank` modulo `period`.
   [[nodiscard]] uint32_t summed(uint32_t rank, uint32_t period) const {
     return ceil_div(rank_count_ - rank % period, period);
   }

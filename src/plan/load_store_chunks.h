@@ -25,18 +25,18 @@ class Chunks {
     return even_part(range(chunk), rank, rank_count_, tiles_.align_elements);
   }
 
-  /// Returns the factor by which chunks grow if all ranks export both buffers, since then no area of the exchange
+  /// Returns the factor by which chunks grow if all ranks export both buffers. In that case no area of the exchange
   /// limits a chunk. Larger chunks need fewer switches between ranks, which helps most if ranks share cores. All ranks
   /// see the same announcements, so all get the same factor.
   [[nodiscard]] static uint64_t exported_factor(bool share_cores) { return share_cores ? 16 : 4; }
   void enlarge(uint64_t factor) { size_ *= factor; }
-  /// Makes chunks of whole tiles: as many as fit into `bytes`, but at least one.
+  /// Makes chunks of whole tiles: as many tiles as fit into `bytes`, but at least one.
   void set_bytes(uint64_t bytes, uint32_t element_bytes) {
     size_ = std::max<uint64_t>(bytes / (tile_elements() * element_bytes), 1) * tile_elements();
   }
   void set_single() { size_ = element_count_; }
 
-  /// Calls reduce(piece, rank) for the pieces of `range`. In each piece, the operand of `rank` comes first in the
+  /// Calls reduce(piece, rank) for the pieces of `range`. In each piece, the operand of `rank` is the first in the
   /// ring's order. The other operands follow in rank order, and rank 0 follows the last rank.
   template <class Reduction>
   void for_each_ring_order(Range range, const Reduction &reduce) const {

@@ -37,7 +37,7 @@ class Writer {
            std::all_of(it_.exports_recv.begin(), it_.exports_recv.end(), set);
   }
 
-  // These functions return where data lies.
+  // These functions return where data lie.
   [[nodiscard]] Bytes buffer(Memory memory, uint32_t rank, Range range) const {
     const bool same = memory == Memory::send && it_.in_place[rank];
     return {same ? Memory::recv : memory, rank, 0, range.begin * it_.element_bytes, range.count * it_.element_bytes};
@@ -52,7 +52,7 @@ class Writer {
   }
   [[nodiscard]] static Bytes announcement(uint32_t rank) { return {Memory::announcement, rank, 0, 0, 1}; }
 
-  // Steps.
+  // These functions append and fill steps.
   ProgramStep &step(uint32_t lane = 0) { return program_.lanes[lane].emplace_back(); }
   static void copy(ProgramStep &step, const Bytes &to, const Bytes &from) {
     if (from.count != 0) step.works.push_back({{from}, {to}});

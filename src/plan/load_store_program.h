@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program describes one rank's work in an all-reduce by load_store, as data: what the rank waits for, reads, reduces,
-// writes and publishes, in order. The kernel does not read programs: it is code, to be fast at 8 bytes. One test
-// compares the kernel with the program (tests/unit/load_store_trace_test.cpp), and another runs all interleavings of
-// programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a program.
+// A program describes one rank's work in an all-reduce by load_store, as data. It lists in order what the rank waits
+// for, reads, reduces, writes and publishes. The kernel does not read programs, but is code, to be fast at 8 bytes. One
+// test compares the kernel with the program (tests/unit/load_store_trace_test.cpp), and another runs all interleavings
+// of programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a program.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. A wait ends when the counter has reached the value, or for a post, is equal to it.
+/// A counter of a rank, and a value. A wait ends when the counter has reached the value. For a post, it must be equal.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;
@@ -54,8 +54,8 @@ struct ProgramStep {
   std::optional<Mark> publish;
 };
 
-/// The lanes of a rank. They run concurrently: any lane that can advance does. A ring of accumulators has two lanes,
-/// for the hops and for copying tiles out. Every other program has one.
+/// The lanes of a rank. They run concurrently: each lane that can advance advances. A ring of accumulators has two
+/// lanes, for the hops and for copying tiles out. Every other program has one lane.
 struct Program {
   std::vector<std::vector<ProgramStep>> lanes;
 };
@@ -77,8 +77,8 @@ struct Operation {
   bool cheap = true;  ///< true if memory takes longer than arithmetic
   bool wake = false;  ///< true if ranks share cores
   uint64_t cache_bytes = UINT64_MAX;  ///< larger results bypass the caches
-  // These have an entry for each rank: whether it exports the buffer, and whether it works in place. The kernel decides
-  // by the size and kind of a buffer whether the rank exports it.
+  // These vectors have an entry for each rank: whether it exports the buffer, and whether it works in place. The kernel
+  // decides by the size and kind of a buffer whether the rank exports it.
   std::vector<bool> exports_send, exports_recv, in_place;
 };
 

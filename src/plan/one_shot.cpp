@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a one-shot, every rank sends its data directly to all others. The latency is that of one message, but a rank sends
-// its data n - 1 times.
+// In a one-shot, every rank sends its data directly to all others. The latency is the latency of one message, but a
+// rank sends its data n - 1 times.
 //
 //   all-reduce, n = 3      0 --x0--> 1, 2     1 --x1--> 2, 0     2 --x2--> 0, 1     then each reduces (x0 x1) x2
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan has everything about an operation that does not change from call to call. It is immutable, and a communicator
+// A plan has all properties of an operation that do not change from call to call. It is immutable, and a communicator
 // caches it.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace rondo {
 
-/// The properties of an operation on which ranks must agree, and which an error prints. It is plain data, because it is
-/// written to memory that peers read.
+/// The properties of an operation on which ranks must agree, and which errors show. It is plain data, because a rank
+/// writes it to memory that peers read.
 struct Signature {
   uint32_t collective = 0;
   uint32_t type = 0;
   uint32_t op = 0;
   uint32_t root = 0;
-  uint64_t count = 0;        ///< count of the call; the total for the _v collectives
+  uint64_t count = 0;        ///< count of the call; for the _v collectives, the total
   uint64_t counts_hash = 0;  ///< hash of counts and displacements for the _v collectives, or counts_of_pairs
 
   bool operator==(const Signature &) const = default;
@@ -32,10 +32,10 @@ struct Signature {
 /// The operation of a signature that stands for every premul sum. Ranks need not have equal factors.
 inline constexpr uint32_t premul_sum_op = 0xFF;
 
-/// Returns the name of the operation.
+/// Returns the name of the reduction.
 [[nodiscard]] const char *op_string(const Signature &signature);
 
-/// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
+/// The signature of rondo_comm_finalize(): a barrier with another operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
 /// The signature of rondo_comm_finalize() if ranks of several hosts exchange messages. Each rank contributes a word.
@@ -61,7 +61,7 @@ struct OperationKey {
   bool operator==(const OperationKey &) const = default;
 };
 
-/// Returns the number of elements of the logical vector: the end of the last block, or the count.
+/// Returns the number of elements of the logical vector: the end of the last block, or without blocks the count.
 [[nodiscard]] uint64_t vector_elements(const OperationKey &key);
 
 struct PlannedLane {
@@ -83,11 +83,11 @@ class Plan {
   void scale_from(const Signature &called_as, Scaling where);
 
   OperationKey key;
-  Signature called;      ///< as the caller gave it: that of `key`, except in a mean of integers or a premul sum
+  Signature called;      ///< as the caller gave it; differs from key's for a mean of integers or a premul sum
   bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/premul.h)
   Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;
-  std::vector<Schedule> schedules;  ///< one for each channel; none if the plan exchanges blocks
+  std::vector<Schedule> schedules;  ///< one for each channel; empty if the plan exchanges blocks
   std::vector<PlannedLane> lanes;   ///< lanes of all channels
   Range send;                       ///< range of the logical vector in the rank's send buffer
   Range recv;                       ///< range of the logical vector in the rank's recv buffer
@@ -106,7 +106,7 @@ class Plan {
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});
 
-/// Returns a hash of everything on which ranks must agree.
+/// Returns a hash of all properties on which ranks must agree.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &choice);
 
 /// Extends a hash over the operations that one rank has called on a communicator. `history` is the hash of the earlier
@@ -115,14 +115,14 @@ class Plan {
 [[nodiscard]] uint64_t extend_history(uint64_t history, uint64_t identity);
 
 /// Returns the digest of a history: its low 32 bits. The protocols send the digest with all data. So a rank that
-/// receives data sees whether the sender agrees with it on this operation and on all earlier ones.
+/// receives data sees whether the sender agrees with it on this operation and on all earlier operations.
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
 /// A sequence of operations on which ranks must agree, as one rank has called them. All collectives of a communicator
 /// form one sequence.
 struct OperationSequence {
   uint64_t number = 0;   ///< number of the latest operation; the first has number 1
-  uint64_t history = 0;  ///< extend_history() over all of them
+  uint64_t history = 0;  ///< extend_history() over all operations up to `number`
 
   void add(uint64_t identity) {
     ++number;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two operations run the plan of a sum, on converted operands, which the executor converts before the plan runs.
+// Two operations run the plan of a sum on other operands. The executor converts the operands before the plan runs.
 //
-// Premul sum        The operands are scaled into the recv buffer, and the sum is in place. A rank without a recv buffer
-//                   for all its operands scales them into a workspace.
+// Premul sum        The operands are scaled into the recv buffer, and the sum is in place. If a rank has no recv
+//                   buffer, or one that is too small, it scales its operands into a workspace.
 // Mean of integers  The operands become words in a workspace (src/proto/integer_mean.h). The sum of the words is in
 //                   place, and the executor narrows the results to the caller's buffer.
 #pragma once
@@ -17,14 +17,14 @@ namespace rondo {
 
 /// The factor of one rank's elements.
 struct Factor {
-  const std::byte *address = nullptr;  ///< of the factor in memory of the communicator's device; null if it is `value`
-  uint64_t value = 0;                  ///< an element, in the first bytes
+  const std::byte *address = nullptr;  ///< address of the factor on the communicator's device; null if it is `value`
+  uint64_t value = 0;                  ///< the factor as an element, in the first bytes
 };
 
 /// Returns whether the operation is a premul sum.
 [[nodiscard]] constexpr bool is_premul_sum(const Signature &signature) { return signature.op == premul_sum_op; }
 
-/// Returns where `rank` puts its scaled operands.
+/// Returns in which memory `rank` puts its scaled operands.
 [[nodiscard]] Scaling scaling_of(const Signature &premul, uint32_t rank, uint32_t rank_count);
 
 /// Returns the sum that `rank` runs for a premul sum.

@@ -5,10 +5,10 @@
 //     n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
 //                                        |  summed: x0(x3(x2 x1))    |    shared     |
 //
-// In n hops a chunk is summed, and it ends on the rank that has the chunk's number. In n - 1 more hops all ranks get
-// it. At hop h rank p handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is set for
-// an interval of hops. `src` is set for the first n hops, so every operand is used once. At hop n - 1, the last of
-// them, each rank finishes the sum of a chunk.
+// In n hops a chunk is summed, and the sum ends on the rank that has the chunk's number. In n - 1 more hops all ranks
+// get the sum. At hop h rank p handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag
+// is set for an interval of hops. `src` is set for the first n hops, so every operand is used once. At hop n - 1, the
+// last of them, each rank finishes the sum of a chunk.
 //
 // Reduce-scatter is the first half of an all-reduce, and all-gather the second. Broadcast and reduce are an open chain
 // with one chunk in each tile; the tiles are pipelined.
@@ -40,13 +40,13 @@ struct Ring {
     return order.empty() ? found : order[found];
   }
 
-  /// Appends a step. If it receives, it gets a sum over `summed` ranks.
+  /// Appends a step. If the step receives, it receives a sum over `summed` ranks.
   void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send, uint32_t summed = 1) const {
     writer.step(chunk, flags, recv ? Peers::with_sum(previous, summed) : Peers(), send ? Peers(next) : Peers());
   }
 
   uint32_t rank_count;
-  std::vector<uint32_t> order;  ///< rank at each position; empty if they are equal
+  std::vector<uint32_t> order;  ///< rank at each position; empty if each rank is at the position of its number
   uint32_t position, previous, next;
 };
 
@@ -63,7 +63,7 @@ Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   return writer.take();
 }
 
-/// Builds an all-gather. At hop h, rank p handles block p - h, which is its own at first.
+/// Builds an all-gather. At hop h, rank p handles block p - h, so its own block is first.
 Schedule all_gather(const Ring &ring, bool in_place) {
   ScheduleWriter writer(ring.rank_count);
   for (uint32_t hop = 0; hop < ring.rank_count; ++hop) {

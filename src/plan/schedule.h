@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A schedule is the work of one rank on one channel, as data. Builders (src/plan/algorithm.h) are pure functions that
-// return it. The verifier, every executor and the simulator read the same schedule. A schedule does not depend on the
-// message's size: the interpreter runs it once for each tile.
+// return schedules. The verifier, every executor and the simulator read the same schedule. A schedule does not depend
+// on the message's size: the interpreter runs it once for each tile.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace rondo {
 
-/// Steps that run strictly in order. The lanes of a channel run concurrently, and only their links order them. On a
-/// directed link only one lane sends, and only one lane receives.
+/// Steps that run strictly in order. The lanes of a channel run concurrently, and only the links between them order
+/// their steps. On a directed link only one lane sends, and only one lane receives.
 using Lane = std::vector<Step>;
 
 struct Schedule {
@@ -33,10 +33,10 @@ struct ScheduleArgs {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   uint32_t root = 0;      ///< for collectives with a root
-  uint32_t channel = 0;   ///< builders may differ by channel: odd channels use the second tree of the double tree
+  uint32_t channel = 0;   ///< schedules may differ by channel: odd channels use the second of two trees
   bool in_place = false;  ///< this rank's send and recv buffers coincide, so dst overwrites src
   std::span<const uint32_t> node_of{};  ///< node of each rank; empty if all ranks are on one host
-  /// The layout HostLayout(*this), if a caller builds many schedules of one rank. If null, a builder makes its own.
+  /// HostLayout(*this), from a caller that builds many schedules of one rank. If null, a builder makes its own layout.
   const HostLayout *hosts = nullptr;
 };
 

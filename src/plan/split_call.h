@@ -14,14 +14,14 @@ namespace rondo {
 /// The signature of rondo_comm_split() in a plan, equal on all ranks.
 inline constexpr Signature split_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_SUM, 0, 1, 0};
 
-/// The signature of rondo_comm_suspend() in a plan, likewise.
+/// The signature of rondo_comm_suspend() in a plan, equal on all ranks.
 inline constexpr Signature suspend_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_PROD, 0, 1, 0};
 
 /// The arguments that a rank publishes when it splits or suspends a communicator.
 struct SplitCall {
   int32_t color = RONDO_NO_COLOR;
   int32_t key = 0;
-  uint32_t port = 0;   ///< port on which this rank would serve the store of its part; 0 without a color
+  uint32_t port = 0;   ///< port on which this rank can serve its part's store; 0 if it has no color
   uint64_t nonce = 0;  ///< random, so that each part has another secret
   bool suspends = false;  ///< true for rondo_comm_suspend(), which uses only `port` and `nonce`
 

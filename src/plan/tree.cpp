@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the double binary tree. Its latency grows with log(ranks). With two channels, both trees share the
-// bandwidth.
+// This file has the double binary tree. Its latency grows with log(ranks). With two channels, each of the two trees
+// uses half of the bandwidth.
 //
 // Positions 0 to n-1 form one tree. A position's height is the number of its trailing zero bits. Position 0 is on top
 // and has one child. The drawing is for n = 8. If a position's parent would be n or more, its parent is one level
@@ -11,13 +11,13 @@
 //             2 --' `-- 6      broadcast: the result goes down
 //            1 3       5 7
 //
-// Odd positions are leaves, even ones are not. The second tree (odd channels) gives every rank a position of the other
-// parity, as far as possible. So a rank that works for two children in one tree has little work in the other. Broadcast
-// and reduce put the root at position 0 of both trees.
+// Odd positions are leaves, even ones are not. In the second tree (odd channels), almost every rank has a position of
+// the other parity. So a rank that works for two children in one tree has little work in the other. Broadcast and
+// reduce put the root at position 0 of both trees.
 //
 // All-reduce has two lanes, up and down, which run concurrently. The top rank sends results down in the same step that
-// completes a sum. With one common lane, the top's sends could fill the links down while the ranks below still send up,
-// and all would wait for each other. Two lanes need only one slot in each link.
+// completes a sum. With one common lane, the top's sends could fill the links down while the ranks below still send up.
+// All ranks would then wait for each other. Two lanes need only one slot in each link.
 #include <cassert>
 
 #include "src/plan/tree_shape.h"

@@ -22,7 +22,7 @@ struct Tree {
     return above < count ? above : position - unit;
   }
 
-  /// Returns the children. The lower one is first.
+  /// Returns the children of `position`, the lower one first.
   [[nodiscard]] Peers children(uint32_t position) const {
     Peers found;
     uint32_t half = position == 0 ? std::bit_ceil(count) / 2 : lowest_bit(position) / 2;
@@ -45,7 +45,7 @@ struct Tree {
   [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
 };
 
-/// The positions of the ranks in a tree. In the second one, `placed` maps the distance from the root to a position.
+/// The positions of the ranks in a tree. In the second tree, `placed` maps the distance from the root to a position.
 struct TreePlacement {
   uint32_t root, count;
   bool second;   ///< true for the second tree

@@ -27,9 +27,9 @@ constexpr uint32_t all_pairs_rank_count_max = 64;  // as in the rows of one_shot
 constexpr uint64_t one_shot_bytes_max = 1 * KiB;   // as in the rows of one_shot below
 
 // The rows weigh bytes against hops. In one_shot, every byte crosses n - 1 links, but in one hop. A two_shot moves the
-// fewest bytes in two hops, over links between all pairs. A ring moves the fewest bytes over two links for each rank,
-// in 2n - 2 hops. A tree takes 2 log n hops. If there are too few cores, each hop waits for the scheduler, so few hops
-// win up to larger sizes.
+// fewest bytes in two hops, over links between all pairs of ranks. A ring moves the fewest bytes over two links for
+// each rank, in 2n - 2 hops. A tree takes 2 log n hops. If there are too few cores, each hop waits for the scheduler,
+// so few hops win up to larger sizes.
 constexpr std::array algorithm_table{
     // collective            cores    ranks      bytes      algorithm
     AlgorithmRow{RONDO_ALL_REDUCE, any, 1, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
@@ -62,8 +62,8 @@ constexpr std::array algorithm_table{
 };
 
 /// The other choices, by algorithm and size. `ll` saves the second cache line of a hop but has half the bandwidth, so
-/// it is for small sizes. Two channels are for the two trees of the double tree. Small chunks pipeline a chain. Large
-/// chunks need fewer updates of slot counters.
+/// it is for small sizes. Two channels use both trees of the double tree. Small chunks pipeline a chain. Large chunks
+/// need fewer updates of slot counters.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -90,13 +90,13 @@ constexpr std::array detail_table{
 };
 
 /// These rows replace the rows above if a network connects some of the ranks. Each chunk costs network calls, so chunks
-/// are large. With one chunk in flight, the network is idle from the chunk's end until a rank notices that. A second
-/// channel fills the gap. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
+/// are large. With one chunk in flight, the network is idle from the end of a chunk until a rank notices that end. A
+/// second channel fills the gap. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
-constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // up to this, a chunk of one_shot larger than its row is one slot
+constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // up to this, a one_shot chunk that exceeds its row is one slot
 
 /// Returns the row for an algorithm and size. A test checks all rows.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
@@ -110,10 +110,10 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
   return *found;
 }
 
-/// Up to these sizes, hops over the network cost more than bytes if hosts have several ranks. Then a tree of one rank
-/// of each host is faster than an exchange among all ranks. For h hosts, rounded down to a power of two, the limit is
-/// the smaller of h * h * per_square and h * per_host. The values were measured on simulated hosts of 2 and of 8 ranks
-/// (docs/lab/tuner.md).
+/// Up to these sizes, hops over the network cost more than bytes if hosts have several ranks. Up to them, a tree with
+/// one rank of each host is faster than an exchange among all ranks. For h hosts, rounded down to a power of two, the
+/// limit is the smaller of h * h * per_square and h * per_host. The values were measured on simulated hosts of 2 and of
+/// 8 ranks (docs/lab/tuner.md).
 constexpr uint64_t hops_bytes_max = 8 * KiB;
 struct HopsRow {
   rondo_collective_t collective;
@@ -138,7 +138,7 @@ constexpr uint32_t two_shot_host_count = 16;          // up to this, the table f
 constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // up to this, a ring's hops cost more than its bytes
 
 /// Chooses an algorithm if each host has a single rank, where a hop costs more than within a host. Returns nothing if
-/// the choice for ranks of one host is right here, too.
+/// the choice for ranks of one host applies.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
   // A chain of hosts has as many hops as hosts. A tree has fewer hops and moves as many bytes.
   if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
@@ -199,13 +199,13 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
     if (usable(input.overrides.algorithm)) return input.overrides.algorithm;
     return none_can(input, collective, registry);
   }
-  // With two ranks, one hop moves as many bytes as two hops.
+  // With two ranks, an algorithm with one hop moves as many bytes as an algorithm with two hops.
   if (input.several_hosts() && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
       usable(RONDO_ALGORITHM_ONE_SHOT))
     return RONDO_ALGORITHM_ONE_SHOT;
   if (input.shares_hosts()) {
     // Small calls among few ranks use direct messages. Among more ranks, one message for each host costs less than one
-    // for each rank.
+    // message for each rank.
     const bool by_leaders =
         input.rank_count > straight_rank_count_max && usable(RONDO_ALGORITHM_HIERARCHICAL_TREE);
     const uint64_t small_bytes_max = by_leaders ? hops_bytes_max_of(collective, input.host_count) : hops_bytes_max;
@@ -225,7 +225,7 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
-/// Returns the choice of the measured table. Returns nothing if no row fits, or if the user requested something else.
+/// Returns the choice of the measured table. Returns nothing if no row fits, or if the user requested another plan.
 std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collective_t collective,
                                           std::span<const Algorithm> registry) {
   if (input.table == nullptr) return {};
@@ -246,7 +246,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
         (wanted.channels > 1 && row.choice.kernel == RONDO_KERNEL_LOAD_STORE && input.buffers == BufferPlace::host))
       return {};  // rows for larger messages do not apply to this message
     const auto chosen = choose_plan(asked, registry);
-    if (chosen.ok()) return chosen.value();  // otherwise that plan is impossible here, and the next row is the nearest
+    if (chosen.ok()) return chosen.value();  // otherwise this plan is impossible here, and the next row is tried
   }
   return {};
 }
@@ -256,8 +256,8 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
 }
 
 /// An interpreter on a device gets one more thread block for each such number of bytes. At 97 GB/s, a block moves them
-/// in less time than a step takes: 7 us by simple and 4 us by ll (docs/lab/tuner.md). The steps of a block wait for
-/// each other. With ll, a block gets the bytes of one slot, because each slot is a step.
+/// in less than the time of a step: 7 us by simple, 4 us by ll (docs/lab/tuner.md). The steps of a block run one after
+/// another. With ll, a block gets the bytes of one slot, because each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {
@@ -268,7 +268,7 @@ uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t 
   return static_cast<uint32_t>(std::max<uint64_t>(least, std::min<uint64_t>(wanted, input.connection_channels)));
 }
 
-/// Returns the chunk size: `wanted_bytes`, but at most what the slots allow.
+/// Returns the chunk size: `wanted_bytes`, but at most the limit that the slots set.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
   return std::max(most / chunk_align_bytes * chunk_align_bytes, chunk_align_bytes);

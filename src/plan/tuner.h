@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. Its
-// input is a measured table, if one exists, the built-in tables (tuner.cpp, explained in docs/lab/tuner.md),
+// input is a measured table (if one exists), the built-in tables (tuner.cpp, explained in docs/lab/tuner.md),
 // and the limits of the connections' slots. All ranks must give the same input, so that all get the same
 // answer.
 #pragma once
@@ -18,7 +18,7 @@ namespace rondo {
 struct TunerInput {
   rondo_collective_t collective = RONDO_ALL_REDUCE;  ///< a barrier is planned as an all-reduce
   uint32_t rank_count = 1;
-  uint64_t bytes = 0;  ///< size of the whole logical vector, which for reduce-scatter and all-gather is all blocks
+  uint64_t bytes = 0;  ///< bytes of the whole logical vector; for reduce-scatter and all-gather, of all blocks
   uint32_t element_bytes = 1;  ///< 1, 2, 4 or 8
   bool oversubscribed = false;  ///< true if some host has more ranks than cores
   uint32_t host_count = 1;      ///< above 1, a network is between some of the ranks
@@ -26,9 +26,9 @@ struct TunerInput {
   uint32_t slot_count = 8;      ///< slots of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0 without `ll`
-  uint64_t post_bytes = 0;      ///< load_store: most bytes of a one_shot, or 0 without load_store
-  uint64_t exchange_chunk_bytes = 0;  ///< load_store: largest chunk, except for one_shot
-  uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: most channels, or 0 on hosts
+  uint64_t post_bytes = 0;      ///< most bytes of a one_shot of load_store; 0 without load_store
+  uint64_t exchange_chunk_bytes = 0;  ///< for load_store: largest chunk in bytes, except for one_shot
+  uint32_t exchange_channels = 0;     ///< most channels of load_store by kernels of a device; 0 on hosts
   BufferPlace buffers = BufferPlace::host;
   /// The most channels of the interpreter by kernels on one host; 0 if it runs on the host or by copies.
   uint32_t connection_channels = 0;
@@ -41,15 +41,15 @@ struct TunerInput {
   [[nodiscard]] bool shares_hosts() const { return several_hosts() && host_count < rank_count; }
 };
 
-/// Chooses a plan. Overrides have priority. Next comes a row of the measured table, if it is for this number of ranks
-/// and this size, fits the overrides, and is possible here. The built-in tables come last.
+/// Chooses a plan. Overrides have priority. Next comes a row of the measured table. It must be for this number of ranks
+/// and this size, fit the overrides, and be possible here. The built-in tables come last.
 ///
 /// RONDO_ERROR_UNSUPPORTED means that an override is impossible, for instance an algorithm that does not have this
 /// collective for this number of ranks. The message lists the possible values.
 ///
 /// chunk_bytes is a multiple of 64, at least 64, and at most the content of slot_count - 1 slots; an override is
-/// rounded down. With one slot to spare, a rank can send a whole chunk while its peer still holds a slot. Without it,
-/// schedules could deadlock when chunks are cut into slots (slots.h).
+/// rounded down. With one slot to spare, a rank can send a whole chunk while its peer still holds a slot. Otherwise,
+/// schedules whose chunks have several slots could deadlock (slots.h).
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
 /// Chooses among all algorithms of the registry.
@@ -81,15 +81,15 @@ struct AlgorithmRow {
 
 inline constexpr uint64_t chunk_align_bytes = 64;  // a whole number of elements of every type, and of cache lines
 
-/// Returns the choice with load_store, or nothing if it is impossible or something else was requested. `collective` is
-/// the planned collective, which is never a barrier.
+/// Returns the choice with load_store, or nothing if load_store is impossible or another kernel was requested.
+/// `collective` is the planned collective, which is never a barrier.
 [[nodiscard]] std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective);
 
 /// Returns the algorithm whose order of reduction load_store keeps on a device, for collectives other than all-reduce.
 /// AUTO means that load_store does not have the collective.
 [[nodiscard]] rondo_algorithm_t load_store_algorithm(rondo_collective_t collective);
 
-/// Returns the error for a request that load_store cannot fulfil. The message lists what load_store can do.
+/// Returns the error for a request that load_store cannot fulfil. The message lists the possible requests.
 [[nodiscard]] Error no_load_store(const TunerInput &input);
 
 }  // namespace rondo

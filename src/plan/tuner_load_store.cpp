@@ -16,14 +16,14 @@ constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 // The largest sizes for one_shot on devices if no algorithm is requested. The second is for ranks on one device, where
-// 64 KiB among 8 ranks took 6.6 us by one_shot and 9.0 us by two_shot. Among more ranks, one_shot moves more bytes.
+// 64 KiB among 8 ranks took 6.6 us by one_shot, but 9.0 us by two_shot. Among more ranks, one_shot moves more bytes.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
 /// With load_store, the ranks of a host read data that each rank has written once. In one_shot, each rank reads all
-/// data. In two_shot, each rank reads its part of all data, and then the results of the other ranks. In ring, the ranks
-/// add to sums that all of them map, so cache lines move between cores less often. If a user requests an algorithm, the
-/// chunk size is from its last row.
+/// data. In two_shot, each rank reads its part of all data, and then the results of the other ranks. In a ring, the
+/// ranks add to sums that all ranks map, so cache lines move between cores less often. If a user requests an algorithm,
+/// the chunk size is from the last row of that algorithm.
 constexpr std::array load_store_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
     LoadStoreRow{false, 2, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
@@ -114,8 +114,8 @@ bool goes_by_one_shot(const TunerInput &input) {
 }
 
 /// Chooses load_store by kernels of a device. If all ranks share their buffers, the choice follows from counted
-/// accesses (docs/lab/gpu-budgets.md). Otherwise load_store is used only if it is requested, since nothing was
-/// measured.
+/// accesses (docs/lab/gpu-budgets.md). If they do not, nothing was measured, so load_store is used only if it is
+/// requested.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file reads the file of a tuning table, which is strict JSON. The file comes from a user and decides how every
-// rank works. So unknown keys, repeated keys and numbers that no machine has are refused, not ignored.
+// This file reads the file of a tuning table, which is strict JSON. A user provides the file, and it decides how every
+// rank works. So unknown keys, repeated keys and numbers that no machine has are refused, and not ignored.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -23,12 +23,12 @@ using Json = nlohmann::json;
 constexpr size_t depth_max = 32;
 constexpr std::array row_keys{"collective", "ranks",     "buffers",  "oversubscribed", "several_hosts", "bytes_max",
                               "algorithm",  "protocol",  "channels", "chunk_bytes",    "kernel"};
-/// The keys of the file. `rondo tune` writes more than the rows, for people and other programs.
+/// The keys of the file. Besides the rows, `rondo tune` writes keys for people and other programs.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
 
-/// Checks the text before it becomes a value. It finds text that is not JSON, and faults that a value would hide, such
-/// as repeated keys.
+/// Checks the text before it becomes a value. It finds text that is not JSON, and faults such as repeated keys, which a
+/// value would not show.
 class Inspector : public nlohmann::json_sax<Json> {
  public:
   std::string problem;

@@ -76,7 +76,7 @@ Result<void> check_row(const TuningRow &row) {
 
 uint64_t hash_of(std::span<const TuningRow> rows) {
   if (rows.empty()) return 0;
-  std::vector<uint64_t> numbers;  // not the bytes of the structs, which have padding and an order of bytes
+  std::vector<uint64_t> numbers;  // numbers, not bytes: structs have padding and an order of bytes
   for (const TuningRow &row : rows)
     for (const uint64_t number :
          {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},

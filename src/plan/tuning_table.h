@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A measured tuning table gives the plan of an operation by collective, ranks and size. `rondo tune` measures it on a
-// machine. It is immutable plain data. The tuner reads it before its built-in tables (src/plan/tuner.cpp).
+// A measured tuning table gives the plan of an operation for a collective, a number of ranks and a size. `rondo tune`
+// measures it on a machine. The table is immutable plain data. The tuner reads it before its built-in tables.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TuningRow {
   static constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 
   rondo_collective_t collective = RONDO_ALL_REDUCE;
-  uint32_t rank_count = 2;      ///< number of ranks at which it was measured
+  uint32_t rank_count = 2;      ///< number of ranks at which the row was measured
   bool oversubscribed = false;  ///< true if there were more ranks than cores
   uint64_t bytes_max = any_bytes;
   PlanChoice choice;            ///< complete: no field is AUTO or 0
@@ -39,7 +39,7 @@ class TuningTable {
   TuningTable() = default;
 
   /// Makes a table. The rows ascend by collective, buffers, several_hosts, oversubscribed, ranks and bytes_max. No row
-  /// may occur twice, and each row's algorithm must support its collective, ranks and kernel.
+  /// may occur twice. Each row's algorithm must support the row's collective, ranks and kernel.
   /// RONDO_ERROR_INVALID_ARGUMENT names the row, counted from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
@@ -48,8 +48,8 @@ class TuningTable {
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
   /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured,
-  /// returns the rows of the neighbouring measured number with the nearer ratio, or of the larger one in a tie. Returns
-  /// no rows if `rank_count` is outside of the measured range.
+  /// returns the rows of the next smaller or larger measured number. The nearer ratio decides, and in a tie the larger
+  /// number. Returns no rows if `rank_count` is outside of the measured range.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;

@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-/// Sends each operand to the rank that reduces it. This rank's own chunk stays here.
+/// Sends each operand to the rank that reduces it. This rank's own chunk stays on this rank.
 void scatter_operands(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (const uint32_t peer : ranks_after(args.rank, args.rank_count)) writer.step(peer, step_src, {}, peer);
 }
@@ -37,7 +37,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// Builds a broadcast. Rank root + 1 + i forwards chunk i. The root only sends, each chunk once.
+/// Builds a broadcast. Rank root + 1 + i forwards chunk i. The root only sends, and sends each chunk once.
 Schedule broadcast(const ScheduleArgs &args) {
   const uint32_t chunk_count = args.rank_count - 1;
   const auto sharer = [&](uint32_t chunk) { return ring_rank(args.root, 1 + chunk, args.rank_count); };
@@ -60,8 +60,8 @@ Schedule broadcast(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// Reduces like check_rank_order(), but the partial sum is in the loop-back link, not in dst. The last step sends it to
-/// the root.
+/// Reduces like check_rank_order(), but the partial sum is in the loop-back link, not in dst. The last step sends the
+/// sum to the root.
 void reduce_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (uint32_t rank = 1; rank < args.rank_count; ++rank) {
     const bool last = rank + 1 == args.rank_count;

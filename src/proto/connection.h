@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A connection is the memory of one directed link between two ranks on one channel. It holds one FIFO for each
-// protocol. Each FIFO has its own counters, so they stay contiguous even if the other protocol is used in between.
+// protocol. Each FIFO has its own counters, which stay contiguous even if the other protocol is used in between.
 //
 // Layout: offsets are multiples of 64, and a cache line has one writer.
 //
@@ -10,7 +10,7 @@
 //     ll slots         slot_count * ll_stride            written by the sender; see ll.h
 //     simple slots     slot_count * slot_bytes           written by the sender
 //
-// Counters grow from 0, and slot = counter & (slot_count - 1). Fresh memory is zero, which means that nothing was sent.
+// Counters grow from 0, and slot = counter & (slot_count - 1). New memory is zero, which means that no slot was sent.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ static_assert(sizeof(PaddedCounter) == cache_line_bytes);
 /// The header of a payload of the protocol `simple`. `sequence` is the flag that says that the data is present.
 struct alignas(cache_line_bytes) SlotHeader {
   uint64_t sequence = 0;   ///< counter + 1 once the slot is full
-  uint32_t signature = 0;  ///< digest of the operation and all before it; differs in a slot of another operation
+  uint32_t signature = 0;  ///< digest of the operation and all before it; other operations have other digests
   uint32_t kind = 0;       ///< a PayloadKind
   uint64_t bytes = 0;      ///< size of the payload
   uint64_t inode = 0;      ///< mapped: inode of the file behind the sender's region
   uint64_t address = 0;    ///< offset in the region if mapped, otherwise the sender's address
   uint64_t region_bytes = 0;
-  int32_t descriptor = -1;  ///< mapped: the sender's descriptor of that file, whose number may be reused by now
+  int32_t descriptor = -1;  ///< mapped: the sender's descriptor of that file, or a number reused by now
   uint32_t region = 0;      ///< mapped: low half of the region's number
 };
 static_assert(sizeof(SlotHeader) == cache_line_bytes);
@@ -50,7 +50,7 @@ enum class PayloadKind : uint32_t {
   process = 3,  ///< in the sender's buffer, to be read by cross-memory attach
 };
 
-/// Returns the bit of a kind in a set of kinds. in_slot is in no set, because every rank can read a slot.
+/// Returns the bit of a kind in a set of kinds. No set has in_slot, because every rank can read slots.
 [[nodiscard]] RONDO_HD constexpr uint32_t kind_bit(PayloadKind kind) {
   return kind == PayloadKind::in_slot ? 0 : 1u << static_cast<uint32_t>(kind);
 }
@@ -78,8 +78,8 @@ struct ConnectionView {
   std::byte *base = nullptr;  ///< 64-byte aligned
   ConnectionGeometry geometry;
   /// The memory that holds the heads of the FIFOs. By default it is this connection's memory. It can also be the memory
-  /// of the connection in the opposite direction, which lies on the sender's side. Then each side stores only into the
-  /// other side's memory and reads its own.
+  /// of the connection in the opposite direction, which lies on the sender's side. In that case each side stores only
+  /// into the other side's memory, and reads only its own memory.
   std::byte *credit = base;
 
   [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(credit)[0].value; }

@@ -35,7 +35,7 @@ struct SmallFloat {
   static constexpr uint32_t mantissa_mask = (1u << mantissa_bits) - 1;
   static constexpr uint32_t exponent_max = (1u << exponent_bits) - 1;
   static constexpr uint32_t magnitude_mask = sign_bit - 1;
-  /// The bits of a value beyond the largest number: infinity, or NaN if the format has no infinity.
+  /// The bits for a value above the largest number: infinity, or NaN if the format has no infinity.
   static constexpr uint32_t overflow_bits = has_infinity ? exponent_max << mantissa_bits : magnitude_mask;
   /// The float32 bits of the smallest normal number.
   static constexpr uint32_t normal_min_float_bits = static_cast<uint32_t>(127 - bias + 1) << 23;

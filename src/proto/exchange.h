@@ -36,7 +36,7 @@
 //   All ranks do R1 first, to read the announcements. If all of them export their buffers, a ring continues as a
 //   two_shot does after R1. Two ranks out of place may each reduce everything instead, and then do G2.
 //
-// Abort     A rank that gave up stores no more flags and counters. Its peers stop at their own deadline.
+// Abort     After a rank has given up, it stores no flag and no counter. Its peers stop at their own deadlines.
 #pragma once
 
 #include <cstddef>
@@ -82,7 +82,7 @@ struct ExchangePlace {
 static_assert(sizeof(ExchangePlace) == 8 * cache_line_bytes);
 
 /// The smallest number of areas for contributions and for results; chunks use the areas in turn. The protocol needs
-/// three. With more areas, a line has left the peers' caches before it is written again.
+/// three. With more areas, a cache line has left the peers' caches before it is written again.
 inline constexpr uint32_t exchange_area_count_min = 3;
 /// The number of tiles whose accumulators are in use at a time. It is small, so that accumulators stay in the cache.
 inline constexpr uint32_t exchange_accumulator_count = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group is the threads that advance one lane together. On the host it is one thread. On a device it is a thread
-// block, or a part of one. Every thread of the group makes the same calls in the same order.
+// A group is the threads that advance one lane together. On the host, a group is one thread. On a device, it is a
+// thread block or a part of a block. Every thread of the group makes the same calls in the same order.
 #pragma once
 
 #include <concepts>
@@ -27,13 +27,13 @@ struct SingleThread {
 };
 static_assert(Group<SingleThread>);
 
-/// Votes, at a site where other accesses rely on the order that the vote gives.
+/// Votes at `site`, where other accesses rely on the order that the vote gives.
 template <memory::Site site, Group G>
 [[nodiscard]] RONDO_HD bool any_at(G group, bool vote) {
   if constexpr (memory::is_kept(site)) {
     return group.any(vote);
   } else {
-    return group.any_unordered(vote);  // emulated blocks have it, for a test that removes the order
+    return group.any_unordered(vote);  // only emulated blocks have it, for a test that removes the order
   }
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter runs the steps of a lane, one slice at a time. All executors share it: a device calls advance() in a
+// The interpreter runs the steps of a lane, one slice at a time. All executors share it. A device calls advance() in a
 // loop, the host executor multiplexes many lanes, and a simulator may choose the next lane from a seed.
 //
-// A call of advance() either does nothing and returns `blocked`, or moves one slice. First it polls everything that the
-// slice waits for. Then it reduces the operands, posts the results and releases the operands. So between two calls, a
-// lane has published whole slices only.
+// A call of advance() either does nothing and returns `blocked`, or moves one slice. To move a slice, it first polls
+// all flags and counters that the slice waits for. Then it reduces the operands, posts the results and releases the
+// operands. So between two calls, a lane has published whole slices only.
 //
-// All threads of a group (src/proto/group.h) take the same branches. By one vote for each step, they share whether
-// everything has arrived. If something is missing, another vote shares faults. After the first vote, all threads may
-// read the ends of the links, until the barrier before the results are posted. Then one thread writes them.
+// All threads of a group (src/proto/group.h) take the same branches. By one vote for each step, they share whether all
+// operands and credits have arrived. If one is missing, another vote shares faults. After the first vote, all threads
+// may read the ends of the links, until the barrier before the results are posted. One thread then writes the ends.
 //
 // If a payload already lies in a buffer of the sender, the slot can refer to the buffer instead of holding a copy ("by
-// reference"). That is so if src or acc is the step's only operand, or if the step writes dst. The peer must be able to
-// read the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read all such
-// buffers and consumed their slots.
+// reference"). The payload does so if src or acc is the step's only operand, or if the step writes dst. The peer must
+// be able to read the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read
+// all such buffers and consumed their slots.
 #pragma once
 
 #include <cstddef>
@@ -38,22 +38,22 @@ enum class Fault : uint8_t {
   withdrawn,     ///< the peer named a buffer whose registration it has ended
 };
 
-/// The way in which peers can read a buffer of a rank in place.
+/// The method by which peers can read a buffer of a rank in place.
 struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
-  bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
+  bool replaced = false;                    ///< mapped: other memory is now at the buffer's address, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
-  // Only an exported handle has these fields. To clear them would take a good part of the time of a small call.
+  // Only an exported handle has these fields. Otherwise they are not set: clearing them would slow down small calls.
   const std::byte *first;
   uint64_t bytes;
   uint64_t inode;          ///< mapped: of the memfd that holds it
   uint64_t region_offset;  ///< mapped: of `first`
   uint64_t region_bytes;   ///< mapped
   int32_t descriptor;      ///< mapped
-  uint32_t region;         ///< mapped: the low half of its number
+  uint32_t region;         ///< mapped: the low half of the region's number
 
   /// Returns how a peer gets [at, at + size) of the buffer. `accepted` has the kinds that the peer can read, as bits of
-  /// PayloadKind. The result in_slot means a copy.
+  /// PayloadKind. The result in_slot means that the payload is copied.
   [[nodiscard]] RONDO_HD PayloadKind choose(uint32_t accepted, const std::byte *at, uint64_t size) const {
     if (!exported) return PayloadKind::in_slot;
     if ((accepted & kind_bit(PayloadKind::address)) != 0) return PayloadKind::address;
@@ -95,7 +95,7 @@ struct LaneState {
   Range rest;
 };
 
-/// Finds the next chunk that is not empty. Returns false if the program has ended.
+/// Finds the next chunk that is not empty. Returns false if the program has no more chunks.
 RONDO_HD inline bool load_chunk(LaneState &state, const LaneProgram &program) {
   while (!state.loaded) {  // ends after tiles * steps iterations
     if (state.step == program.step_count) {
@@ -123,7 +123,7 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
-/// Returns the window that already contains this step's payload, so that peers can read it there, or null.
+/// Returns the window that already contains this step's payload, so that peers can read the payload in place. Or null.
 [[nodiscard]] RONDO_HD inline const Window *exportable_window(const Step &step, const LaneProgram &program,
                                                               const Buffers &buffers) {
   if (!program.reference_safe) return nullptr;

@@ -5,7 +5,7 @@
 //
 // `sync` loads and stores are sequentially consistent. A rank that is about to sleep stores "I sleep", and then checks
 // the flags once more. Its peer stores a flag, and then checks whether the rank sleeps. At least one of the two sees
-// the other's store. No rank sleeps on a device, so there acquire and release suffice.
+// the other's store. Ranks on devices do not sleep, so on a device acquire and release suffice.
 //
 // On a device the scope is the system, except in add_among(). The other side may be a thread of another block, of
 // another device, or of the host. (docs/gpu-executors.md has the PTX.)
@@ -53,7 +53,7 @@ inline constexpr Order sequential = std::memory_order_seq_cst;
 using Policy = PlainPolicy;
 #endif
 [[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || Policy::is_kept(site); }
-/// Notes an access. Each function below notes its own accesses.
+/// Notes an access. Each function below calls it for its own accesses.
 RONDO_HD inline void note(Access access, const void *at, size_t bytes) { Policy::note(access, at, bytes); }
 /// Notes that a thread begins a batch: loads that are in flight together.
 RONDO_HD inline void note_batch() { Policy::note_batch(); }
@@ -82,9 +82,9 @@ RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
   note(Access::store, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
-/// Several consecutive releases of one thread. All that they publish is written before the first. On a device, one
-/// fence serves all of them: to PTX, each later relaxed store of that thread forms a release pattern with the fence.
-/// Elsewhere each store is a release, since ThreadSanitizer does not understand fences.
+/// Several consecutive releases of one thread. All data that they publish are written before the first release. On a
+/// device, one fence serves all of them: in PTX, each later relaxed store of that thread forms a release pattern with
+/// the fence. On a host, each store is a release, since ThreadSanitizer does not understand fences.
 class Releases {
  public:
   template <Site site>
@@ -110,16 +110,16 @@ RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
-/// Adds, and returns the old value. It is acquire and release: the last thread to add sees the work of all before it.
+/// Adds, and returns the old value. It is acquire and release: the last thread to add sees the earlier threads' work.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
   note(Access::store, &word, sizeof word);
   return Reference<uint64_t>(word).fetch_add(value, is_kept(site) ? acquire_release : relaxed);
 }
 
-/// Stores a value at the end of a kernel without a failure. After it the kernel publishes nothing. On a device that
-/// needs no order, since others see everything that a kernel wrote when it has ended. Elsewhere the store is a release
-/// instead, so that ThreadSanitizer sees the order.
+/// Stores a value at the end of a kernel without a failure. After this store the kernel publishes nothing. On a device
+/// it needs no order, since all writes of a kernel are visible once the kernel has ended. On a host the store is a
+/// release, so that ThreadSanitizer sees the order.
 template <Site site>
 RONDO_HD inline void store_at_end(uint64_t &word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
@@ -142,8 +142,8 @@ template <Site site>
 #endif
 }
 
-/// Adds as add() does. With `on_one_device`, all adders are threads of one process's kernels on one device. Then the
-/// scope of the device suffices, because the end of a kernel extends its order to everything later in its stream.
+/// Adds as add() does. With `on_one_device`, all adders are threads of one process's kernels on one device. For them
+/// the scope of the device suffices, because the end of a kernel orders it before all later work of its stream.
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_among(uint64_t &word, uint64_t value, [[maybe_unused]] bool on_one_device) {
 #if defined(__CUDA_ARCH__)
@@ -170,7 +170,7 @@ RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[mayb
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(acquire);
 }
 
-/// Two adjacent words, 16-byte aligned. They are accessed as two relaxed scalars, without an order between them. A
+/// Two adjacent words, 16-byte aligned. An access is two relaxed scalar accesses, without an order between them. A
 /// device uses one instruction for both.
 struct Pair {
   uint64_t first;
@@ -197,10 +197,10 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 #endif
 }
 
-/// Stores the first pair of a message. With `orders`, its first word is a release, and the load that finds it is an
-/// acquire. So accesses before the store precede accesses after that load. Without `orders`, a device needs no release:
-/// between its own ranks the ends of kernels give the order (docs/protocols.md). In code for the host, the store is
-/// always a release, so that ThreadSanitizer sees the order.
+/// Stores the first pair of a message. With `orders`, the store of its first word is a release, and the load that reads
+/// this value is an acquire. So accesses before the store precede accesses after that load. Without `orders`, a device
+/// needs no release: between its own ranks the ends of kernels give the order (docs/protocols.md). In code for the
+/// host, the store is always a release, so that ThreadSanitizer sees the order.
 template <Site site>
 RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, [[maybe_unused]] bool orders) {
 #if defined(__CUDA_ARCH__)
@@ -220,20 +220,20 @@ RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, [[maybe_unused
   return pair;
 #else
   note(orders ? Access::flag_acquire : Access::flag_load, words, sizeof(Pair));
-  const uint64_t first = Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(acquire);  // pairs with that store
+  const uint64_t first = Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(acquire);  // pairs with its store
   return {first, Reference<uint64_t>(const_cast<uint64_t &>(words[1])).load(relaxed)};
 #endif
 }
 
-/// 16 bytes, 16-byte aligned, that no other thread accesses at the same time. The access is plain, and on a device it
-/// is one instruction. For a struct of other types, the device's compiler would make several narrower accesses.
+/// 16 bytes, 16-byte aligned, that no other thread accesses at the same time. An access is plain, and on a device one
+/// instruction. For a struct of other types, the device's compiler would make several narrower accesses.
 struct alignas(16) Vector {
   uint32_t words[4];
 };
 [[nodiscard]] RONDO_HD inline Vector load_vector(const std::byte *at) {
   Vector vector;
 #if defined(__CUDA_ARCH__)
-  // Without a memory clobber it still follows acquires and votes, since all are volatile (docs/gpu-executors.md).
+  // Without a memory clobber, it still follows acquires and votes, since all are volatile (docs/gpu-executors.md).
   asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(vector.words[0]), "=r"(vector.words[1]), "=r"(vector.words[2]), "=r"(vector.words[3])
                : "l"(at));

@@ -14,14 +14,14 @@ namespace rondo::memory {
 
 /// The sites on which memory order depends. Each label is explained in the header of its protocol: S in simple.h, F in
 /// ll.h, all others in load_store_place.h. A test builds a program without one site (tests/gpu/broken_order.h): a
-/// release becomes relaxed, or a barrier is left out. The program must then fail. F4 of ll is relaxed, so it has no
-/// site.
+/// release becomes relaxed, or a barrier is left out. The program must then fail. The access F4 of ll is relaxed, so it
+/// has no site.
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
   simple_release,             ///< S6
   ll_post,                    ///< F2 of unit 0
-  simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (S4) before any uses one
+  simple_ready_vote,          ///< in a group: thread 0 has seen free (S1) or full (S4) slots before any thread uses one
   ll_ready_vote,              ///< in a group: credit (F1) and every thread's words of all operands before any uses one
   slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
                               ///< published
@@ -33,7 +33,7 @@ enum class Site : uint8_t {
   load_store_reduce,              ///< R2
   load_store_reduce_barrier,      ///< in a group: every thread's part of the result before it
   load_store_ready_vote,          ///< in a group: what each thread acquired, before any reads those data
-  load_store_end_barrier,         ///< in a group: what was gathered before thread 0 reports
+  load_store_end_barrier,         ///< in a group: all data are gathered before thread 0 reports
   load_store_arrive,              ///< B1
   load_store_leave,               ///< B4
   load_store_leave_barrier,       ///< in a group: every thread's part of the result before it

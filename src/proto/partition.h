@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes which elements belong to a (channel, tile, chunk). It is for host and device, and needs no loops.
+// This file computes which elements belong to a (channel, tile, chunk), on host and device, without loops.
 //
 // Every collective works on one logical vector. A rank's send and recv buffers each hold an interval of it:
 //
 //     all-reduce, broadcast, reduce   `count` elements; both buffers hold all of it
-//     reduce-scatter                  one block a rank; send holds all of it, recv the rank's own block
-//     all-gather                      one block a rank; send holds the rank's own block, recv all of it
+//     reduce-scatter                  one block for each rank; send holds the vector, recv the rank's own block
+//     all-gather                      one block for each rank; send holds the rank's own block, recv the vector
 //
 // Channels divide the vector, or each block, into parts. A channel's part is processed in tiles. For each chunk index
 // of the schedule, a tile has one chunk of at most chunk_elements:
@@ -13,7 +13,7 @@
 //     whole    a tile is chunk_count consecutive chunks; the last tile is divided evenly
 //     blocks   chunk c of tile t is the t-th piece of block c
 //
-// An empty range moves no slot. Both ends of a link compute the same ranges, so both skip it.
+// An empty range moves no slot. Both ends of a link compute the same ranges, so both ends skip an empty one.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct Partition {
   uint32_t chunk_count = 1;
   uint32_t channel = 0;
   uint32_t channel_count = 1;
-  uint32_t align_elements = 1;  ///< a power of two; parts begin at multiples of it (relative to their block or vector)
+  uint32_t align_elements = 1;  ///< a power of two; parts begin at its multiples (relative to block or vector)
   uint64_t chunk_elements = 1;  ///< a multiple of align_elements
   uint64_t tile_count = 0;      ///< set by count_tiles()
 
@@ -68,8 +68,8 @@ struct Partition {
     return even_part(in_tile, chunk, chunk_count, align_elements);
   }
 
-  /// Returns the number of tiles that cover the channel's part: the most that any block needs. It loops over the
-  /// blocks, so use it only to build plans.
+  /// Returns the number of tiles that cover the channel's part: the most tiles that any block needs. It loops over the
+  /// blocks, so call it only to build plans.
   [[nodiscard]] uint64_t count_tiles() const {
     if (blocks == nullptr) return ceil_div(channel_part(whole).count, chunk_elements * chunk_count);
     uint64_t most = 0;

@@ -26,16 +26,16 @@ class PeerAccess {
   /// Wakes `peer` if it sleeps. Call it after a sync store that `peer` waits for.
   virtual void wake(uint32_t peer) = 0;
 
-  /// Announces that this rank will sleep. The caller must check every flag once more before sleep(). Returns a ticket.
+  /// Announces that this rank will sleep. Before sleep(), the caller must check every flag once more. Returns a ticket.
   [[nodiscard]] virtual uint32_t prepare_sleep() = 0;
-  /// Sleeps until another rank wakes this rank, or for timeout_ns. A wake after prepare_sleep() counts.
+  /// Sleeps until another rank wakes this rank, or for timeout_ns. A wake since prepare_sleep() ends the sleep at once.
   virtual void sleep(uint32_t ticket, uint64_t timeout_ns) = 0;
   virtual void cancel_sleep() = 0;
 
   /// Notes the processor on which this rank waits. Returns true if a peer of this host last waited on the same one.
   [[nodiscard]] virtual bool shares_processor() { return false; }
 
-  /// Moves data, for one round, on links over a network that do not move it by themselves. Returns true if data moved.
+  /// Moves data, for one round, on network links that do not move data by themselves. Returns true if data moved.
   virtual bool progress() { return false; }
 };
 

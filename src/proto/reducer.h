@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has element types and operations, for one element, on host and device. docs/numerics.md has their rules.
+// This file has the element types, and operations on one element, for host and device. docs/numerics.md has the rules.
 //
 // A step loads its operands into the accumulator type, reduces them from the left, and stores the result, which rounds
 // once:
@@ -25,7 +25,7 @@ struct Element {
   [[nodiscard]] RONDO_HD static constexpr Storage store(Accumulator value) { return value; }
 };
 
-/// A small float. It is computed in float32.
+/// A small float. Its sums and products are computed in float32.
 template <class StorageType, class Format>
 struct SmallFloatElement {
   using Storage = StorageType;
@@ -43,8 +43,8 @@ using Bfloat16Element = SmallFloatElement<uint16_t, Bfloat16Format>;
 using Float8E4m3Element = SmallFloatElement<uint8_t, Float8E4m3Format>;
 using Float8E5m2Element = SmallFloatElement<uint8_t, Float8E5m2Format>;
 
-/// The type in which sums and products are computed. For integers it is unsigned, so that it wraps. It is not promoted
-/// to int, because the overflow of a signed integer, even of a promoted product, is undefined.
+/// The type in which sums and products are computed. For integers it is unsigned, so that it wraps. It is at least as
+/// wide as unsigned int, so that no product is promoted to int, whose overflow is undefined.
 template <class T>
 using WorkType = std::conditional_t<!std::is_integral_v<T>, T,
                                     std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>>;

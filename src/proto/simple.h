@@ -12,7 +12,7 @@
 //           S6 store head, release           pairs with S1
 // State     of a slot: free (sender may write) --S3--> full (receiver may read) --S6--> free
 //           of a reference: the receiver may read the sender's buffer from S3 to S6; the operation ends after S6
-// Abort     a lane that gave up does neither S3 nor S6 again. Its peers stay blocked and stop at their own deadline.
+// Abort     after a lane has given up, it does neither S3 nor S6. Its peers stay blocked until their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,14 @@ class SimpleSender {
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// Returns whether the next slot may be written: S6 of its last reader is seen. `wake`: ranks may sleep, see
-  /// memory.h.
+  /// Returns whether the next slot may be written: the S6 of its last reader was seen. If ranks may sleep, `wake` is
+  /// true, see memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with S6 in SimpleReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
-  /// Says, by a relaxed load, whether can_send() may succeed. A rank that waits for long asks this first.
+  /// Says, by a relaxed load, whether can_send() may succeed. A rank that has waited for long calls this first.
   [[nodiscard]] RONDO_HD bool may_send() const {
     const uint64_t slot_count = connection_.geometry.slot_count;
     return posted_ - consumed_ < slot_count || posted_ - memory::load_relaxed(connection_.simple_head()) < slot_count;
@@ -64,7 +64,7 @@ class SimpleSender {
     header.descriptor = fields.descriptor;
     if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) referenced_ = posted_ + 1;
   }
-  /// Fills and publishes the slot. `wake`: the receiver may sleep, see memory.h.
+  /// Fills and publishes the slot. If the receiver may sleep, `wake` is true, see memory.h.
   void post(const SlotHeader &fields, bool wake) {
     fill(fields);
     SlotHeader &header = connection_.header(posted_++);
@@ -101,11 +101,11 @@ class SimpleReceiver {
   RONDO_HD explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// Returns true if the next slot is full; header() and payload() may then be read.
+  /// Returns true if the next slot is full; if so, header() and payload() may be read.
   [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
     return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // S4, pairs with S3 in SimpleSender::post
   }
-  /// Says, by a relaxed load, whether can_receive() succeeds. A rank that waits for long asks this first.
+  /// Says, by a relaxed load, whether can_receive() succeeds. A rank that has waited for long calls this first.
   [[nodiscard]] RONDO_HD bool may_receive() const {
     return memory::load_relaxed(header().sequence) == consumed_ + 1;  // see S4
   }

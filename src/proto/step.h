@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step is the work of one rank on one chunk. It is a set of flags, not an opcode: every primitive is a combination of
-// flags.
+// A step is the work of one rank on one chunk. It is a set of flags, and not an opcode: every primitive is a
+// combination of flags.
 //
 // A step takes its operands in the order acc, src, recv[0], recv[1], and reduces them from the left with the reduction.
 // It computes 8- and 16-bit floats in fp32 and rounds once, at the end of the step. It applies the final scaling if
-// `finish` is set, and writes the one result to dst and to every send link. With one operand and no finish it is a
-// copy.
+// `finish` is set, and writes the one result to dst and to every send link. A step with one operand and without
+// `finish` is a copy.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 
 usage: generate_interface.py CONSTANTS_JSON OUTPUT HEADER...
 
-The numbers and layouts come from constants.json, and the prototypes from the headers. A type of C that this script
-does not know ends the build."""
+The numbers and layouts come from constants.json, and the prototypes from the headers. If the headers have a type of C
+that this script does not know, the build fails."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 SCALARS = {"int": "c_int", "unsigned": "c_uint", "size_t": "c_size_t", "int32_t": "c_int32", "uint32_t": "c_uint32",
            "int64_t": "c_int64", "uint64_t": "c_uint64", "double": "c_double"}
 POINTERS = {"void": "c_void_p", "char": "c_char_p"}
-BOUNDS = {"RONDO_OP_DYNAMIC", "RONDO_OP_LAST"}  # of operations that a program makes, which Python has as objects
+BOUNDS = {"RONDO_OP_DYNAMIC", "RONDO_OP_LAST"}  # bounds of created operations, which are objects in Python
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 """This module was generated from Rondo's public headers. It has the numbers, structs and prototypes of the C API."""
 # pylint: disable=invalid-name,too-few-public-methods

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints where the package goes, and how its library is reached from there.
+"""Prints where the package goes, and the path from the package to its library.
 
 usage: place.py PREFIX LIBDIR DEFAULT
 
-The first line is a folder relative to PREFIX. It is one of those below PREFIX in which this Python searches packages,
-or else DEFAULT. Debian's Python does not search the folder that Meson takes for /usr/local. The second line is the path
-from the package to the library."""
+The first line is a folder relative to PREFIX. It is a folder below PREFIX in which this Python searches packages, or
+otherwise DEFAULT. Debian's Python does not search the folder that Meson takes for /usr/local. The second line is the
+path from the package to the library."""
 
 import os
 import sys

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file simulates ranks that share cores, like threads that yield while they wait. A rank keeps its core while one
-// of its lanes can advance. When none can, the rank goes to the end of the line of waiting ranks, and the core switches
-// to the first rank of the line. A switch costs switch_us, and that rank may be unable to advance, too. Switches are
-// simulated only while some rank in the line could advance.
+// This file simulates ranks that share cores, as threads do that yield while they wait. A rank keeps its core while one
+// of its lanes can advance. When no lane can, the rank goes to the end of the line of waiting ranks, and the core
+// switches to the first rank of the line. A switch costs switch_us, and that rank may be unable to advance, too.
+// Switches are simulated only while some rank in the line could advance.
 #include <algorithm>
 
 #include "src/sim/engine.h"

@@ -30,10 +30,10 @@ Engine::Engine(const SimCase &what, const System &system)
       switch_ps_(to_ps(what.network.switch_us)) {
   const bool ll = system.plan.protocol == RONDO_PROTOCOL_LL;
   wire_bytes_factor_ = ll ? 2 : 1;  // ll has a flag for every four bytes
-  wire_bytes_extra_ = ll ? 8 : 0;   // and a signature for each slot
+  wire_bytes_extra_ = ll ? 8 : 0;   // ll has a signature for each slot
   for (size_t link = 0; link < link_class_count; ++link) {
     const LinkCost &cost = what.network.links[link];
-    // It is at least 1, because an effect must be later than its cause.
+    // The latency is at least 1, because an effect must be later than its cause.
     alpha_ps_[link] = std::max<int64_t>(1, to_ps(ll ? cost.ll_alpha_us : cost.alpha_us));
     byte_ps_[link] = limited_byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
     if (cost.burst_bytes <= 0) continue;
@@ -234,7 +234,7 @@ void Engine::send(uint32_t wire, int64_t time_ps) {
     full_ps = after(std::max(full_ps, start_ps), limited_ps(known.link, bytes));
     free_ps = std::max(free_ps, full_ps - burst_ps_[link]);
   }
-  leaving.arrival_ps = after(free_ps, alpha_ps_[link]);  // arrival of the last byte, if the receiver's port is free
+  leaving.arrival_ps = after(free_ps, alpha_ps_[link]);  // the last byte arrives then, if the receiver's port is free
   const int64_t head_ps = after(start_ps, alpha_ps_[link]);
   if (known.in_ordered) {
     arrive(wire, head_ps);

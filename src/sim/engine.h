@@ -7,11 +7,11 @@
 //
 // The order of time matters only if several lanes share a resource (a port, cores). Requests for such a resource wait
 // in a queue until no lane can run ahead any more. From then on, no new request is earlier than the first request of
-// the queue, since everything leaves a resource or a link later than it entered. If several requests have the same
-// time, an earlier phase precedes a later one (turns on cores are last), and then a lower lane precedes a higher one.
+// the queue, since a message leaves a resource or a link later than it enters. If several requests have the same time,
+// an earlier phase precedes a later one (turns on cores are last), and then a lower lane precedes a higher one.
 //
 // All tiles except the last are alike. If the whole state repeats, shifted only by tiles and time, it continues to
-// repeat. Then all remaining periods are skipped at once (state.cpp). The result is the same to the picosecond.
+// repeat. So all remaining periods are skipped at once (state.cpp). The result is the same to the picosecond.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ class Engine {
  public:
   Engine(const SimCase &what, const System &system);
 
-  /// A function that is called now and then with the number of moves.
+  /// A function that run() calls now and then with the number of moves so far.
   using Moved = std::function<void(uint64_t)>;
 
-  /// Runs the system. If the lanes stop, because schedule and slots do not match, it fails with RONDO_ERROR_INTERNAL.
-  /// After `move_count_max` moves without a period it gives up, and the outcome says so.
+  /// Runs the system. If the lanes stop because schedule and slots do not match, returns RONDO_ERROR_INTERNAL. After
+  /// `move_count_max` moves without a period it gives up, and Outcome::complete is false.
   [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX, const Moved &moved = {});
 
  private:
@@ -57,7 +57,7 @@ class Engine {
     uint32_t posts = 0;
     bool queued = false, waits_for_core = false;
   };
-  /// The state of a wire. Its slots form a ring. Counters are only compared by their difference.
+  /// The state of a wire. Its slots form a ring. Counters are compared only by their differences.
   struct alignas(64) WireState : SimWire {
     uint32_t posted = 0;     ///< slots that the sender's lane has posted
     uint32_t sent = 0;       ///< slots that have left the first resource
@@ -80,7 +80,7 @@ class Engine {
   /// The cores that ranks share.
   struct Pool {
     std::vector<Core> cores;
-    std::deque<uint32_t> waiting;  ///< ranks without a core, in line
+    std::deque<uint32_t> waiting;  ///< ranks without a core, in the order of the line
     std::deque<uint32_t> ready;    ///< lanes that could continue, in the order of arrival
   };
   struct Snapshot {
@@ -151,9 +151,9 @@ class Engine {
   std::vector<Pool> pools_;
   std::vector<uint32_t> runnable_;
   RequestQueue requests_;             ///< requests of lanes (for a core), of pools (for a turn) or of wires
-  uint32_t guide_ = 0;                ///< lane whose tiles are counted: the first one that has steps
+  uint32_t guide_ = 0;                ///< lane whose tiles are counted: the first lane that has steps
   uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; used only without a queue
-  uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest tiles
+  uint64_t full_tile_count_ = 0;      ///< full tiles of the channel with the fewest tiles
   uint64_t looked_tile_ = 0;
   std::unordered_map<uint64_t, uint64_t> seen_;  ///< tile of each state, by the state's hash
   std::optional<Snapshot> snapshot_;
@@ -162,7 +162,7 @@ class Engine {
   Outcome outcome_;
 };
 
-/// Simulates a case. `plan` names the kernel load_store, and no buffer is exported. docs/simulator.md has the model.
+/// Simulates a case. `plan` must name the kernel load_store. No buffer is exported. docs/simulator.md has the model.
 [[nodiscard]] Result<Outcome> simulate_load_store(const SimCase &what, const PlanChoice &plan);
 
 }  // namespace rondo::sim

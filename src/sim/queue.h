@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This is the queue of requests by time, a radix heap. No new item is earlier than the last item that was taken out. An
 // item's bucket is the highest bit in which its time differs from that last item's time, so items only move to lower
-// buckets. An item costs a few sequential copies, while a binary heap would jump through memory.
+// buckets. An item costs a few sequential copies, while a binary heap would access scattered memory.
 #pragma once
 
 #include <algorithm>

@@ -117,7 +117,7 @@ class Machine {
     return published_[size_t{rank} * 5 + static_cast<size_t>(counter)];
   }
 
-  /// Computes when the lane's next step can begin, if everything that the step waits for is known.
+  /// Computes when the lane's next step can begin, if all times that the step waits for are known.
   void look(uint32_t rank, size_t lane) {
     Rank &it = ranks_[rank];
     it.ready_ps[lane] = never;
@@ -161,7 +161,7 @@ class Machine {
     core.now_ps = after(core.now_ps, switch_ps_);
   }
 
-  /// Lets time pass until some core can do something. Returns false if none ever can.
+  /// Lets time pass until some core can run a step or switch. Returns false if no core ever can.
   bool let_time_pass() {
     Core *first = nullptr;
     int64_t when_ps = never;

@@ -13,8 +13,8 @@
 
 namespace rondo::sim {
 
-/// The number of picoseconds in a microsecond. Times are whole picoseconds, so sums do not depend on their order, and a
-/// period can be recognised exactly.
+/// The number of picoseconds in a microsecond. Times are whole picoseconds, so sums do not depend on the order of their
+/// terms, and a period can be recognised exactly.
 inline constexpr double ps_per_us = 1e6;
 
 /// The end of simulated time, 26 days. Later times are stored as this value, and run() refuses to report them.
@@ -23,7 +23,7 @@ inline constexpr int64_t time_ps_max = int64_t{1} << 61;
 [[nodiscard]] inline int64_t whole_ps(double duration_ps) {
   return duration_ps < static_cast<double>(time_ps_max) ? static_cast<int64_t>(duration_ps + 0.5) : time_ps_max;
 }
-/// Adds a time and a duration, or two durations. Neither may exceed time_ps_max.
+/// Adds a time and a duration, or two durations. Neither argument may exceed time_ps_max.
 [[nodiscard]] inline int64_t after(int64_t time_ps, int64_t by_ps) {
   return time_ps + by_ps < time_ps_max ? time_ps + by_ps : time_ps_max;
 }
@@ -37,8 +37,8 @@ inline constexpr size_t link_class_count = 4;
 enum class Sharing : uint8_t {
   pair,  ///< every directed pair of ranks has its own link
   rank,  ///< a rank's links share its port
-  nic,   ///< the ranks of a network port share it
-  node,  ///< the ranks of a node share one; for intra_node links it serves both directions, like a memory bus
+  nic,   ///< the ranks of a network port share the port
+  node,  ///< the ranks of a node share one resource; intra_node links use it for both directions, as a memory bus
 };
 [[nodiscard]] const char *sharing_string(Sharing sharing);
 
@@ -49,7 +49,7 @@ struct LinkCost {
   double bandwidth_GBps = 1;
   Sharing sharing = Sharing::pair;
   /// The burst, in bytes, of a rate limiter (token bucket) at the sender, or 0 if there is none. After idle time, this
-  /// number of bytes passes at `peak_GBps`. Then bandwidth_GBps applies.
+  /// number of bytes passes at `peak_GBps`. After the burst, bandwidth_GBps applies.
   double burst_bytes = 0;
   double peak_GBps = 0;
 };
@@ -72,7 +72,7 @@ struct Network {
   double reduce_GBps = 1000;  ///< rate of bytes of one operand that are reduced into the first; 0 for no cost
   double reduce_send_GBps = 0;  ///< additional rate of bytes that a reducing step stores into a slot; 0 for no cost
   double copy_GBps = 0;       ///< rate of bytes that a step moves without reducing; 0 for no cost
-  double memory_GBps = 0;     ///< rate of bytes of the rank's own buffers, at a lane's first access; 0 for no cost
+  double memory_GBps = 0;     ///< rate of a lane's first accesses to the rank's own buffers; 0 for no cost
   uint32_t core_count = 0;    ///< cores of a node, which its ranks' lanes share; 0 gives every lane a core
   double switch_us = 0;       ///< time in which a core switches between ranks
   uint32_t slot_count = 8;
@@ -90,7 +90,7 @@ struct Network {
 
 inline constexpr uint32_t sim_rank_count_max = 1u << 20;
 
-/// Refuses a network that makes no sense: no ranks, no bandwidth, or a number of slots that is no power of two.
+/// Refuses an impossible network, such as one without ranks, without bandwidth, or with 3 slots.
 [[nodiscard]] Result<void> check_network(const Network &network);
 
 /// The positions of the ranks, as tables.

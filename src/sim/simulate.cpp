@@ -8,7 +8,7 @@ namespace {
 
 // Large trees take hundreds of tiles until their state repeats, although their speed is constant long before. So cases
 // with more than many_tiles tiles and many moves are extrapolated. Two shorter cases are simulated, and their
-// difference gives the speed. docs/simulator.md states the error compared with simulating every tile.
+// difference gives the speed. docs/simulator.md states the error, compared with a simulation of every tile.
 constexpr uint64_t many_tiles = 96, short_tiles = 32, long_tiles = 64;
 constexpr uint64_t many_moves = 8'000'000;
 
@@ -76,7 +76,7 @@ Result<SimResult> Simulator::run(const SimCase &what, const System &system, uint
   return result;
 }
 
-/// Simulates the case with only `tile_count` tiles. The last tile stays as it is.
+/// Simulates the case with only `tile_count` tiles. The last tile keeps its size.
 Result<SimResult> Simulator::shorter(SimCase what, const System &system, uint64_t tile_count) {
   const uint64_t tile_bytes = system.plan.chunk_bytes * system.channels[0].chunk_count * system.plan.channels;
   what.bytes -= (tile_count_of(system) - tile_count) * tile_bytes;

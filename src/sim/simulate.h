@@ -21,7 +21,7 @@ struct SimResult {
 /// Simulates cases on one network, and keeps data for the next case.
 class Simulator {
  public:
-  /// Simulates a case. Fails if the network makes no sense, or if the algorithm cannot run the case.
+  /// Simulates a case. Fails if the network is impossible, or if the algorithm cannot run the case.
   [[nodiscard]] Result<SimResult> simulate(const SimCase &what);
 
   /// A function that a long simulation calls at intervals, with the finished part (0 to 1). The part is an estimate,

@@ -8,9 +8,9 @@
 // - the requests in the queue
 //
 // Tiles are counted relative to the guide, which is the first lane with steps. Times are relative to now, and slots to
-// the wire's counters. If the state equals the state `period` tiles ago, the future repeats as well, as long as all
-// tiles are full. If requests wait in a queue, nothing begins before now, so it does not matter how long a resource has
-// been free. If no queue is needed, all lanes are at the same tile, and times are compared directly.
+// the wire's counters. If the state equals the state `period` tiles ago, the future also repeats, as long as all tiles
+// are full. If requests wait in a queue, no slice begins before now, so the state omits how long a resource has been
+// free. If no queue is needed, all lanes are at the same tile, and times are compared directly.
 #include <algorithm>
 #include <cassert>
 
@@ -33,7 +33,7 @@ int64_t Engine::since(int64_t time_ps, int64_t now_ps) const {
 template <class Visit>
 void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
   const WireState &state = wires_[wire];
-  if (state.posted == 0) return;  // later tiles will not use the wire either
+  if (state.posted == 0) return;  // later tiles do not use the wire, either
   visit(state.posted - state.consumed);
   visit(state.sent - state.consumed);
   visit(state.delivered - state.consumed);
@@ -49,7 +49,7 @@ void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
     visit(since(slot(wire, counter).credit_ps, now_ps));
 }
 
-/// Visits everything except the queue.
+/// Visits every part of the state except the queue.
 template <class Visit>
 void Engine::visit_state(int64_t now_ps, Visit visit) {
   for (const LaneState &state : lanes_) {
@@ -101,7 +101,7 @@ Engine::Snapshot Engine::take_snapshot(int64_t now_ps) {
 }
 
 /// Searches for a period when no lane can run, once for each tile of the guide (the first lane with steps). An equal
-/// hash suggests that a state has returned. Then a comparison of the states themselves, a period apart, proves it.
+/// hash suggests that a state has returned. A comparison of the states themselves, a period apart, then proves it.
 void Engine::look_for_period(int64_t now_ps) {
   const uint64_t tile = lanes_[guide_].tile;
   if (!use_period_ || skipped_ || tile == looked_tile_ || tile + 1 >= full_tile_count_) return;

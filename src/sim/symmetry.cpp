@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds out which ranks behave alike, so that one of them is simulated for all.
+// This file finds out which ranks behave alike, so that one rank is simulated in place of all these ranks.
 //
 // A map of the ranks to themselves is a symmetry if these conditions hold:
 // - (1) It maps nodes to equal nodes, a rank to a rank with the same place in its node, and racks to racks. So links
@@ -7,7 +7,7 @@
 // - (2) It maps the schedule of a rank to the schedule of its image, with the images of the peers as its peers.
 // - (3) All chunks of a tile have the same size, so it does not matter that images handle other chunks.
 //
-// Then a rank and its image have the same times.
+// If a map is a symmetry, a rank and its image have the same times.
 //
 //     shift      r -> r + period (mod n)  for rings with equal nodes
 //     exchange   r -> r xor d             for exchanges among 2^k ranks, with every multiple d of the period

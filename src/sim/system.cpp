@@ -25,7 +25,7 @@ Error too_many_steps() {
           "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
 }
 
-/// Returns the library's choice for exchanges of blocks, which use ll only if all ranks are on one host.
+/// Returns the library's choice for exchanges of blocks. They use ll only if all ranks are on one host.
 Result<PlanChoice> plan_of_blocks(const SimCase &what) {
   const Network &network = what.network;
   const PlanChoice &wanted = what.overrides;
@@ -220,7 +220,7 @@ class Builder {
   }
 
   /// Finds the resources whose order of messages is known in advance. Messages leave a lane in the lane's order. If a
-  /// resource gets messages from only one other resource, it gets them in the order of that resource.
+  /// resource gets messages from only one other resource, both have the same order.
   void find_orders() {
     struct Source {
       uint32_t first = no_index, link = no_index;
@@ -240,7 +240,7 @@ class Builder {
   }
 
   /// Returns the pool of cores of a rank. If a node has a core for each of its ranks, each rank has a pool of its own.
-  /// Otherwise all ranks of the node share one.
+  /// Otherwise all ranks of the node share one pool.
   uint32_t pool_of(uint32_t rank) {
     const uint32_t core_count = what_.network.core_count;
     if (core_count == 0) return no_index;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A System is the input of the simulator's engine: the schedules of all ranks, or of one rank for each class of ranks
-// that behave alike. Links are resolved to wires, and wires to the resources that they share.
+// A System is the input of the simulator's engine: the schedules of all ranks. If ranks behave alike, it has the
+// schedule of only one of them. Links are resolved to wires, and wires to the resources that they share.
 //
-// The steps are the builders' own. Some lanes differ only in shifted chunk numbers, such as all lanes of a ring. They
-// share one list of steps, so a system is small even if no two ranks behave alike.
+// The steps are the steps that the builders return. Some lanes differ only in shifted chunk numbers, such as all lanes
+// of a ring. Such lanes share a list of steps, so a system is small even if no two ranks behave alike.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ struct SimCase {
   Network network;
 };
 
-/// A symmetry: ranks r and image(r) behave alike. Both kinds group ranks by their remainder modulo `period`.
+/// A symmetry: ranks r and image(r) behave alike. Ranks with equal remainders modulo `period` are in one class.
 struct Symmetry {
   enum class Kind : uint8_t { none, shift, exchange };
   Kind kind = Kind::none;
-  uint32_t period = 1;  ///< the representatives are the ranks below it
+  uint32_t period = 1;  ///< the representatives are the ranks below `period`
   uint32_t rank_count = 1;
 
   [[nodiscard]] uint32_t representative(uint32_t rank) const { return rank % period; }
@@ -53,7 +53,7 @@ struct Shape {
   Lane steps;
   std::vector<LinkIndex> send_links, recv_links;
   /// For each step, how many of this rank's buffers (0 to 2) the step touches at a chunk that no earlier step of the
-  /// lane used. Empty if memory costs nothing.
+  /// lane used. The vector is empty if memory costs nothing.
   std::vector<uint8_t> first_touches;
 };
 
@@ -62,7 +62,7 @@ struct SimLane {
   uint32_t chunk_shift = 0;  ///< number to add to the steps' chunks, modulo the chunk count
   uint32_t rank = 0, channel = 0;
   uint32_t link_base = 0;  ///< first index in System::out_wire and in_wire
-  uint32_t pool = no_index;    ///< index of its pool of cores
+  uint32_t pool = no_index;    ///< index of the lane's pool of cores
 };
 
 /// A directed link.
@@ -112,7 +112,7 @@ struct System {
 [[nodiscard]] std::vector<ChannelSizes> channel_sizes(const SimCase &what, const PlanChoice &plan,
                                                       uint32_t chunk_count);
 
-/// Returns the symmetry with the fewest representatives among those that hold (symmetry.cpp).
+/// Returns the valid symmetry that has the fewest representatives (symmetry.cpp).
 [[nodiscard]] Result<Symmetry> find_symmetry(const SimCase &what, const PlanChoice &plan, const Placement &placement);
 
 /// Builds a system. Fails if the algorithm cannot run the case, or if the steps exceed `step_bytes_max`.

@@ -16,10 +16,10 @@ using Processors = std::vector<uint32_t>;
 [[nodiscard]] Result<std::vector<Processors>> allowed_cores();
 
 /// Divides `cores` into `rank_count` runs of neighbours, whose lengths differ by at most one. Returns none if there are
-/// fewer cores than ranks. Returns none for a single rank, which needs no share: binding would only take cores away.
+/// fewer cores than ranks. Returns none for a single rank, because binding it would only take cores away from it.
 [[nodiscard]] std::vector<Processors> share_cores(const std::vector<Processors> &cores, uint32_t rank_count);
 
-/// Returns share_cores() of the allowed cores, or none if they cannot be read.
+/// Returns share_cores() of the allowed cores, or none if the cores cannot be read.
 [[nodiscard]] std::vector<Processors> allowed_shares(uint32_t rank_count);
 
 /// Binds the calling thread. Returns false if the kernel refuses; errno says why.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the part of a Topology for GPUs and network cards, as plain data. It has the PCI address of each, and
-// the other ends of its NVLinks. The functions of src/topo/distance.h compute the distance of two devices from these
-// data.
+// This file is the part of a Topology for GPUs and network cards, as plain data. It has the PCI address of each device,
+// and the other ends of its NVLinks. From these data, the functions of src/topo/distance.h compute the distance of two
+// devices.
 #pragma once
 
 #include <compare>
@@ -22,7 +22,7 @@ inline constexpr size_t device_count_max = 256;    ///< most devices of a host
 inline constexpr size_t nic_count_max = 8192;      ///< most network cards of a host, including virtual functions
 inline constexpr uint32_t nvlink_count_max = 256;  ///< most links of a device; the largest devices now have 18
 
-/// The PCI address of a function of a device. NVML, hwloc and CUDA report the same one, so it identifies a device.
+/// The PCI address of a function of a device. NVML, hwloc and CUDA report the same address, so it identifies a device.
 struct PciAddress {
   uint32_t domain = 0;
   uint8_t bus = 0;
@@ -39,7 +39,7 @@ struct PciAddress {
 [[nodiscard]] std::optional<PciAddress> parse_pci_address(std::string_view text);
 
 struct PciBridge {
-  uint32_t parent = unknown_index;  ///< index of the bridge above in Topology::bridges, below its own, or unknown_index
+  uint32_t parent = unknown_index;  ///< index in Topology::bridges of the bridge above, or unknown_index
   bool is_host = false;  ///< true for a root complex, which connects processors with PCI
 
   bool operator==(const PciBridge &) const = default;
@@ -51,15 +51,15 @@ enum class NvLinkEnd : uint8_t { device, nvswitch };
 /// The active NVLinks from a device to one other end.
 struct NvLinks {
   NvLinkEnd end = NvLinkEnd::device;
-  std::optional<PciAddress> address;  ///< address of the other end; none for a switch that the host does not see
+  std::optional<PciAddress> address;  ///< address of the other end; empty for a switch that the host does not see
   uint32_t count = 1;
   uint32_t version = 0;  ///< NVML's number of the version, unchanged; 0 if unknown
 
   bool operator==(const NvLinks &) const = default;
 };
 
-/// Returns the form of a topology file: "none", or for instance "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7,
-/// switch x2 v0".
+/// Returns the text that a topology file has for the links. It is "none", or for instance
+/// "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch x2 v0".
 [[nodiscard]] std::string nvlinks_string(std::span<const NvLinks> links);
 [[nodiscard]] std::optional<std::vector<NvLinks>> parse_nvlinks(std::string_view text);
 
@@ -72,7 +72,7 @@ struct Device {
   uint32_t bridge = unknown_index;     ///< index of the bridge above in Topology::bridges
   uint32_t numa_node = unknown_index;  ///< index in Topology::numa_nodes
   std::vector<uint32_t> pus;           ///< the nearest processing units; empty if unknown
-  bool nvlinks_known = false;          ///< false if no source reports whether it has links
+  bool nvlinks_known = false;          ///< false if no source reports whether the device has links
   std::vector<NvLinks> nvlinks;
 
   bool operator==(const Device &) const = default;
@@ -101,7 +101,7 @@ struct Nic {
 /// The access that kernels of one device have to another device's memory: loads and stores, or also atomics.
 enum class PeerReach : uint8_t { unknown, none, access, atomics };
 
-/// Returns how the device `own` can use the memory of each of `peers`, which may be hidden from CUDA in this process.
+/// Returns how device `own` can use the memory of each device of `peers`. CUDA need not see the peers in this process.
 /// Devices have their names as in Device::uuid. The answer is unknown if NVML cannot be used or does not report it.
 [[nodiscard]] std::vector<PeerReach> ask_nvml_about_peers(const std::string &library, const std::string &own,
                                                           std::span<const std::string> peers);

@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-/// Returns the deepest bridge that is above both bridges, or unknown_index if there is none.
+/// Returns the deepest bridge that is above both bridges `a` and `b`, or unknown_index if there is none.
 uint32_t common_bridge(const Topology &topology, uint32_t a, uint32_t b) {
   while (a != b && a != unknown_index && b != unknown_index) {  // ends, as a parent has a smaller index than its child
     uint32_t &deeper = a > b ? a : b;
@@ -40,8 +40,8 @@ uint32_t links_to_switches(const Device &device) {
   return count;
 }
 
-/// Returns the number of NVLinks between the two devices. A link has two ends. If only one device reports links, that
-/// report counts.
+/// Returns the number of NVLinks between the two devices. Each device reports its end of a link. If only one device
+/// reports links, that report counts.
 uint32_t direct_links(const Device &a, const Device &b) {
   if (!a.nvlinks_known) return links_to(b, a);
   if (!b.nvlinks_known) return links_to(a, b);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These functions compute the distance between two devices of a host, or between a device and a network card. They only
-// read a Topology and do no I/O. People (`rondo info`) and choices use the distance. A greater Proximity is nearer. A
-// distance says nothing about bandwidth, which is not measured.
+// read a Topology and do no I/O. `rondo info` prints the distance, and choices depend on it. A greater Proximity is
+// nearer. A distance does not include the bandwidth, which is not measured.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,10 @@ struct Distance {
 /// Returns the distance over PCI between a network card and a device, given by their indices.
 [[nodiscard]] Proximity nic_proximity(const Topology &topology, uint32_t nic, uint32_t device);
 
-/// Returns a short code for a table: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
+/// Returns a short code of the distance, for tables: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
 [[nodiscard]] std::string distance_code(const Distance &distance);
 
-/// Returns the topology with a device at each of `addresses`. A device that was missing gets an unknown position.
+/// Returns the topology with a device at each of `addresses`. A device that it adds has an unknown position.
 [[nodiscard]] Topology with_devices(Topology topology, std::span<const PciAddress> addresses);
 
 /// Returns the index of the device at `address`, or unknown_index if there is none.

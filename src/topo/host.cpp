@@ -79,7 +79,7 @@ std::string host_name() {
 Result<std::string> host_id() {
   constexpr const char *path = "/proc/sys/kernel/random/boot_id";
   const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  // Out of descriptors, fail instead of using the name: processes that have the id would count as another host.
+  // If descriptors ran out, fail: with the host's name as its id, this process would seem to be on another host.
   if (!file.valid() && ran_out(errno)) return system_error(std::string("open ") + path, errno);
   std::array<char, 64> text{};
   const ssize_t length = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;

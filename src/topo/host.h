@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions read what the operating system reports about this host, except its hardware.
+// These functions read facts about this host from the operating system, except about its hardware.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace rondo {
 
 /// Returns an id that is equal for two processes if they can share memory. They must have the same kernel (boot id) and
 /// the same three namespaces:
-/// - processes: peers find each other under /proc, and read each other's memory by process number
-/// - network: local sockets
-/// - users: the permission for both of these
+/// - processes: needed because peers find each other under /proc, and read each other's memory by process number
+/// - network: needed for local sockets
+/// - users: needed for the permission to do both
 /// So two containers of one machine have different ids unless they share all three. In tests, network namespaces
-/// represent hosts, so they have different ids, too. If there is no boot id, the name of the host replaces it.
+/// represent hosts, and have different ids, too. If there is no boot id, the name of the host replaces it.
 /// RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is left to read the boot id.
 [[nodiscard]] Result<std::string> host_id();
 
@@ -26,7 +26,7 @@ namespace rondo {
 /// Returns the CPU limit of this process's cgroups, in processors, rounded up. It is 0 if there is no limit.
 [[nodiscard]] uint32_t processor_limit();
 
-/// Returns the same limit from the cgroup file systems below `root`. `groups` is the text of /proc/PID/cgroup. Version
+/// Returns the CPU limit from the cgroup file systems below `root`. `groups` is the text of /proc/PID/cgroup. Version
 /// 2 is mounted at `root` itself, and the controller "cpu" of version 1 at its folder cpu.
 [[nodiscard]] uint32_t processor_limit(const std::string &root, const std::string &groups);
 

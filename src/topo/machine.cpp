@@ -9,8 +9,8 @@
 namespace rondo {
 namespace {
 
-/// Adds the parts of one kind after the other. Processing units come first, since the other parts refer to their
-/// indices.
+/// Makes a Topology from the parts. It adds all parts of one sort, then all parts of the next sort. Processing units
+/// come first, since the other parts refer to their indices.
 class Assembler {
  public:
   explicit Assembler(const Machine &machine) : machine_(machine) {}
@@ -111,15 +111,15 @@ class Assembler {
     return out;
   }
 
-  /// Sets the position of a Device or a Nic, by the processing units nearest to it.
+  /// Sets the position of a Device or a Nic from the processing units nearest to it.
   template <class OnPci>
   void place(OnPci &it, const CpuSet &cpus) const {
     it.pus = pus_within(cpus);
     it.numa_node = node_of(it.pus);
   }
 
-  /// Returns the smallest NUMA node that contains all of `pus`. If two kinds of memory belong to the same processors,
-  /// returns the first node.
+  /// Returns the smallest NUMA node that contains all of `pus`. If two nodes belong to the same processors, returns the
+  /// first node.
   [[nodiscard]] uint32_t node_of(const std::vector<uint32_t> &pus) const {
     uint32_t found = unknown_index;
     if (pus.empty()) return found;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Machine is the form between the sources of a topology (hwloc, XML) and the Topology. It is a flat list of parts,
-// each with the processors that it covers. Only assemble() turns it into a Topology, so its checks hold for every
-// source.
+// each with the processors that it covers. Only assemble() turns a Machine into a Topology, so the checks in assemble()
+// apply to every source.
 #pragma once
 
 #include <cstdint>
@@ -57,21 +57,21 @@ struct NicPart {
 
 struct Machine {
   std::string processor;
-  CpuSet allowed;  ///< empty means all
+  CpuSet allowed;  ///< allowed processing units; empty means all
   std::vector<Part> parts;
   std::vector<PciBridge> bridges;
   std::vector<DevicePart> devices;
   std::vector<NicPart> nics;
 };
 
-// Rondo adds devices to hwloc's XML. A device is the PCI object that hwloc has for it, or if hwloc does not see the
-// device, a Misc object. The name of a Misc object is the mark and the address. The device's attributes are <info>
-// elements in the object, which hwloc keeps when it reads and writes.
+// Rondo adds devices to hwloc's XML. If hwloc sees a device, the device is hwloc's PCI object. Otherwise, it is a Misc
+// object, whose name is the mark and the address. The device's attributes are <info> elements in the object. When hwloc
+// reads and writes the XML, it keeps them.
 inline constexpr std::string_view device_mark = "RondoDevice ";
 inline constexpr const char *device_uuid_info = "RondoUUID";
 inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks_string()
 
-/// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: there are more objects of a kind than any machine has.
+/// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: there are more objects of one sort than any machine has.
 [[nodiscard]] Result<void> check_counts(const Machine &machine);
 
 /// Assembles the topology. RONDO_ERROR_INVALID_ARGUMENT: there is no processing unit, a unit or a device is listed

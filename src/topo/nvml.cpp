@@ -61,7 +61,7 @@ std::string_view text_in(const char (&array)[bytes]) {
   return {array, ::strnlen(array, bytes)};
 }
 
-/// The end of a link, as NVML reports it. An old NVML reports no types. Then the addresses show which ends are devices.
+/// The end of a link, as NVML reports it. An old NVML reports no types. If so, addresses show which ends are devices.
 struct RemoteEnd {
   RemoteType type = RemoteType::unknown;
   std::optional<PciAddress> address;
@@ -130,7 +130,7 @@ struct Listing {
   std::vector<Device> devices;
 };
 
-/// Begins a session, which ends before `nvml` does, and lists the devices.
+/// Begins a session, and lists the devices. The session must end before `nvml` does.
 Result<Listing> list_devices(const std::string &library, const NvmlTable &nvml, Session &session) {
   if (const Status status = nvml.init(); status != Status::success)
     return unusable(library, "nvmlInit_v2: " + nvml.text(status));

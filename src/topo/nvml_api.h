@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares the functions of the NVIDIA Management Library that Rondo uses, so that Rondo builds where the
-// library is not installed. Names are ours. Values and layouts are the documented ones. If nvml.h is present,
-// tests/gpu/nvml_api_test.cpp compares them with it.
+// library is not installed. The names are Rondo's. The values and layouts are NVIDIA's documented ones. If nvml.h is
+// present, tests/gpu/nvml_api_test.cpp compares them with that header.
 #pragma once
 
 #include <cstddef>
@@ -39,16 +39,16 @@ static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, domain) == 16 && offset
 
 enum class EnableState : int { disabled = 0, enabled = 1 };
 enum class PeerCapability : int { read = 0, write = 1, atomics = 3 };
-enum class PeerStatus : int { ok = 0, unknown = 6 };  ///< the values between say what is in the way
+enum class PeerStatus : int { ok = 0, unknown = 6 };  ///< the values between them say what prevents access
 enum class RemoteType : int { device = 0, processor = 1, nvswitch = 2, unknown = 255 };
 inline constexpr unsigned uuid_bytes = 96;
 
 }  // namespace rondo::nvml
 
-// Lists each function of NVML that Rondo calls once: ENTRY(field, symbol, needed, parameters). If a needed function is
-// missing, Rondo does not use NVML. If another one is missing, only the facts that it would report are unknown. The
-// table, its loader and the library in software for tests are made from this list. nvmlErrorString returns text, so it
-// is handled separately.
+// Lists each function of NVML that Rondo calls once: ENTRY(field, symbol, needed, parameters). If a
+// needed function is missing, Rondo does not use NVML. If another function is missing, only the
+// facts that it would report are unknown. The table, its loader and the library in software for
+// tests are made from this list. nvmlErrorString returns text, so it is handled separately.
 // clang-format off
 #define RONDO_NVML_ENTRIES(ENTRY)                                                                                     \
   ENTRY(init, nvmlInit_v2, true, ())                                                                                  \

@@ -37,7 +37,7 @@ Result<Hwloc> load(Detail detail) {
   const auto filter = detail == Detail::with_devices ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT : HWLOC_TYPE_FILTER_KEEP_NONE;
   hwloc_topology_set_io_types_filter(raw, filter);
   if (detail == Detail::with_devices) hwloc_topology_set_type_filter(raw, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // These plugins would load whole runtimes to find devices, which is slow and not needed.
+  // These plugins are not needed. They would load whole runtimes to find devices, and so take long.
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // such processors are marked, not left out
@@ -127,7 +127,7 @@ hwloc_obj_t object_of(hwloc_topology_t hwloc, const PciAddress &address) {
       hwloc_get_pcidev_by_busid(hwloc, address.domain, address.bus, address.device, address.function);
   if (on_pci != nullptr && is_gpu(on_pci)) return on_pci;
   const std::string name = std::string(device_mark) + pci_address_string(address);
-  hwloc_obj_t known = nullptr;  // found if hwloc itself has read a file that Rondo wrote
+  hwloc_obj_t known = nullptr;  // not null if hwloc itself has read a file that Rondo wrote
   while ((known = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_MISC, known)) != nullptr)
     if (known->name != nullptr && name == known->name) return known;
   return hwloc_topology_insert_misc_object(hwloc, hwloc_get_root_obj(hwloc), name.c_str());
@@ -185,7 +185,7 @@ Error of_file(const std::string &path, Error error) {
   return error;
 }
 
-/// Reads the machine through its own XML, so that a machine and a file of it give the same topology.
+/// Makes the topology from the machine's XML, so that a machine and a file of that machine give the same topology.
 Result<Topology> topology_of(const MachineXml &here) {
   auto imported = import_topology(here.xml);
   if (!imported.ok()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Topology describes this machine as an immutable value of plain data. hwloc and NVML provide the data, and only
-// src/topo uses them. A Topology can be exported as hwloc XML and injected again (RONDO_TOPOLOGY_FILE). So code that
-// depends on a machine's shape can be tried on another machine.
+// src/topo uses them. A Topology can be exported as hwloc XML and read again (RONDO_TOPOLOGY_FILE). So code that
+// depends on a machine's shape can be tested on another machine.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Pu {
   uint32_t os_index = 0;   ///< the operating system's number, as sched_setaffinity takes it
   uint32_t core = 0;       ///< index in Topology::cores
   uint32_t numa_node = 0;  ///< index in Topology::numa_nodes
-  bool allowed = true;     ///< true if this process may run there
+  bool allowed = true;     ///< true if this process may run on it
 
   bool operator==(const Pu &) const = default;
 };
@@ -35,7 +35,7 @@ struct Core {
 };
 
 struct Cache {
-  uint32_t level = 1;  ///< 1 is the first level; only data and unified caches count
+  uint32_t level = 1;  ///< level from 1, counted over data and unified caches only
   uint64_t bytes = 0;
   uint32_t line_bytes = 0;    ///< 0 if unknown
   std::vector<uint32_t> pus;  ///< PUs that share the cache
@@ -53,7 +53,7 @@ struct NumaNode {
 
 struct Topology {
   std::string processor;  ///< the maker's name of the processor; may be empty
-  std::vector<Pu> pus;    ///< in hwloc's order, in which neighbours share most
+  std::vector<Pu> pus;    ///< in hwloc's order, in which neighbours share the most caches
   std::vector<Core> cores;
   std::vector<Cache> caches;  ///< data and unified caches, innermost level first
   std::vector<NumaNode> numa_nodes;
@@ -61,9 +61,9 @@ struct Topology {
   uint64_t memory_bytes = 0;
   std::vector<PciBridge> bridges;  ///< a parent precedes its children
   std::vector<Device> devices;     ///< in the order of addresses; empty if not requested
-  std::vector<Nic> nics;           ///< in the order of names; only cards on PCI, if requested
-  uint32_t processor_limit = 0;    ///< processors' time that the cgroup allows, rounded up; 0 for no limit
-  bool injected = false;           ///< true if read from XML, so it may describe another machine
+  std::vector<Nic> nics;           ///< cards on PCI, in the order of names; empty if not requested
+  uint32_t processor_limit = 0;    ///< processors whose time the cgroup allows, rounded up; 0 for no limit
+  bool injected = false;           ///< true if read from XML, which may describe another machine
 
   bool operator==(const Topology &) const = default;
 };
@@ -74,7 +74,7 @@ struct Topology {
 
 struct DeviceDiscovery {
   Topology topology;
-  bool nvml_asked = false;  ///< false if a file has all data
+  bool nvml_asked = false;  ///< false if NVML was not asked, as a file has all data
   std::string nvml_error;   ///< why NVML failed; empty if it worked or was not used
 };
 
@@ -82,7 +82,7 @@ struct DeviceDiscovery {
 /// knows, with their NVLinks. Without NVML it is unknown whether devices have NVLinks, which is no error.
 [[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
-/// Returns the same without NVML, which is not needed for network cards.
+/// Returns the topology with network cards, as discover_devices() does, but does not ask NVML, which they do not need.
 [[nodiscard]] Result<Topology> discover_nics(const Config &config);
 
 /// Returns the RDMA devices for which a processing unit of this process is among the nearest.
@@ -91,14 +91,14 @@ struct DeviceDiscovery {
 /// Reads a topology from hwloc XML, which may be any text. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 
-/// Returns everything that discover_devices() would read, as hwloc XML. `lstopo -i F` can show it, too.
+/// Returns the topology that discover_devices() would return, as hwloc XML. `lstopo -i F` can also show a file of it.
 [[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
 
 /// Returns how many ranks can run at once without slowing each other down. That is the number of cores with an allowed
 /// PU, or fewer if the cgroup allows less processor time. It is at least 1.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology);
 
-/// Returns the same for a group of processes that may use these PUs together, given by their `os_index`.
+/// Returns this number for processes that together may use the PUs with these numbers (`os_index`).
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology, std::span<const uint32_t> os_indices);
 
 /// Returns the operating system's numbers of the allowed PUs, ascending.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file reads hwloc's XML (formats 2 and 3), as far as a Topology needs it, and the devices that Rondo adds. The
-// nesting shows which bridges and processors are above a PCI device. Other objects name the processors that they cover.
-// The nesting must be balanced, so that a cut-off file is refused.
+// nesting of elements shows which bridges and processors are above a PCI device. Other objects name the processors that
+// they cover. The nesting must be balanced, so that a cut-off file is refused.
 #include <array>
 #include <charconv>
 #include <limits>
@@ -23,8 +23,8 @@ std::optional<uint64_t> number(std::string_view text, int base) {
   return value;
 }
 
-/// Parses a set such as "0x00000001,,0x0000ffff": words of 32 bits, the highest first. An empty word is 0. "0xf...f"
-/// means that all bits above the words that follow are set.
+/// Parses a set such as "0x00000001,,0x0000ffff": words of 32 bits, the highest first. An empty word is 0. A leading
+/// "0xf...f" means that all bits above the following words are set.
 std::optional<CpuSet> cpu_set(std::string_view text) {
   constexpr std::string_view endless = "0xf...f";
   constexpr uint32_t word_bits = 32;
@@ -69,9 +69,9 @@ bool set_number(Target &target, std::string_view text) {
   return true;
 }
 
-/// The properties that surround an element. Each comes from the innermost enclosing object that has it.
+/// The properties that surround an element. Each property comes from the innermost enclosing object that has it.
 struct Frame {
-  std::string_view cpus;            ///< processors that an object covers; empty if none does
+  std::string_view cpus;            ///< processors that an object covers; empty if no object names any
   uint32_t bridge = unknown_index;  ///< index in Machine::bridges
   uint32_t device = unknown_index;  ///< index in Machine::devices, if the element itself is a device
   std::string_view pci;             ///< address of the enclosing PCI function, or empty
@@ -162,8 +162,8 @@ class MachineReader {
     return {};
   }
 
-  /// Returns the kind of an operating system's device if it is a network interface or an RDMA device. Format 2 numbers
-  /// the types. Format 3 has a bit for each type, and RDMA devices have both bits.
+  /// Returns the kind of a network card, if `type` is the type of a network interface or of an RDMA device. Format 2
+  /// has a number for each type. Format 3 has a bit for each type, and RDMA devices have both bits.
   [[nodiscard]] std::optional<NicKind> nic_kind(std::string_view type) const {
     const auto value = number(type, 10);
     if (!value) return std::nullopt;

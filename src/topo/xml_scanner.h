@@ -34,7 +34,7 @@ class XmlScanner {
  public:
   explicit XmlScanner(std::string_view text) : rest_(text) {}
 
-  /// Returns the next tag. Returns nothing at the end, or if the text is no XML; failed() is true then.
+  /// Returns the next tag. Returns nothing at the end, or if the text is no XML. In the second case, failed() is true.
   [[nodiscard]] std::optional<XmlTag> next();
   [[nodiscard]] bool failed() const { return failed_; }
 

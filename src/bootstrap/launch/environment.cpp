@@ -87,8 +87,8 @@ Result<Job> rondo_job(const Variables &variables) {
   return job;
 }
 
-/// Computes the secret of a torchrun job without RONDO_SECRET, from variables that are surely equal on all ranks.
-/// Others may differ: MASTER_ADDR has several spellings, and agents count restarts differently after a change of
+/// Computes the secret of a torchrun job without RONDO_SECRET, from variables that are surely equal on all ranks. Other
+/// variables may differ: MASTER_ADDR has several spellings, and agents count restarts differently after a change of
 /// membership. The store compares the ranks' numbers itself. The secret can be guessed, see docs/bootstrap.md.
 Secret derived_secret(const Variables &variables, uint64_t master_port) {
   const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
@@ -143,7 +143,7 @@ Result<Job> torchrun_job(const Variables &variables) {
   return job;
 }
 
-/// Returns a file name for a job. Characters that a file name cannot have become '_'. A digest keeps the name unique.
+/// Returns a file name for a job. Other characters become '_'. A digest keeps the name unique.
 std::string file_name(const std::string &launcher, const std::string &job) {
   std::string name = launcher + "-";
   bool changed = job.size() > name_bytes_max;
@@ -201,7 +201,7 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
   const char *const local_size_name = variables.has("MPI_LOCALNRANKS") ? "MPI_LOCALNRANKS" : "PMI_LOCAL_SIZE";
   RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, local_size_name, job));
-  if (job.several_hosts) {  // a process of the launcher runs on each host
+  if (job.several_hosts) {  // each host has a process of the launcher
     const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
       return Error{RONDO_ERROR_UNSUPPORTED,
@@ -213,7 +213,7 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   return rendezvous_by_file(variables, job, "mpich", environment.launcher_process());
 }
 
-/// Says whether srun started this step. A batch script has a rank and a step, too, but its job has no other ranks.
+/// Says whether srun started this step. A batch script has these variables, too, but its job has no other ranks.
 bool in_slurm_step(const Variables &variables) {
   if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
   const auto step = parse_number(variables.text("SLURM_STEP_ID"), 0, ~uint64_t{0});
@@ -221,8 +221,8 @@ bool in_slurm_step(const Variables &variables) {
 }
 
 /// Says whether the tasks of the Slurm step are this job's ranks. With --mpi=pmi2, srun sets MPICH's variables, and
-/// PMI_JOBID contains the job and the step. An MPICH launcher within an allocation sets these variables, too, but then
-/// the tasks of the step are the launcher's proxies.
+/// PMI_JOBID contains the job and the step. An MPICH launcher within an allocation sets these variables, too. In that
+/// case the tasks of the step are the launcher's proxies.
 bool is_ranks_own_slurm_step(const Variables &variables) {
   return in_slurm_step(variables) &&
          variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
@@ -267,7 +267,7 @@ Result<Job> flux_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "flux", name);
 }
 
-/// A variable that holds a process's rank under a launcher whose environment does not let the ranks meet.
+/// A variable with a process's rank, which a launcher sets whose other variables do not let the ranks meet.
 struct ForeignRank {
   const char *variable;
   const char *launcher;
@@ -278,8 +278,8 @@ constexpr std::array<ForeignRank, 5> foreign_ranks{{{"PMIX_RANK", "PMIx"},
                                                     {"JSM_NAMESPACE_RANK", "JSM"},
                                                     {"MV2_COMM_WORLD_RANK", "MVAPICH2"}}};
 
-/// Returns a job of one rank, for a process that no launcher describes completely. Fails if a variable says that the
-/// process is one of several ranks.
+/// Returns a job of one rank, for a process whose variables describe no job completely. Fails if a variable says that
+/// the process is one of several ranks.
 Result<Job> lone_job(const Variables &variables) {
   const bool has_rank = variables.has("RANK"), has_size = variables.has("WORLD_SIZE");
   if (has_rank && has_size) {

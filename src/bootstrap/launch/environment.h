@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds the job of this process in the variables that its launcher has set. It is pure: the environment is
-// passed in.
+// This file finds the job of this process in the variables that its launcher has set. Its functions are pure: the
+// caller passes the environment.
 //
 // The first launcher of this list whose variables exist is chosen. Variables in brackets are optional:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
@@ -40,25 +40,25 @@ struct Job {
   Secret secret;          ///< store, listen
   std::string secret_source{};  ///< store, listen: the variables that determine it, for messages
   std::string name;       ///< file: unique among the jobs of this user (letters, digits, '-', '_' and '.')
-  std::string directory;  ///< file: where the rendezvous directory is made
+  std::string directory;  ///< file: directory in which the rendezvous directory is made
   bool several_hosts = false;
 };
 
 struct EnvironmentView {
   EnvironmentLookup lookup;
-  /// Returns "PID-STARTTIME" of the process that started the ranks, for launchers that give a job no name.
+  /// Returns "PID-STARTTIME" of the process that started the ranks, as the job's name if the launcher gives none.
   std::function<std::string()> launcher_process;
-  /// Returns the "HOST:PORT" of the process that started ranks on several hosts, or nothing if it is not visible here.
+  /// Returns the "HOST:PORT" of the process that started ranks on several hosts, or "" if it is not visible here.
   std::function<std::string()> launcher_address{};
 };
 
-/// Returns the job. The message of RONDO_ERROR_INVALID_ARGUMENT has the variable, its value and what is allowed.
+/// Returns the job. The message of RONDO_ERROR_INVALID_ARGUMENT has the variable, its value and the allowed values.
 [[nodiscard]] Result<Job> detect_job(const EnvironmentView &environment);
 
 /// Returns this process's own environment.
 [[nodiscard]] EnvironmentView process_environment();
 
-/// Parses 64 hexadecimal digits. The error does not repeat the text.
+/// Parses 64 hexadecimal digits. The error does not contain the text.
 [[nodiscard]] Result<Secret> parse_secret(std::string_view text);
 [[nodiscard]] std::string format_secret(const Secret &secret);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file reads what /proc says about processes.
+// This file reads facts about processes from /proc.
 #include "src/bootstrap/launch/process_info.h"
 
 #include <fcntl.h>

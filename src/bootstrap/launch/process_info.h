@@ -12,7 +12,7 @@
 namespace rondo {
 
 /// Returns a digest of the kernel's boot id and the PID namespace. If two processes get the same digest, a PID means
-/// the same process to both. Containers of one machine share the boot id, but each may have its own process 17.
+/// the same process to both. Containers of a machine share the boot id, but each may have another process 17.
 [[nodiscard]] std::array<std::byte, 16> boot_digest();
 
 /// Returns "PID-STARTTICKS" of the launcher's process on this host. It is the nearest ancestor that is an MPICH proxy
@@ -20,12 +20,12 @@ namespace rondo {
 [[nodiscard]] std::string launcher_process();
 
 /// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the command line of the nearest
-/// proxy. No other name of the job is equal on all hosts and can be read without side effects. A question over PMI_FD
-/// would make this process an MPI process in the eyes of mpiexec. If it then ended without PMI's finalize, mpiexec
-/// would kill the other ranks. The result is empty if no proxy is visible.
+/// proxy. The address names the job: no other name is equal on all hosts and can be read without side effects. If this
+/// process asked over PMI_FD, mpiexec would take it for an MPI process, and would kill the other ranks if it ended
+/// without PMI's finalize. Returns "" if no proxy is visible.
 [[nodiscard]] std::string launcher_address();
 
-/// Returns the port in the text of /proc/PID/cmdline (pure). Each argument in that text ends with a zero byte.
+/// Returns the port in the text of /proc/PID/cmdline (pure). In that text, each argument ends with a zero byte.
 [[nodiscard]] std::string parse_control_port(std::string_view command_line);
 
 }  // namespace rondo

@@ -44,7 +44,7 @@ Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, con
   return meet(std::move(rendezvous), deadline_ns, std::move(idle));
 }
 
-/// Completes the rendezvous on a rank 0 that runs the store for this group only. On a failure, the other ranks get the
+/// Completes the rendezvous on rank 0, which runs the store for this group only. If it fails, the other ranks get the
 /// error.
 Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
                                     const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
@@ -86,8 +86,8 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// Adds advice to the error of an address on which rank 0 could not listen. If the port belongs to a job with the same
-/// description, that job gets an error, too.
+/// Adds advice to the error that rank 0 could not listen on an address. If another job with the same description uses
+/// the port, that job gets an error, too.
 Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
                     const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   if (error_number == EACCES) {
@@ -120,14 +120,14 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
-/// Says whether the error may come from an old file: nothing answers at its address, or another job's store does.
+/// Says whether the error may come from an old file, at whose address no store or another job's store answers.
 bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
 
-/// Meets at the store that rank 0's file names. The file may be old, left by a rank 0 that was killed on another host.
-/// Then its address has no store, or the store of another job. So the function reads the file again until rank 0 of
-/// this job has replaced the file.
+/// Meets at the store that rank 0's file names. An old file may remain from a rank 0 that was killed on another host.
+/// At the address in an old file is no store, or another job's store. So the function reads the file again until this
+/// job's rank 0 has replaced it.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline
@@ -148,7 +148,7 @@ Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &ren
     }
     if (!absent || !may_be_stale(store.error().status)) return store.error();
     RONDO_TRY_ASSIGN(const bool left, file.is_there());
-    if (!left) return store.error();  // its writer is dead, or gave up and removed it
+    if (!left) return store.error();  // the file's writer is dead, or gave up and removed the file
     if (now_ns() < deadline_ns) {
       sleep_for_ns(file_pause_ns);
       continue;
@@ -173,7 +173,7 @@ Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::
   RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(made.id));
   const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
   return complete_as_host(std::move(rendezvous), std::move(made.server), id.endpoint, id.secret, host, deadline_ns,
-                          cancel);  // this also removes the file
+                          cancel);  // the destructor of `file` removes the file
 }
 
 Result<Rendezvous> join_once(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
@@ -252,7 +252,7 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
   std::vector<Endpoint> reached;
   for (const SocketAddress &address : master_is) {
     const Endpoint here = endpoint_of(address);
-    const bool any = here.host == "0.0.0.0" || here.host == "::";  // a request to listen on all addresses
+    const bool any = here.host == "0.0.0.0" || here.host == "::";  // MASTER_ADDR requests to listen on all addresses
     if (any) return ListenPlace{here, here};
     const auto is_same = [&](const Endpoint &other) { return other.host == here.host; };
     const bool is_known = std::any_of(reached.begin(), reached.end(), is_same);  // a name may have an address twice

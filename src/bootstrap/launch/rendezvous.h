@@ -12,18 +12,18 @@
 
 namespace rondo {
 
-/// A complete group: every rank has arrived, once.
+/// A complete group: every rank has arrived exactly once.
 struct Rendezvous {
   uint32_t rank = 0;
   uint32_t size = 1;
   Secret secret;                        ///< known to the group's ranks only; none for Job::RendezvousMethod::alone
-  uint32_t generation = 0;              ///< for communicators from the environment; 0 for a unique id
+  uint32_t generation = 0;              ///< see join_job(); 0 for a unique id
   std::string key_prefix;               ///< prefix of the group's keys ("g0/"); no other group uses it in this store
   std::unique_ptr<StoreServer> server;  ///< set if this rank runs the store; keep it while any rank may use the store
   std::unique_ptr<Store> store;         ///< declared after `server`, so that the client is destroyed before the server
 };
 
-/// A server that one rank's process runs for one group.
+/// The server of a group, which runs in the process of one rank.
 struct GroupServer {
   UniqueId id;
   StoreHost host;
@@ -32,9 +32,9 @@ struct GroupServer {
 /// Returns the server that belongs to an id of start_unique_id_server().
 [[nodiscard]] GroupServer server_of(const UniqueId &id);
 
-/// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before; it
-/// is the same on every rank. With Job::RendezvousMethod::listen, all generations meet at one port, and `serving` says
-/// that this process still runs the server of an earlier one. `network_interface` is RONDO_INTERFACE. It chooses where
+/// Meets the other ranks of `job`. `generation` is the number of earlier communicators from the environment. It is
+/// equal on all ranks. With Job::RendezvousMethod::listen, all generations meet at one port. `serving` says that this
+/// process still runs the server of an earlier generation. `network_interface` is RONDO_INTERFACE. It chooses where
 /// rank 0 listens if ranks meet by a file, or if MASTER_ADDR is no address of rank 0's host. `cancel` acts as in
 /// connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not arrive.
 [[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
@@ -54,15 +54,15 @@ struct ListenPlace {
 };
 
 /// Chooses where rank 0 listens (pure). `master_is` are the addresses of `master` as this host resolves it, and `own`
-/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens there. In two cases rank 0
-/// listens on all addresses, because another host may not reach a single one. In the first case, several addresses of
-/// `master` are in `own`. In the second, its name means loopback here. A loopback address, or 0.0.0.0, that is written
-/// as such stays. If `master` is no address of this host, rank 0 listens on `chosen`, the address of RONDO_INTERFACE.
-/// If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
+/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. In two cases rank 0
+/// listens on all addresses, because other hosts may not reach one alone. In the first case, several addresses of
+/// `master` are in `own`. In the second, the name of `master` means loopback here. If `master` itself is a loopback
+/// address or 0.0.0.0, it stays. If `master` is no address of this host, rank 0 listens on `chosen`, the address of
+/// RONDO_INTERFACE. If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 
-/// Finds the place on this host. Waits until `master` resolves, and until its name has an address of this host.
+/// Finds the place on this host. Waits until `master` resolves, if it is a name to an address of this host.
 [[nodiscard]] Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view network_interface,
                                                     uint64_t deadline_ns, const Cancel *cancel);
 

@@ -27,7 +27,7 @@ std::array<std::byte, 32> check_of(ByteView bytes) {
   return out;
 }
 
-/// Says whether the writer lives. A zombie process counts as alive for a moment, while it has an entry in /proc.
+/// Says whether the writer lives. A zombie process counts as alive as long as it has an entry in /proc.
 bool writer_lives(const RendezvousRecord &record) {
   if (record.boot != boot_digest()) return true;
   const auto stat = process_stat(record.pid);
@@ -99,7 +99,7 @@ Result<std::optional<RendezvousRecord>> RendezvousFile::read() const {
   std::array<std::byte, record_bytes + 1> buffer;
   const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
   if (count < 0) return system_error("rendezvous: read " + path_, errno);
-  file.reset();  // frees the descriptor, as reading /proc needs one and there may be no other
+  file.reset();  // frees its descriptor, because reading /proc needs one
   auto record = decode_rendezvous(ByteView(buffer).first(static_cast<size_t>(count)));
   if (!record || !writer_lives(*record)) return nothing;
   return record;

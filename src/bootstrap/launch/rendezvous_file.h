@@ -44,7 +44,7 @@ class RendezvousFile {
   /// Writes the file, on rank 0. RONDO_ERROR_MISMATCH: another living process has published under this name.
   [[nodiscard]] Result<void> publish(const rondo_unique_id_t &id);
 
-  /// Waits on the other ranks for a file whose writer lives.
+  /// Waits for a file whose writer lives. The ranks other than 0 call it.
   /// @param cancel  null, or an object that ends the wait with RONDO_ERROR_ABORTED.
   [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns, const Cancel *cancel = nullptr) const;
 

@@ -30,14 +30,14 @@ struct UniqueId {
 
 [[nodiscard]] Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id);
 
-/// Returns the content of an id. RONDO_ERROR_INVALID_ARGUMENT says what is wrong with the id.
+/// Returns the content of an id. If the id is invalid, RONDO_ERROR_INVALID_ARGUMENT says why.
 [[nodiscard]] Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id);
 
 /// Returns the group as 32 hexadecimal digits.
 [[nodiscard]] std::string group_name(const UniqueId &id);
 
 /// Returns a name such as "process 4711" for the process that runs the store. The store ends with that process. On
-/// another host or in another container, the number may be another process's.
+/// another host or in another container, another process may have this number.
 [[nodiscard]] std::string maker_name(const UniqueId &id);
 
 struct UniqueIdServer {

@@ -22,8 +22,8 @@ constexpr uint64_t retry_max_ns = 100'000'000;
 // connection is more likely to succeed. Attempts get longer, because slow networks need the time.
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
-constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // a known store with no listener has ended after this
-constexpr uint64_t question_interval_ns = 500'000'000;  // because many ranks may ask one store
+constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // after this, a known store without a listener has ended
+constexpr uint64_t question_interval_ns = 500'000'000;  // long, because many ranks may ask one store
 constexpr size_t read_bytes = 64u << 10;
 
 Error aborted() { return {RONDO_ERROR_ABORTED, "it was aborted here before the communicator was made"}; }
@@ -36,9 +36,9 @@ class Client final : public RequestStore {
         cancel_(cancel),
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
-  /// Moves bytes until `done()` is true or the session fails. Returns false if the deadline passes first. On a request
-  /// to cancel, the request in flight ends as at its deadline. A handshake ends at once if this side has not proved
-  /// itself yet. Otherwise the handshake continues, so that this rank enters the group and the store can report the
+  /// Moves bytes until `done()` is true or the session fails. Returns false if the deadline passes first. If the client
+  /// is cancelled, the request in flight ends as at its deadline, and a handshake ends at once unless this side has
+  /// proved itself. If it has, the handshake continues, so that this rank enters the group and the store can report the
   /// rank's end.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
@@ -48,7 +48,7 @@ class Client final : public RequestStore {
       const bool ends = cancelled();
       if (ends && !session_.proved()) return false;
       if (ends && session_.open()) session_.expire(now);
-      if (ends && !session_.open()) deadline_ns = std::min(deadline_ns, now + cancel_grace_ns);  // of the first time
+      if (ends && !session_.open()) deadline_ns = std::min(deadline_ns, now + cancel_grace_ns);  // only the first time
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
@@ -86,7 +86,7 @@ class Client final : public RequestStore {
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
-  /// Reports to a store that it has another secret. The store learns nothing more.
+  /// Reports to a store that it has another secret. The report has no other information.
   void report_other_secret() const {
     if (!session_.other_secret()) return;
     static_cast<void>(::send(socket_.get(), wire::other_secret.data(), wire::other_secret.size(), MSG_NOSIGNAL) < 0);
@@ -98,7 +98,7 @@ class Client final : public RequestStore {
   }
 
  private:
-  /// Receives once. Returns false if nothing has arrived, or the connection has ended, which the session knows.
+  /// Receives once. Returns false if nothing has arrived, or the connection has ended and the session has noted it.
   bool receive_some() {
     const ssize_t count = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
     if (count > 0) {
@@ -136,7 +136,7 @@ class Client final : public RequestStore {
     if (cancelled()) return aborted();
     if (session_.failure()) return broken();
     session_.begin(std::move(request), deadline_ns);
-    (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
+    (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session checks the deadline
     if (cancelled()) return aborted();
     if (session_.failure()) return broken();
     auto reply = session_.take_reply();
@@ -162,18 +162,18 @@ class Client final : public RequestStore {
     return std::optional<Reply>();
   }
 
-  /// Keeps the reply as the answer if it is a value, because values never change. A missing value may be put later.
+  /// Keeps the reply if it is a value, because values never change. A reply without a value is not kept.
   void keep_value(const std::optional<Reply> &reply) {
     if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
 
-  /// Waits for the reply to the request in flight, because a client can have only one. The caller then wants to send a
-  /// request about `key`. If the client is cancelled, the function returns with the request still in flight.
+  /// Waits for the reply to the question in flight, before the caller sends a request about `key`: a client has one
+  /// request at a time. If the client is cancelled, the function returns while the question is in flight.
   void end_question(const std::string &key, uint64_t deadline_ns) {
     while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
     session_.wait_behind(key, deadline_ns);
-    (void)pump([this] { return !session_.in_flight() || cancelled(); }, no_deadline);  // the session has the deadline
+    (void)pump([this] { return !session_.in_flight() || cancelled(); }, no_deadline);  // see wait_behind()
     keep_value(session_.take_reply());
   }
 
@@ -189,8 +189,8 @@ class Client final : public RequestStore {
   /// Says whether the client was cancelled. A goodbye is sent in any case.
   [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
 
-  /// Returns the group's failure if it has one, otherwise the session's. The group's failure comes first, because it is
-  /// the cause: the store then closes the connection.
+  /// Returns the group's failure if it has one, otherwise the session's. The group's failure comes first: the store
+  /// closes the connection because of it.
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
@@ -219,7 +219,7 @@ class Connector {
   Result<std::unique_ptr<Store>> connect(uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     const uint64_t end_ns = std::min(deadline_ns, host_.attempts_end_ns);
-    // The loop ends at end_ns. A store that has accepted this rank may answer until the deadline.
+    // The loop ends at end_ns. Once a store has accepted this rank, it may answer until the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
@@ -255,7 +255,7 @@ class Connector {
     return attempt_connect(address_, name_, deadline_ns, cancel_);
   }
 
-  /// Makes the handshake. If it returns null, `attempt` says why, and whether another attempt is useful.
+  /// Makes the handshake. If the result is null, `attempt` says why, and whether to try again.
   std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
     auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_, cancel_);
     const StoreClientSession &session = client->session();
@@ -281,7 +281,7 @@ class Connector {
     return nullptr;
   }
 
-  /// Counts an address at which no process listens. Any other failure to connect may mean that the store is only busy.
+  /// Counts an address at which no process listens. After any other failure to connect, the store may only be busy.
   void note_absence(const Attempt &attempt) {
     if (attempt.socket.valid()) return;
     if (attempt.refused) {
@@ -334,9 +334,9 @@ class Connector {
   std::string last_;
   uint64_t refused_since_ns_ = no_deadline;
   bool was_there_ = false;
-  bool awaits_later_ = false;  ///< a store whose program ends sent this rank away; the next store may start late
+  bool awaits_later_ = false;  ///< an ending program's store refused this rank; the next store may start late
   bool was_refused_ = false;
-  size_t foreign_count_ = 0;       ///< attempts in a row that met no process, or one that does not know the secret
+  size_t foreign_count_ = 0;       ///< attempts in a row that found no process, or one without the secret
   std::optional<Error> stranger_;  ///< the latest error of a store that does not know the secret
   bool gone_ = false;
 };

@@ -3,13 +3,13 @@
 // replies and a deadline.
 //
 // State     hello sent --server proved itself / proof and enter sent--> entering --reply--> open
-//           any of these --> failed, for good. Without a group to enter, open follows hello sent at once.
+//           any of these --> failed, for good. If there is no group to enter, `entering` is skipped.
 // Request   begin --reply--> answered
 //           begin --deadline / cancel sent--> the server answers at once, with what it knows about the missing ranks
 //                 --2 s later still no reply--> failed
 //           There is one request at a time. A request without a deadline gets the deadline of the first call that waits
 //           for its end.
-// Notice    The group has failed. The session stores that; the server then answers each request with the failure.
+// Notice    The group has failed. The session stores the failure. From then on the server answers each request with it.
 #pragma once
 
 #include "src/bootstrap/messages.h"
@@ -21,7 +21,7 @@ inline constexpr uint64_t cancel_grace_ns = 2'000'000'000;
 
 class StoreClientSession {
  public:
-  /// Begins a session. `challenge` is new and random. `name` says in errors where the store is.
+  /// Begins a session. `challenge` must be new and random. `name` is the store's name in errors.
   StoreClientSession(const Secret &secret, const wire::Challenge &challenge, std::string name,
                      std::optional<Membership> member = std::nullopt, StoreHost host = {});
 

@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t part_price_bytes = 64;  // the price of a part besides its value
+constexpr size_t part_price_bytes = 64;  // bytes that a part counts besides its value
 constexpr size_t listed_rank_count_max = 16;
 
 size_t gather_price_bytes(uint32_t count) { return count / 8 + 1; }
@@ -120,7 +120,7 @@ void StoreCore::fail_all(Error error, std::vector<Delivery> &out) {
   report_failures(out);
 }
 
-/// Reports the failures of groups: as the reply to a client that waits, and as a notice to any other client.
+/// Reports the failures of groups. A client that waits gets the failure as its reply, and any other client as a notice.
 void StoreCore::report_failures(std::vector<Delivery> &out) {
   for (const uint64_t client : groups_.take_told()) {
     const Error &error = *groups_.failure_of(client);
@@ -158,7 +158,7 @@ void StoreCore::drop_vacated_keys() {
   }
 }
 
-/// Returns the bytes that were charged for the entry and not released.
+/// Returns the bytes of the entry that count in the total.
 size_t StoreCore::price_bytes(const Entry &entry) {
   if (!entry.is_gather) return entry.value.size();
   if (entry.gather.over) return 0;
@@ -288,7 +288,7 @@ void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> 
   for (const uint64_t waiting : take_waiting(keys_of(client), request.key)) {
     const Request wanted = std::move(waiting_.at(waiting));
     waiting_.erase(waiting);
-    if (wanted.kind == Request::Kind::get) {  // it has waited for a value since before the gather began
+    if (wanted.kind == Request::Kind::get) {  // the client waited for a value before the gather began
       out.push_back(
           {waiting, failure(wanted.id, mismatch("key " + in_quotes(wanted.key) + " is a gather, not a value"))});
     } else {
@@ -307,7 +307,7 @@ void StoreCore::collect(uint64_t client, const Request &request, std::vector<Del
 
 void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Delivery> &out) {
   const auto found = waiting_.find(client);
-  if (found == waiting_.end() || found->second.id != request.id) return;  // the cancel crossed the reply
+  if (found == waiting_.end() || found->second.id != request.id) return;  // the reply was sent before
   const Request wanted = found->second;
   stop_waiting(client);
   out.push_back({client, failure(wanted.id, what_is_missing(client, wanted))});
@@ -345,7 +345,7 @@ std::vector<uint64_t> StoreCore::take_waiting(Keys &keys, const std::string &key
 
 Reply StoreCore::page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first) {
   Gather &gather = entry.gather;
-  if (gather.over)  // a rank entered twice with equal values, and was served once
+  if (gather.over)  // if a rank entered twice with equal values, it was served once
     return failure(id, mismatch("the gather is over: rank " + std::to_string(rank) + " came to it twice"));
   std::vector<ByteView> parts;
   parts.reserve(gather.count);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the store itself: keys, values, gathers, groups and waiting requests. It takes requests and
+// This file declares the store itself: keys, values, gathers, groups and waiting requests. The store takes requests and
 // returns replies, without I/O and without a clock. A client whose deadline has passed sends a cancel. For a client
 // that is gone, the caller calls forget().
 //
 // A key is either a value or a gather, for good. A gather is open while parts arrive, and complete once it has all
-// parts. Each rank then gets them in pages. Once each rank has had the last page, the gather is over: the parts are
-// freed, but the key stays used.
+// parts. After that, each rank gets the parts in pages. Once each rank has received the last page, the gather is over.
+// Its parts are freed, but its key cannot be used again.
 //
-// Each group has its own keys, which are freed when its ranks have left it (StoreGroups). So the store holds only what
-// present groups need. Clients without a group share another set of keys, which stays.
+// Each group has its own keys, which are freed when its ranks have left it (StoreGroups). So the store holds only the
+// keys of present groups. Clients without a group share another set of keys, which stays.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ namespace rondo {
 
 struct StoreLimits {
   size_t key_count = 65'536;
-  size_t total_bytes = 64u << 20;  ///< values, and a fixed price for each part of a gather
+  size_t total_bytes = 64u << 20;  ///< most bytes of values, with 64 more for each part of a gather
 };
 
 /// A reply for a client. The caller numbers the clients.
@@ -39,12 +39,12 @@ class StoreCore {
   /// client, or replies for all waiting clients. The caller ensures that a client has one request at a time.
   void handle(uint64_t client, Request request, std::vector<Delivery> &out);
 
-  /// Forgets a client that is gone. It gets no more replies, and its rank counts as gone, too. The values that it put
-  /// stay.
+  /// Forgets a client that is gone. It gets no more replies, and its rank counts as gone, too. The values that the
+  /// client put stay.
   void forget(uint64_t client, std::vector<Delivery> &out);
 
-  /// Records that the process of `rank` runs this store, and informs the clients. If the store ends, they can name that
-  /// process.
+  /// Records that the process of `rank` runs this store, and informs the clients. If the store ends, the clients can
+  /// name that process.
   void hosted_by(uint32_t rank, std::vector<Delivery> &out);
 
   /// Passes the call on to StoreGroups.

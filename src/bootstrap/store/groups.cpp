@@ -50,7 +50,7 @@ Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) co
   return {RONDO_OK, ""};
 }
 
-/// Says whether the member's group has ended, or has been left by the member's rank once all ranks had entered.
+/// Says whether the member's group has ended, or the member's rank has left the group after all ranks had entered.
 bool StoreGroups::is_done(const Membership &member) const {
   if (names_ == GroupNames::once) return false;
   const auto found = groups_.find(member.group);
@@ -62,7 +62,7 @@ bool StoreGroups::is_done(const Membership &member) const {
 }
 
 /// Answers a rank that enters a group of an earlier program. If a rival has connected lately, the rank may belong to
-/// the rival's job, so it is refused once.
+/// the rival's job. So it is refused once.
 Result<StoreGroups::Entry> StoreGroups::enter_later(uint32_t rank) {
   if (now_ns_ >= rival_end_ns_) rival_.reset();
   if (rival_ && rival_ranks_.insert(rank).second) return *rival_;
@@ -104,9 +104,9 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
   return Entry{};
 }
 
-/// Records that a generation has ended. done_count_ rises over ended generations, which keeps the list of ended groups
-/// short. If many later generations have ended, done_count_ also skips one that has not, for instance because it failed
-/// elsewhere.
+/// Records that a generation has ended. To keep the list of ended groups short, done_count_ moves past ended
+/// generations. If many later generations have ended, it also moves past a generation that has not, for instance
+/// because that one failed elsewhere.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);
   if (done_.size() > out_of_order_max) done_count_ = *done_.begin();
@@ -132,7 +132,7 @@ void StoreGroups::leave(uint64_t client, const Error &outcome) {
   if (outcome.status == RONDO_OK) {
     group->over = !group->failure;
   } else {
-    group->present.erase(rank);  // it knows of the failure
+    group->present.erase(rank);  // this rank knows of the failure
     Error error = outcome;
     error.message = "rank " + std::to_string(rank) + " failed: " + outcome.message;
     if (error.peer < 0) error.peer = static_cast<int32_t>(rank);

@@ -5,8 +5,8 @@
 // Group      open (ranks enter) -> over: a rank has left successfully, which it does only after all ranks have entered
 //                               -> failed, for good: a rank has failed, its connection has ended without a goodbye, a
 //                                  rank entered twice or with another size, or a rank can never enter
-// A group that is over cannot fail any more. It ends when its last rank leaves. What its name means then depends on
-// `GroupNames`. A rank that has left may enter the next group of that name while other ranks are still in this one.
+// A group that is over cannot fail any more. It ends when its last rank leaves. After that, `GroupNames` decides
+// what its name means. A rank that has left may enter the next group of that name while others are in the old group.
 #pragma once
 
 #include <map>
@@ -45,9 +45,9 @@ class StoreGroups {
   void fail_all(const Error &error);
 
   /// Handles a rival: a client that would run a store here itself, as rank 0 of a group, because a second job has the
-  /// same description. If that group is not over, it fails. If it is over, each rank that enters it later is refused
-  /// once. Only a store of rank 0's own program (GroupNames::elsewhere) has rivals; other stores only refuse the
-  /// client. Returns the error for the rival.
+  /// same description. If that group is not over, it fails. If the group is over, each rank that enters it later is
+  /// refused once. Only a store of rank 0's own program (GroupNames::elsewhere) has rivals; other stores only refuse
+  /// the client. Returns the error for the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
   /// Sets the time. Ranks that enter within rival_memory_ns after a rival may belong to the rival's job. Ranks that
   /// enter later belong to the next program of this job.
@@ -69,7 +69,7 @@ class StoreGroups {
   /// Returns the clients that must be informed that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
   [[nodiscard]] std::vector<uint64_t> clients() const;
-  /// Says whether a failed group has ranks that may still enter and must be informed of the failure.
+  /// Says whether a failed group has ranks that may still enter, so that they must be informed of the failure.
   [[nodiscard]] bool expects_ranks() const;
 
  private:
@@ -109,7 +109,7 @@ class StoreGroups {
   std::optional<Error> mixed_up_;
   uint64_t now_ns_ = 0, rival_end_ns_ = 0;
   std::optional<Error> rival_;      ///< the error for ranks of the rival, until rival_end_ns_
-  std::set<uint32_t> rival_ranks_;  ///< ranks that have received `rival_`
+  std::set<uint32_t> rival_ranks_;  ///< ranks that have received the error `rival_`
   uint64_t last_number_ = 0;
   uint32_t done_count_ = 0;   ///< all generations below have ended
   std::set<uint32_t> done_;   ///< later generations that have ended, too

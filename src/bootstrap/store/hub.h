@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the whole server except its sockets: the sessions of all connections with one StoreCore, and the
-// choice of clients that are accepted. It takes bytes, events and the time, and returns bytes, connections to close and
-// a deadline. It has no I/O.
+// This file declares the whole server except its sockets: the sessions of all connections, their StoreCore, and the
+// choice of clients that are accepted. A StoreHub takes bytes, events and the time. It returns bytes, connections to
+// close and a deadline. It has no I/O.
 //
-// Every connection is accepted at once, so none waits in the listener's queue. A connection that has not proved itself
-// is a stranger. If there are too many, the server cuts strangers: first those that sent nothing, then those that sent
-// a hello, the oldest first. A member sends its hello as it connects, so silent strangers never displace a member.
-// Strangers that send a hello displace a member only if they fill all places before the member's proof arrives. A
-// member that is cut connects again.
+// Every connection is accepted at once, so no connection waits in the listener's queue. A connection that has not
+// proved itself is a stranger. If there are too many, the server cuts strangers: first those that sent nothing, then
+// those that sent a hello, the oldest first. A member sends its hello as it connects, so silent strangers never
+// displace a member. Strangers that send a hello displace a member only if they fill all places before the member's
+// proof arrives. A member that is cut connects again.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class StoreHub {
   explicit StoreHub(const Secret &secret, const HubLimits &limits = {}, GroupNames names = GroupNames::once)
       : secret_(secret), limits_(limits), core_(limits.store, names) {}
 
-  /// Says whether a connection may be accepted now. If not, call it again after an event.
+  /// Says whether a connection may be accepted now. If not, call can_accept() again after an event.
   [[nodiscard]] bool can_accept() const { return sessions_.size() - stranger_count() < limits_.member_count; }
 
   /// Accepts a new connection; call it only after can_accept(). Returns its number, which is never 0 and never used
@@ -38,7 +38,7 @@ class StoreHub {
   [[nodiscard]] uint64_t accept(const wire::Challenge &challenge, uint64_t now_ns);
 
   void receive(uint64_t connection, ByteView bytes, uint64_t now_ns);
-  void closed(uint64_t connection, uint64_t now_ns);  ///< the other side closed it, or its socket failed
+  void closed(uint64_t connection, uint64_t now_ns);  ///< the other side closed the connection, or its socket failed
 
   /// Cuts a stranger because descriptors run short; take_cut() returns it. Returns false if there is none.
   bool make_room(uint64_t now_ns);
@@ -62,7 +62,7 @@ class StoreHub {
     uint64_t connection = 0;
     const char *reason = "";
     bool authenticated = false;
-    bool other_secret = false;  ///< its proof was wrong
+    bool other_secret = false;  ///< true if the connection's proof was wrong
   };
   [[nodiscard]] std::vector<Cut> take_cut() { return std::exchange(cut_, {}); }  ///< to be closed by the caller
   /// Returns the connections that may have new output.
@@ -85,7 +85,7 @@ class StoreHub {
   HubLimits limits_;
   StoreCore core_;
   std::unordered_map<uint64_t, std::unique_ptr<StoreSession>> sessions_;
-  std::set<uint64_t> silent_;   ///< numbers increase, so the first is the oldest
+  std::set<uint64_t> silent_;   ///< connection numbers increase, so the first is the oldest
   std::set<uint64_t> greeted_;
   std::vector<Cut> cut_;
   std::vector<uint64_t> ready_;

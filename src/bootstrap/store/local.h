@@ -6,7 +6,7 @@
 
 namespace rondo {
 
-/// Returns `count` clients of one store, each for its own thread. The store lives as long as any of them.
+/// Returns `count` clients of one store, each for its own thread. The store lives as long as any of the clients.
 [[nodiscard]] std::vector<std::unique_ptr<Store>> make_local_stores(uint32_t count);
 
 }  // namespace rondo

@@ -27,8 +27,8 @@ namespace {
 
 constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
-constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out and no stranger held one
-constexpr uint64_t drought_max_ns = 1'000'000'000;  // without a free descriptor; then the ranks get an error
+constexpr uint64_t accept_pause_ns = 100'000'000;   // pause after descriptors ran out and no stranger held one
+constexpr uint64_t drought_max_ns = 1'000'000'000;  // longest time without a free descriptor; then ranks get an error
 // An ending server waits this long for unsent replies, and for ranks that must still learn that their group failed.
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
@@ -53,14 +53,14 @@ HubLimits limits_for(int descriptors) {
   return limits;
 }
 
-/// Closes a connection without TIME_WAIT, the usual state of a closed connection. Otherwise a flood of strangers would
-/// leave thousands of connections in that state.
+/// Closes a connection so that it does not stay in the state TIME_WAIT. Otherwise a flood of strangers would leave
+/// thousands of connections in that state.
 void drop(int socket) {
   const linger at_once{1, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-/// Makes the kernel notice the death of a member's host within half a minute.
+/// Makes the kernel notice within half a minute that a member's host has died.
 void keep_alive(int socket) {
   const int on = 1, idle_s = 10, interval_s = 5, count = 4;
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -202,7 +202,7 @@ class Server final : public StoreServer {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         const int why = errno;
         if (why == EINTR || why == ECONNABORTED) continue;
-        if (!somebody_waits()) return;  // without a free descriptor, accept() fails even then
+        if (!somebody_waits()) return;  // without a free descriptor, accept() fails even if nobody waits
         if (ran_out(why) && (make_room() || use_spare(why))) continue;
         accept_again_ns_ = now_ns() + accept_pause_ns;
         return;
@@ -233,9 +233,9 @@ class Server final : public StoreServer {
     return made;
   }
 
-  /// Handles the case that no descriptor is free and no stranger holds one. Returns false at first. If the case lasts,
-  /// fails all groups, frees the spare descriptor and returns true. With that descriptor, the server accepts new
-  /// clients one by one, and sends them the error.
+  /// Handles the case that no descriptor is free and no stranger holds one. At first it returns false. If the lack
+  /// lasts, it fails all groups, frees the spare descriptor and returns true. With that descriptor, the server accepts
+  /// new clients one by one, and sends them the error.
   bool use_spare(int why) {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {
@@ -294,8 +294,8 @@ class Server final : public StoreServer {
     }
   }
 
-  /// Records that a client has another secret. Such a client may be a stranger, so only the first one is logged, and
-  /// errors of this process get a short note.
+  /// Records that a client has another secret. Such a client may be a stranger. So only the first one is logged, and
+  /// errors of this process mention it only briefly.
   void note_other_secret(const std::string &peer) {
     {
       const std::lock_guard lock(posted_mutex_);

@@ -40,7 +40,7 @@ void StoreSession::take_hello(ByteView &bytes, uint64_t now_ns) {
   if (input_.size() < wire::client_hello_bytes) return;
   std::ranges::copy(ByteView(input_).subspan(wire::magic_bytes), client_challenge_.begin());
   input_.clear();
-  Bytes hello;  // also to another version, whose client then knows the reason
+  Bytes hello;  // also sent to a client of another version, which then knows the reason
   append_bytes(hello, wire::magic_of(Role::server));
   append_bytes(hello, challenge_);
   append_bytes(hello, wire::prove(*secret_, Role::server, client_challenge_, challenge_));
@@ -89,7 +89,7 @@ void StoreSession::take_request(ByteView body, std::vector<Request> &requests) {
   if (request->kind == Request::Kind::cancel) {
     if (request->id != last_id_ || last_id_ == 0 || cancelled_) return cut("a cancel without a request");
     cancelled_ = true;
-    if (!busy_) return;  // the cancel crossed the reply
+    if (!busy_) return;  // the reply was sent before the cancel arrived
   } else {
     if (busy_ || request->id != last_id_ + 1) return cut("a request out of turn");
     last_id_ = request->id;

@@ -23,7 +23,7 @@ class StoreSession {
   StoreSession(const Secret &secret, const wire::Challenge &challenge, uint64_t now_ns);
 
   /// Takes bytes of the client, and appends the requests in them to `requests`. The caller must reply() to each of them
-  /// except a cancel. A cancel has no reply of its own: it ends an earlier request, which gets one.
+  /// except a cancel. A cancel has no reply of its own: the earlier request that it ends gets a reply.
   void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
   void reply(const Reply &reply, uint64_t now_ns);  ///< also sends a notice, at any time
 
@@ -35,7 +35,7 @@ class StoreSession {
   [[nodiscard]] uint64_t deadline_ns() const;
   void on_time(uint64_t now_ns);
 
-  [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< it has sent a hello, but no proof
+  [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< the client has sent a hello, but no proof
   [[nodiscard]] bool authenticated() const { return state_ == State::open; }
   [[nodiscard]] bool cut() const { return state_ == State::cut; }
   [[nodiscard]] bool other_secret() const { return other_secret_; }  ///< it was cut for this reason
@@ -66,8 +66,8 @@ class StoreSession {
   uint64_t frame_deadline_ns_ = no_deadline;
   uint64_t output_deadline_ns_ = no_deadline;
   uint64_t last_id_ = 0;
-  bool busy_ = false;       ///< request last_id_ is not answered yet
-  bool cancelled_ = false;  ///< a cancel of it has arrived
+  bool busy_ = false;       ///< true: request last_id_ is not answered yet
+  bool cancelled_ = false;  ///< true: a cancel of that request has arrived
   bool other_secret_ = false;
 };
 

@@ -52,8 +52,8 @@ class Store {
   /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
   virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
 
-  /// Returns the value of `key` if this client knows it by now. It does not wait: a call sends a question to the store,
-  /// at most twice a second, and a later call returns the answer. A question about another key drops that answer.
+  /// Returns the value of `key` if this client knows it by now. Does not wait: a call asks the store, at most twice a
+  /// second, and a later call returns the value. A call about another key forgets the value.
   virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
 
   /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
@@ -69,19 +69,19 @@ class Store {
   /// store.
   [[nodiscard]] virtual std::string own_address() const { return {}; }
 
-  /// Says whether the store runs on this host. Then own_address() does not show the route to other hosts.
+  /// Says whether the store runs on this host. If so, own_address() does not show the route to other hosts.
   [[nodiscard]] virtual bool is_on_this_host() const { return false; }
 
-  /// Says whether check() fails because the store is gone, and no failure of the group was reported before.
+  /// Says whether check() fails only because the store is gone. It is false if the group's failure was reported before.
   [[nodiscard]] virtual bool gone() const { return false; }
 
   /// Sets work that the calling thread does about every millisecond while a call of this store waits; an empty function
-  /// means no work. The work must not call the store, and must not wait. A store whose calls do not wait ignores it.
-  /// Returns the previous work.
+  /// means no work. The work must not call the store, and must not wait. A store whose calls do not wait ignores the
+  /// work. Returns the previous work.
   virtual std::function<void()> set_idle_work(std::function<void()>) { return {}; }
 
-  /// Ends a client that entered a group: its rank needs the group no more, or has failed. If a client ends without this
-  /// call, its rank counts as dead.
+  /// Ends a client that entered a group, because its rank no longer needs the group, or has failed. If a client ends
+  /// without this call, its rank counts as dead.
   virtual void leave(const Result<void> &) {}
 };
 
@@ -101,13 +101,13 @@ class IdleWork {
   std::function<void()> before_;
 };
 
-/// Checks what the store knows about the group while a rank waits for other ranks in another way than by the store.
+/// Checks what the store knows about the group while a rank waits for other ranks without the store.
 class StoreWatch {
  public:
   explicit StoreWatch(Store &store) : store_(store) {}
 
-  /// Returns why the group can never be complete, if that is known. It may be called often, because it checks only
-  /// every 10 ms.
+  /// Returns why the group can never be complete, if that is known. It may be called often, because it asks the store
+  /// only every 10 ms.
   [[nodiscard]] Result<void> look() {
     const uint64_t now = now_ns();
     if (now < next_ns_) return {};
@@ -134,7 +134,7 @@ class StoreWatch {
 
  private:
   static constexpr uint64_t interval_ns = 10'000'000;
-  static constexpr uint64_t rumour_ns = 1'200'000'000;  ///< a network's farewell takes a second
+  static constexpr uint64_t rumour_ns = 1'200'000'000;  ///< longer than a network's farewell, which takes a second
   Store &store_;
   uint64_t next_ns_ = 0;
 };
@@ -165,8 +165,8 @@ struct Membership {
 /// The meaning of a group's name at a store once all ranks of the group have left.
 enum class GroupNames {
   once,      ///< A rank that enters it again is refused.
-  renewed,   ///< It begins a new group: the store outlives the programs of its job, which number groups from 0.
-  elsewhere  ///< The rank has to try again later: the store is the program's own, and the next program has another.
+  renewed,   ///< A new group begins. The store outlives the job's programs, each of which numbers groups from 0.
+  elsewhere  ///< The rank must try again later. Each program of the job has its own store.
 };
 
 /// The prefix of a group's name with which a rival enters: a client that would run a store here itself, as rank 0 of
@@ -179,7 +179,7 @@ struct StoreHost {
   std::string name = "the process that runs it";
   bool runs_already = false;  ///< true: the store ran before its address was known, so it has ended if nothing listens
   uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins after this time
-  std::string secret_source{};  ///< where the secret is from, for the error of a client with another one
+  std::string secret_source{};  ///< where the secret is from, for the error of a client with another secret
 };
 
 /// Connects to the store; both sides authenticate each other. Until the deadline, tries again if no process listens,
@@ -199,7 +199,7 @@ struct StoreHost {
 /// A server with its own thread. It rejects bad, slow and silent clients without disturbing the others.
 class StoreServer {
  public:
-  virtual ~StoreServer() = default;  ///< closes everything and joins the thread
+  virtual ~StoreServer() = default;  ///< closes all connections and joins the thread
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
   /// Records that the server runs in the process of this rank, which clients name if the server ends. Any thread may
   /// call it.
@@ -207,7 +207,7 @@ class StoreServer {
   /// Reports an error of this rank to the clients, if the rank failed before it was a client itself. Any thread may
   /// call it.
   virtual void host_failed(const Error &error) = 0;
-  /// Fails the groups that this rank has not entered, because its process has ended. Any thread may call it.
+  /// Fails the groups that `rank` has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
   /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is over. If a rival
   /// has arrived before, `report` is called at once. Any thread may call on_rival().

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions print lines about a communicator if RONDO_LOG is debug: its settings, its ranks, their
-// connections, and each plan at its first call. If it is info, only made() prints. A line that will not be written
-// is not built.
+// These functions print lines about a communicator if RONDO_LOG is debug: its settings, its ranks, their connections,
+// and each plan at its first call. If RONDO_LOG is info, only made() prints. The text of a line is built only if the
+// line is written.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace rondo::debug_lines {
 
-/// Prints the variables that were set. It prints nothing if none was.
+/// Prints the variables that the user has set, or nothing if none is set.
 void settings(uint32_t rank, const Settings &settings);
 void topology(uint32_t rank, const Topology &topology);
 void group(uint32_t rank, const GroupInfo &group);

@@ -14,18 +14,18 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t writer_patience_ns = 2'000'000'000;  // wait for the rank that has claimed the dump
-constexpr uint64_t exit_patience_ns = 3'000'000'000;    // the same wait, and the time to write
+constexpr uint64_t writer_patience_ns = 2'000'000'000;  // longest wait for the rank that has claimed the dump
+constexpr uint64_t exit_patience_ns = 3'000'000'000;    // longest wait at exit, which includes the time to write
 constexpr uint64_t brief_ns = 50'000'000;
 constexpr uint64_t look_interval_ns = 1'000'000;
 
-/// Returns the counter of threads that write dumps in this process.
+/// Returns the counter of this process's threads that write dumps.
 std::atomic<uint32_t> &thread_count() {
   static std::atomic<uint32_t> count = 0;
   return count;
 }
 
-/// Waits at exit() for the threads that write dumps, because they end with the process.
+/// Waits, at exit(), for the threads that write dumps, because these threads end with the process.
 void wait_for_threads() {
   if (!check_not_forked().ok()) return;  // after a fork(), the child has the counter without the threads
   const uint64_t deadline_ns = now_ns() + exit_patience_ns;
@@ -33,8 +33,8 @@ void wait_for_threads() {
   while (thread_count().load(std::memory_order_acquire) != 0 && now_ns() < deadline_ns) sleep_for_ns(look_interval_ns);
 }
 
-/// Returns true if this rank must write the dump, false if another rank has written it. If the other rank takes too
-/// long, it may have died, so this rank claims the dump.
+/// Returns true if this rank must write the dump, false if another rank has written it. A rank that takes too long may
+/// have died, so this rank then claims the dump.
 bool claim_or_wait(FlightRecorder &recorder, const Recording &recording) {
   if (recorder.claim_dump()) return true;
   const uint64_t deadline_ns = now_ns() + writer_patience_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // After a failure, one rank of the communicator writes the recording into a folder. The other ranks wait until they see
-// that it was written. Each rank does this in a separate thread, so a slow folder, or a stopped rank that claimed the
-// dump, does not delay the report of the failure.
+// that the recording was written. Each rank does this in a separate thread, so a slow folder, or a stopped rank that
+// claimed the dump, does not delay the report of the failure.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class FailureDump {
   /// Starts the dump after the communicator has failed, and returns at once. From then on, exit() of the process waits
   /// for the file, for a few seconds at most. Any thread.
   void begin();
-  /// Waits briefly for the file, since the caller may end its process now, and then a launcher ends the other ranks.
+  /// Waits briefly for the file. The caller may end its process next, and a launcher may then end the other ranks.
   void wait_briefly() const;
   /// Waits, after begin(), until the file is written, or the log says why it is not.
   void finish();

@@ -8,7 +8,7 @@ namespace {
 
 struct Slot {
   Error error{RONDO_OK, {}};
-  rondo_comm_t comm = nullptr;  ///< communicator of the call, or null if it had none
+  rondo_comm_t comm = nullptr;  ///< communicator of the call, or null if the call had none
 };
 
 Slot &slot() noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file keeps each thread's last refused or failed call, for rondo_comm_last_error(NULL, ...). It is an exception
-// to "no mutable globals", because a C caller has no object that could hold this state. The only other exception is
-// src/core/process.h.
+// to "no mutable globals", because a C caller has no object that could hold this state. The other exceptions are
+// src/core/process.h and src/api/group.h.
 #pragma once
 
 #include "src/base/result.h"

@@ -23,8 +23,8 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-/// A file that gets its name only when it is complete, so that no partial file remains if the process is killed. On a
-/// file system that cannot make unnamed files, it has a temporary name before.
+/// A file that gets its name only when it is complete, so that no partial file remains if the process is killed. If the
+/// file system cannot make unnamed files, the incomplete file has a temporary name.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string &path)
@@ -119,7 +119,7 @@ class Arrivals {
     }
   }
 
-  /// Returns 0 if not all ranks have entered the operation, or a record is overwritten.
+  /// Returns that time, or 0 if not all ranks have entered the operation, or if a record was overwritten.
   [[nodiscard]] uint64_t of(uint64_t number) const {
     const Arrival &arrival = arrivals_[number % recorded_operation_count];
     return arrival.number == number && arrival.rank_count == rank_count_ ? arrival.last_ns : 0;
@@ -134,7 +134,7 @@ class Arrivals {
 
   void add(const RecordedOperation &operation) {
     Arrival &arrival = arrivals_[operation.number % recorded_operation_count];
-    if (arrival.number > operation.number) return;  // another rank has passed it
+    if (arrival.number > operation.number) return;  // another rank has overwritten its record
     if (arrival.number < operation.number) arrival = {operation.number, 0, 0};
     ++arrival.rank_count;
     arrival.last_ns = std::max(arrival.last_ns, operation.entered_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions describe the content of the flight recorder: what each rank does, and which ranks others wait for.
-// They also write it as a file of JSON Lines about a communicator, its ranks, and their operations. docs/recorder.md
+// These functions describe the content of the flight recorder: what each rank does, and for which ranks it waits. They
+// also write it as a file of JSON Lines about a communicator, its ranks, and their operations. docs/recorder.md
 // describes the file.
 #pragma once
 
@@ -19,28 +19,28 @@ namespace rondo {
 enum class Activity { joining, in_call, failed, between_calls, finalized, left, dead };
 [[nodiscard]] const char *activity_string(Activity activity);
 
-/// The state of a rank at the time of reading.
+/// The state of a rank when the recording was read.
 struct RankNow {
   RecordedRank rank;
   Activity activity = Activity::joining;
   RecordedStatistics statistics;
-  std::optional<RecordedOperation> latest;  ///< latest operation; none if there is none, or its record cannot be read
-  std::optional<RecordedMessage> message;   ///< in a batch: the oldest message that runs, or the latest that failed
+  std::optional<RecordedOperation> latest;  ///< latest operation; empty if none exists or its record is unreadable
+  std::optional<RecordedMessage> message;   ///< in a batch: the oldest message that runs, or the latest failed one
 
   [[nodiscard]] bool in_batch() const { return rank.batches.entered > rank.batches.completed; }
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// The oldest operation in which some ranks wait for another rank, or failed while waiting. If no rank waits for
-/// another one in any operation, the oldest operation that some rank is in.
+/// The oldest operation in which some ranks wait for another rank, or failed while waiting. If there is no such
+/// operation, it is the oldest operation that some rank is in.
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in the operation
-  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it; if all have, ranks that stopped or died
+  std::vector<uint32_t> waited_for;  ///< ranks that have not entered the operation, or else that stopped or died
 };
 [[nodiscard]] std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks);
 
-/// Returns the line about the communicator. `now_ns` is the time at which the recording was read.
+/// Returns the line about the communicator. `now_ns` is when the recording was read.
 [[nodiscard]] std::string communicator_line(const Recording &recording, const std::vector<RankNow> &ranks,
                                             uint64_t now_ns);
 [[nodiscard]] std::string rank_line(const RankNow &now, uint32_t rank, uint64_t now_ns);

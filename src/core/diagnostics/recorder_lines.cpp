@@ -63,7 +63,7 @@ Json counts_object(const RecordedCounts &counts, bool waits_seen) {
                       {"exposed_ns", number_or_null(waits_seen, counts.exposed_ns)}});
 }
 
-/// Returns the total, and an entry for each collective that was called.
+/// Returns an object with the total, and an entry for each collective that was called.
 Json statistics_object(const RecordedStatistics &statistics) {
   Json collectives = Json::object();
   for (uint32_t each = 0; each < counted_collective_count; ++each) {
@@ -76,8 +76,8 @@ Json statistics_object(const RecordedStatistics &statistics) {
   return object;
 }
 
-/// Returns a text that identifies CLOCK_MONOTONIC: the boot and the time namespace. Hosts or containers with equal
-/// texts have the same clock.
+/// Returns a text that identifies the clock CLOCK_MONOTONIC by the boot and the time namespace. Hosts or containers
+/// with equal texts have the same clock.
 std::string clock_id() {
   const std::string boot = read_kernel_line("/proc/sys/kernel/random/boot_id");
   struct stat status {};

@@ -17,7 +17,7 @@ namespace rondo {
 /// std::bad_alloc. The memory belongs to one call, so a plan in the cache holds none.
 [[nodiscard]] std::unique_ptr<std::byte[]> scaled_operands_of(const Plan &plan);
 
-/// Scales operands of one call.
+/// Scales the operands of one call by this rank's factor.
 class OperandScaler {
  public:
   /// Reads the factor of `work`, a premul sum.
@@ -27,11 +27,11 @@ class OperandScaler {
   void operator()(std::byte *to, const std::byte *from, size_t bytes) const;
 
  private:
-  static constexpr size_t factors_bytes = 4096;  ///< of copies of the factor, which stay in the first-level cache
+  static constexpr size_t factors_bytes = 4096;  ///< bytes of copies of the factor, which stay in the first-level cache
 
   size_t element_bytes_;
   ReductionFunction multiply_;
-  alignas(64) std::byte factors_[factors_bytes];  ///< as many as a call needs
+  alignas(64) std::byte factors_[factors_bytes];  ///< copies of the factor, as many as a call needs
 };
 
 /// The words of one call. They are allocated for that call alone, so a plan in the cache holds no memory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file implements reduction.h in plain C++, one element at a time. It is the reference for the vectorised forms,
-// and runs on processors that have none.
+// and runs on processors without a vectorised form.
 #include <array>
 #include <cstring>
 
@@ -18,8 +18,8 @@ T load_at(const std::byte *from, size_t index) {
   return value;
 }
 
-/// Reduces. It reads every operand of an element before it writes any of its results, because an output may be an
-/// input. With `mean`, the operation is avg.
+/// Reduces the inputs of `args`. It reads all operands of an element before it writes a result, because an output may
+/// be an input. With `mean`, the operation is avg.
 template <class Element, class Op, bool mean = false>
 void reduce_plain(const ReductionArgs &args) {
   using Storage = typename Element::Storage;

@@ -27,11 +27,11 @@ struct ReductionArgs {
   uint32_t output_count = 0;    ///< 1..reduce_outputs_max
   size_t count = 0;             ///< elements
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
-  MeanShifts mean_shifts = 0;   ///< of the inputs of an avg of floats; all of `more` have the last byte
-  bool past_caches = false;     ///< a hint, for one large output: as stream_copy() writes
-  /// Further operands, after the inputs, if each rank has one operand. Empty in a step. Each begins at `more_at`.
+  MeanShifts mean_shifts = 0;   ///< shifts of an avg's float inputs; the last byte applies to all of `more`
+  bool past_caches = false;     ///< a hint for one large output: write it as stream_copy() does
+  /// Operands after the inputs, if each rank has one operand. Empty for a step. The data of each begin at `more_at`.
   std::span<const std::byte *const> more;
-  size_t more_at = 0;  ///< bytes
+  size_t more_at = 0;  ///< offset in bytes
 
   void add_input(const std::byte *input) { inputs[input_count++] = input; }
   void add_output(std::byte *output) { outputs[output_count++] = output; }
@@ -73,7 +73,7 @@ struct ReductionTarget {
 }
 
 inline void copy_to_outputs(const ReductionArgs &args, size_t element_bytes) {
-  if (args.count == 0) return;  // pointers may be null then
+  if (args.count == 0) return;  // without elements, pointers may be null
   for (uint32_t output = 0; output < args.output_count; ++output)
     if (args.outputs[output] != args.inputs[0])
       std::memcpy(args.outputs[output], args.inputs[0], args.count * element_bytes);
@@ -84,8 +84,8 @@ inline size_t bytes_to_line(const std::byte *to) {
   return (cache_line_bytes - reinterpret_cast<uintptr_t>(to) % cache_line_bytes) % cache_line_bytes;
 }
 
-/// Copies like memcpy(), but past the caches, for results that exceed them. A line that is written whole need not be
-/// read first. A thread that sees a later release store of this thread sees all of the copy.
+/// Copies like memcpy(), but past the caches, for results that exceed them. The processor need not read a line that is
+/// written whole. A thread that sees a later release store of this thread sees all of the copy.
 void stream_copy(std::byte *to, const std::byte *from, size_t bytes);
 
 }  // namespace rondo

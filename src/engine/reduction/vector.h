@@ -88,11 +88,11 @@ bool reduce_common(const ReductionArgs &args, size_t bytes) {
   }
 }
 
-/// Reduces in any case. It reads every operand of a step before it writes any of its results, because an output may be
-/// an input.
+/// Reduces for all arguments. It reads all operands of a step before it writes a result, because an output may be an
+/// input.
 template <class Codec, class Op, bool past_caches = false>
 void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
-  const ReductionArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
+  const ReductionArgs args = shared_args;  // a copy, which no store can alias, so that its fields stay in registers
   if constexpr (!past_caches)  // streaming stores wait for memory, so a tight loop gains nothing
     if (reduce_common<Codec, Op>(args, bytes)) return;
   typename Codec::Scalar factors[reduce_inputs_max];
@@ -109,7 +109,7 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
   }
 }
 
-/// Reduces the last elements, fewer than a step, in padded copies. So no byte beyond the buffers is touched.
+/// Reduces the last elements, fewer than a step, in padded copies. So no byte outside of the buffers is accessed.
 template <class Codec, class Op>
 void reduce_few(const ReductionArgs &args, size_t begin, size_t bytes) {
   alignas(64) std::byte padded[Codec::step_bytes] = {};
@@ -200,7 +200,7 @@ void reduce_and_divide(const ReductionArgs &args) {
   }
 }
 
-/// Sums and products of signed and unsigned integers are the same bits, so they share their code.
+/// Sums and products of signed and unsigned integers have the same bits, so both sorts of integers share this code.
 template <class T, class Op>
 void reduce_integers(const ReductionArgs &args) {
   constexpr bool ordered = std::is_same_v<Op, VectorMin> || std::is_same_v<Op, VectorMax>;

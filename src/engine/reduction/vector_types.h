@@ -4,8 +4,8 @@
 //
 // A codec loads a block of `step_bytes` into an accumulator (one or two vectors), and packs the accumulator into one
 // vector as long as the block. Except for NaN payloads, it gives the same bits as Element in src/proto/reducer.h. A
-// demotion of Highway is used only if it rounds to nearest even and flushes nothing in every version of Highway. Only
-// the demotion to float16 (F16C) does.
+// demotion of Highway is used only if, in every version of Highway, it rounds to nearest even and flushes no number to
+// zero. Only the demotion to float16 (F16C) is like that.
 #pragma once
 
 #include <cstddef>
@@ -60,8 +60,8 @@ struct NativeCodec {
   static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
-/// A float32 vector holds two bfloat16 in each 32-bit word. The upper one, with its lower half cleared, is a float32.
-/// The lower one is a float32 after a shift. So packing and unpacking move no element to another word.
+/// A float32 vector holds two bfloat16 in each 32-bit word. The upper one is a float32 once the word's lower half is
+/// cleared, and the lower one once the word is shifted. So packing and unpacking move no element to another word.
 struct Bfloat16Codec {
   using Scalar = float;
   struct Accumulator {
@@ -84,7 +84,7 @@ struct Bfloat16Codec {
     const WordVector lower = hn::BitCast(words, value.lower);
     const HalfVector kept = hn::OddEven(hn::BitCast(halves, upper), hn::BitCast(halves, hn::ShiftRight<16>(lower)));
     const HalfVector lost = hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<16>(upper)), hn::BitCast(halves, lower));
-    // Round up if more than half of a unit is lost, or exactly half and the kept part is odd.
+    // Round up if more than half of a unit is lost, or if exactly half is lost and the kept part is odd.
     const HalfVector odd = hn::And(kept, hn::Set(halves, uint16_t{1}));
     const auto up = hn::Gt(lost, hn::Sub(hn::Set(halves, uint16_t{0x8000}), odd));
     HalfVector rounded = hn::Sub(kept, hn::VecFromMask(halves, up));  // a mask's lanes are -1
@@ -108,7 +108,7 @@ struct Bfloat16Codec {
 
 #if HWY_TARGET == HWY_AVX3
 /// Rounds with the processor's own conversion (AVX512_BF16). It flushes subnormals and keeps NaN payloads, so vectors
-/// with such elements, which are rare, use the integer code. The code is assembler, as Highway's target lacks it.
+/// with subnormals or NaNs, which are rare, use the integer code. This code is assembler, as Highway's target lacks it.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
@@ -161,7 +161,7 @@ struct Float8Codec {
     const auto wide = hn::PromoteTo(codes, hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
     if constexpr (Format::has_infinity) {  // e5m2 is the upper half of a float16
       return hn::PromoteTo(Tag<float>(), hn::BitCast(halves, hn::ShiftLeft<8>(wide)));
-    } else {  // e4m3's bits, as a float16, are its value times 2^-8, except for its NaN
+    } else {  // read as a float16, e4m3's bits are its value times 2^-8, except for its NaN
       const auto sign = hn::And(hn::ShiftLeft<8>(wide), hn::Set(codes, uint16_t{0x8000}));
       const auto magnitude = hn::And(hn::ShiftLeft<7>(wide), hn::Set(codes, uint16_t{0x3F80}));
       const auto nan = hn::VecFromMask(codes, hn::Eq(magnitude, hn::Set(codes, uint16_t{0x3F80})));
@@ -179,7 +179,7 @@ struct Float8Codec {
   }
   static HWY_INLINE Accumulator scale(Accumulator value, float by) { return NativeCodec<float>::scale(value, by); }
   static HWY_INLINE Accumulator divide(Accumulator value, float by) { return NativeCodec<float>::divide(value, by); }
-  /// Computes saturated_mean() for vectors.
+  /// Computes saturated_mean() of each element of the vectors.
   static HWY_INLINE Accumulator saturate(Accumulator value) {
     const Tag<float> floats;
     const auto largest = hn::Set(floats, Format::to_float(Format::overflow_bits - 1));
@@ -209,7 +209,7 @@ struct Float8Codec {
                                      hn::Set(ints, static_cast<int32_t>(Format::normal_min_float_bits)));
     const WordVector code = hn::Min(hn::IfThenElse(hn::RebindMask(words, is_subnormal), subnormal, normal),
                                     hn::Set(words, Format::overflow_bits));
-    if constexpr (!Format::has_infinity) return code;  // both NaN and too large values have become the NaN
+    if constexpr (!Format::has_infinity) return code;  // NaN and too large values have both become the NaN
     const auto is_nan = hn::Gt(hn::BitCast(ints, magnitude), hn::Set(ints, static_cast<int32_t>(float_infinity_bits)));
     return hn::IfThenElse(hn::RebindMask(words, is_nan), hn::Set(words, Format::magnitude_mask), code);
   }
@@ -242,8 +242,8 @@ struct VectorProd {
 };
 
 /// The minimum of floats. If one operand is NaN or both are zero, the processor's instruction returns its second
-/// operand. So it is run with both orders of the operands: the two results contain every NaN and both zeros. Their
-/// bitwise or is then a NaN, or -0 if one operand is -0.
+/// operand. So the instruction is run with both orders of the operands: the two results contain every NaN and both
+/// zeros. Their bitwise or is then a NaN, or -0 if one operand is -0.
 struct VectorMin {
   template <class V>
   static HWY_INLINE V of(V a, V b) {

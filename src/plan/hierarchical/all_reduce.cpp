@@ -14,9 +14,9 @@
 // has ranks. On larger hosts, the other ranks own nothing, so hosts may be uneven.
 //
 // Slots: all ranks of a host handle the chunks in the same order of j, and each link has at most one chunk in flight.
-// So slot_count > slots of a chunk suffices. Host k computes the whole sum of (i, k) last (j = k + 1, k + 2, ..., k),
-// after all other hosts have sent their sums of that chunk. A host's sums depend on its own ranks only, so no host
-// delays another one there.
+// So slot_count > slots of a chunk suffices. Host k handles j = k + 1, k + 2, ..., k in this order. So it computes the
+// whole sum of (i, k) last, after the other hosts have sent their sums of that chunk. A host's sums depend only on its
+// own ranks, so no host delays another host's sums.
 #include <cassert>
 
 #include "src/plan/hierarchical/layout.h"
@@ -28,8 +28,8 @@ namespace {
 uint32_t chunk_of(const HostLayout &hosts, uint32_t owner, uint32_t host) { return owner * hosts.host_count + host; }
 
 /// Reduces this rank's operand, which is a sum over `summed` ranks, and then the operands of `peers`, one in each step.
-/// The first step reads the rank's operand. Each step writes its result to dst; the last one may send it to `send`
-/// instead. `finish` marks the last step if no other operand follows.
+/// The first step reads the rank's operand. Each step writes its result to dst, but the last step may send its result
+/// to `send` instead. `finish` marks the last step if no other operand follows.
 void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const Peers> peers, unsigned first_flag,
                  uint32_t summed, bool finish, Peers send) {
   const auto last_flags = static_cast<unsigned>(flag_if(finish, step_finish) | flag_if(send.count == 0, step_dst));
@@ -42,7 +42,7 @@ void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const Peers> 
   }
 }
 
-/// Writes steps 1 and 2 of the comment above. Afterwards dst holds the result of this rank's (i, k).
+/// Writes steps 1 and 2 of the head of this file. Afterwards dst holds the result of this rank's chunk (i, k).
 void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
   std::vector<Peers> neighbours;
   for (const uint32_t neighbour : hosts.neighbours()) neighbours.emplace_back(neighbour);
@@ -69,7 +69,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
               {});
 }
 
-/// Writes step 3, host by host: first the sums of this host, then the sums that the other hosts send.
+/// Writes step 3 of the head of this file, host by host: first this host's sums, then the sums of the other hosts.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();

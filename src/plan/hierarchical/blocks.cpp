@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the hierarchical reduce-scatter and all-gather. For each block, each host sends one sum or receives one
+// This file has the hierarchical reduce-scatter and all-gather. For each block, a host sends one sum or receives one
 // copy.
 //
 //     2 hosts of 2 ranks; block d belongs to rank d. On each host, rank i works for the blocks of ranks with index i.
@@ -7,14 +7,14 @@
 //     all-gather       host 0, block 2:  rank 2 ===> rank 0 ---> rank 1
 //                      ---> inside of a host   ===> network: S / hosts leaves a host for each other one
 //
-// A rank's recv buffer has room for its own block only, so it cannot hold sums of other blocks. Inside of a host such
-// sums travel around a ring, in waves of one block for each rank, and end on the rank that works for the block. The
-// blocks of the rank's own host come last, because sums from the network are added to them.
+// A rank's recv buffer has room for its own block only, so it cannot hold sums of other blocks. Inside of a host, the
+// sums of other blocks travel around a ring, in waves of one block for each rank. A sum ends on the rank that works for
+// its block. The blocks of the rank's own host come last, because sums from the network are added to them.
 //
 // On uneven hosts the rank with index (i mod its host's ranks) works for index i.
 //
-// Slots: as in a ring, slot_count > slots of a chunk. A wave waits only for earlier waves, and every link to another
-// host has one chunk of a tile.
+// Slots: as in a ring, slot_count > slots of a chunk is needed. A wave waits only for earlier waves, and every link to
+// another host carries one chunk of a tile.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {

@@ -13,7 +13,7 @@ HostLayout::HostLayout(const ScheduleArgs &args) {
   uint32_t host = 0;
   for (uint32_t rank = 0; rank < args.rank_count; ++rank) {
     const uint32_t node = args.node_of.empty() ? 0 : args.node_of[rank];
-    // Most ranks are on the host of the previous rank.
+    // A rank is mostly on the host of the previous rank, which saves a search.
     const bool same_host = rank > 0 && (args.node_of.empty() || node == args.node_of[rank - 1]);
     if (!same_host) host = hosts.emplace(node, static_cast<uint32_t>(hosts.size())).first->second;
     if (host == ranks.size()) ranks.emplace_back();

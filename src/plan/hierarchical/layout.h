@@ -20,7 +20,7 @@ struct HostLayout {
   [[nodiscard]] bool owns() const { return own_index < owner_count; }
   /// Returns the rank of this host that is `offset` after this one. The first rank follows the last one.
   [[nodiscard]] uint32_t rank_after(uint32_t offset) const { return own_ranks()[(own_index + offset) % own_size()]; }
-  /// Returns the other ranks of this host, beginning with the one after this rank.
+  /// Returns the other ranks of this host, beginning with the rank after this rank.
   [[nodiscard]] std::vector<uint32_t> neighbours() const;
   /// Returns the host that is `offset` after this one. The first host follows the last one.
   [[nodiscard]] uint32_t host_after(uint32_t offset) const { return (own_host + offset) % host_count; }
@@ -36,7 +36,7 @@ struct HostLayout {
   uint32_t host_count = 0;
 };
 
-/// Calls `build` with args.hosts. If that is null, makes a layout for this call.
+/// Calls `build` with the layout args.hosts, or if that is null, with a new layout.
 template <class Build>
 auto with_layout(const ScheduleArgs &args, const Build &build) {
   return args.hosts != nullptr ? build(*args.hosts) : build(HostLayout(args));
@@ -48,7 +48,7 @@ struct HostPlace {
 };
 [[nodiscard]] HostPlace place_of(const HostLayout &layout, uint32_t rank);
 
-/// Returns the ranks host by host, so that a ring leaves each host once. Empty if the ranks have that order already.
+/// Returns the ranks host by host, so that a ring leaves each host once. Empty if the ranks already have this order.
 [[nodiscard]] std::vector<uint32_t> ring_order(const ScheduleArgs &args);
 
 [[nodiscard]] Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args, const HostLayout &hosts);

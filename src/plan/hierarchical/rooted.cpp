@@ -10,7 +10,7 @@
 // Hosts form an open chain, and tiles follow each other along it. Each owner has its own connection to the next host,
 // so hosts with several network ports use all of them.
 //
-// Slots: slot_count > slots of a chunk. Per tile, a link inside of a host has one chunk, in a reduce one per hop.
+// Slots: slot_count > slots of a chunk. A link in a host has one chunk of a tile, or in a reduce, one for each hop.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
@@ -25,7 +25,7 @@ struct Chain {
   bool in_root_host;
 };
 
-/// Receives the chunks that other owners of this host send.
+/// Receives the chunks that the other owners of this host send.
 void receive_from_owners(ScheduleWriter &writer, const HostLayout &hosts) {
   for (uint32_t behind = 1; behind < hosts.own_size(); ++behind) {
     const uint32_t index = (hosts.own_index + hosts.own_size() - behind) % hosts.own_size();

@@ -13,8 +13,8 @@
 // the hosts form the second tree of src/plan/tree.cpp. A root leads its host, and its host is on top.
 //
 // A leader has up to three children: one of its own host, and two other leaders. But a step receives only two operands,
-// and of all ranks, only the root of a reduce may write its recv buffer. So a leader puts the sum of three operands
-// (its own and two children's) into its loop-back link, from which the next step takes it.
+// and in a reduce only the root may write its recv buffer. So a leader puts the sum of its own operand and two
+// children's into its loop-back link. The next step takes the sum out.
 //
 // Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots of a chunk.
 #include <cassert>
@@ -55,9 +55,9 @@ struct Place {
   }
 
   bool is_top = false;
-  Peers parent;                    ///< empty for the rank on top
-  std::vector<uint32_t> children;  ///< ranks of this host come first, because their sums arrive first
-  std::vector<uint32_t> summed;    ///< for each child, the number of ranks below it, including itself
+  Peers parent;                    ///< parent in the tree; empty for the rank on top
+  std::vector<uint32_t> children;  ///< children; ranks of this host come first, because their sums arrive first
+  std::vector<uint32_t> summed;    ///< for each child, the number of ranks in its subtree, including the child
 
  private:
   template <class RankOf, class Weight>
@@ -73,7 +73,7 @@ struct Place {
 /// Returns the ranks to which this rank sends. Leaders of other hosts come first, because their paths are the longest.
 std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
 
-/// Sums [[x, first, second child], third child]. The result goes to the parent, or at the top of the tree to dst.
+/// Sums this rank's operand and the children's sums. The result goes to the parent, or at the top of the tree to dst.
 void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;

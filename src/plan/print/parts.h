@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These parts are common to all printers: a step's phase, its words, and its time if every step takes one unit.
+// All printers share these parts: a step's phase, its words, and its time if every step takes one unit of time.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace rondo::print_parts {
 
-/// The role of a step. In drawings it has a colour.
+/// The role of a step. In drawings, each role has a colour.
 enum class Phase { send, reduce, finish, move, local };
 
 struct PhaseLook {
@@ -37,8 +37,8 @@ inline constexpr std::array<PhaseLook, 5> phase_looks{{
 /// A step in a drawing.
 struct Mark {
   uint32_t rank, lane, step;
-  uint32_t time;                   ///< earliest unit of time at which all that the step waits for is done
-  std::vector<uint32_t> messages;  ///< the steps that receive what this step sends
+  uint32_t time;                   ///< first unit of time in which the step can run
+  std::vector<uint32_t> messages;  ///< the steps that receive the slots of this step
 };
 
 /// Returns all steps of all ranks for one tile, ordered by rank, lane, step. Empty if the schedules do not match.

@@ -33,8 +33,8 @@ std::string ends(const Schedule &schedule, const LinkIndex (&links)[2]) {
   return text + ")";
 }
 
-/// Computes the times, in rounds that repeat until no time changes. A schedule without deadlock needs as many rounds as
-/// its longest chain has steps.
+/// Computes the times of the marks, in rounds, until no time changes. A schedule without a deadlock needs at most as
+/// many rounds as its longest chain has steps.
 void set_times(std::vector<Mark> &marks) {
   bool changed = true;
   for (size_t round = 0; changed && round <= marks.size(); ++round) {

@@ -24,7 +24,7 @@ class Drawing {
       column_count_ += static_cast<int>(schedule.lanes.size());
     }
     for (const Mark &mark : marks_) row_count_ = std::max(row_count_, static_cast<int>(mark.time) + 1);
-    // The legend fits the width of the columns, but has at least two entries in a row.
+    // The picture is as wide as its columns, but at least so wide that a row of the legend has two entries.
     width_ = std::max(left + column_count_ * column_width + 12, 2 * legend_width + 40);
     legend_columns_ = (width_ - 40) / legend_width;
     const int count = static_cast<int>(print_parts::phase_looks.size());
@@ -114,7 +114,7 @@ class Drawing {
     text_ += "</g>\n";
   }
 
-  /// Returns short words for the box: the operands, then the destinations.
+  /// Returns short words for the box of a step: the operands, then the destinations.
   [[nodiscard]] static std::string flag_words(const Step &step) {
     std::string words;
     const auto add = [&](const char *word) { words += (words.empty() ? "" : "+") + std::string(word); };

@@ -5,10 +5,10 @@
 // order, with sets of ranks in place of elements. A source operand of rank r is {r}. A reduction is a union, whose
 // operands must be disjoint.
 //
-// The order between accesses to the same memory is taken from that graph alone. A step is after the earlier steps of
-// its lane, and after the sender of the data that it receives. Each step has a vector clock, which says how many steps
-// of each lane are known to be before it. Credit and messages about other chunks give more order. The verifier refuses
-// a schedule that needs that order: such a schedule would depend on the slot count, and no builder makes one.
+// The order between accesses to the same memory follows from that graph alone. A step is after the earlier steps of its
+// lane, and after the sender of the data that it receives. Each step has a vector clock, which says how many steps of
+// each lane are known to be before it. Credit and messages about other chunks give additional order. The verifier
+// refuses schedules that need the additional order. They would depend on the slot count, and no builder makes them.
 //
 // An access is safe if it is ordered against every conflicting access. A write must follow the last write and all reads
 // after that, and a read must follow the last write. If a payload is read by reference, the receiving step reads the
@@ -135,8 +135,8 @@ class DataCheck {
     return is_set(args_.in_place, rank) && !trades_ ? recv_[rank] : send_[rank];
   }
 
-  /// Checks the ranks for which an all-to-all is in place. Each write must follow the send from the same place, and the
-  /// payload must have been copied into a slot.
+  /// Checks the ranks that run an all-to-all in place. Each write must follow the send from the same memory, and the
+  /// payload of that send must have been copied into a slot.
   std::optional<Violation> check_places() const {
     for (const LaneInfo &lane : graph_.lanes) {
       if (!is_set(args_.in_place, lane.rank)) continue;
@@ -273,7 +273,7 @@ class DataCheck {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       if (!holds(rank, chunk, true)) continue;
       const uint32_t writer = recv_[rank].writer;
-      if (writer == none) {  // in place, the origin of a move already has its data where it belongs
+      if (writer == none) {  // in place, the origin's data are already in the recv buffer
         const bool in_its_place = trades_ ? chunk == 0 : holds(rank, chunk, false);
         if (moves_ && is_set(args_.in_place, rank) && in_its_place) continue;
         return Violation{rank, 0, 0, "chunk " + std::to_string(chunk) + " is never written"};
@@ -316,7 +316,7 @@ class DataCheck {
   std::vector<uint32_t> payload_version_;  ///< version of the payload's cell when it was posted
   std::vector<uint32_t> waiting_, ready_;
 
-  std::optional<Violation> wrong_scale_;  ///< first wrong scale; other violations are reported before it
+  std::optional<Violation> wrong_scale_;  ///< first wrong scale; it is reported only if there is no other violation
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file checks the verifier's rules on single steps and on links. A link is a FIFO with one sending and one
-// receiving lane. So if both ends name the same chunks in the same order, the k-th send always meets the k-th receive.
+// receiving lane. So if both ends name the same chunks in the same order, the k-th receive always gets the k-th send.
 #include <string>
 #include <unordered_map>
 #include <utility>

@@ -14,7 +14,7 @@ inline constexpr uint32_t none = UINT32_MAX;
 
 /// A step, in a lane of a rank.
 struct Node {
-  uint32_t rank, lane, step;  ///< lane counts over all ranks, see LaneInfo
+  uint32_t rank, lane, step;  ///< `lane` is an index over all ranks, see LaneInfo
   uint32_t chunk;
   uint8_t flags;
   MeanShifts mean_shifts;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file checks the verifier's rule on deadlock. It runs the lanes once, counting slots, and checks whether all
-// lanes reach their end.
+// This file checks the verifier's rule on deadlock. It runs the lanes once, counts slots, and checks whether all lanes
+// reach their end.
 //
 // One run decides for all interleavings. A step is enabled if each of its receive links holds a slot and each of its
 // send links has room. No other lane takes slots from those receive links, or puts slots into those send links. So an
 // enabled step stays enabled until it runs, and two enabled steps of different lanes have the same outcome in either
-// order. Hence every run gets equally far (the diamond property). If one run reaches the end, all do. If one gets
-// stuck, all get stuck at the same steps.
+// order. Hence every run gets equally far (the diamond property). If one run reaches the end, all runs do. If one run
+// gets stuck, all runs get stuck at the same steps.
 //
-// A step that receives and sends keeps the received slot until it has room to send. That includes loop-back links.
+// A step that receives and sends keeps the received slot until it has room to send, also on loop-back links.
 #include <algorithm>
 #include <string>
 

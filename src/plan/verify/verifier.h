@@ -35,7 +35,7 @@ struct VerifyArgs {
   std::vector<bool> by_reference;
 };
 
-/// A broken rule, and the step that breaks it. If no single step breaks it, the first step that is affected.
+/// A broken rule, and the step that breaks it. If no single step breaks the rule, the step is the first affected one.
 struct Violation {
   uint32_t rank = 0;
   uint32_t lane = 0;
@@ -47,7 +47,7 @@ struct Violation {
 [[nodiscard]] std::string to_string(const Violation &violation);
 
 /// Returns the first violation found, or nothing if the schedules are proven right. Time and memory grow with the
-/// number of steps of all ranks, and time also with the slots that a channel moves. 1,024 ranks of a ring take seconds.
+/// number of steps of all ranks, and time also with the slots of a channel. A ring of 1,024 ranks takes seconds.
 [[nodiscard]] std::optional<Violation> verify(const VerifyArgs &args);
 
 }  // namespace rondo

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module finds messages for receives from any rank. It is for rondo.torch, but needs no PyTorch.
 
-Nobody announces messages, so a send costs nothing more. Instead, a thread of the receiver searches for messages while a
-receive from any rank waits. Receives with one tag are matched in the order in which they were posted. So a receive that
-names its source waits for an earlier one from any rank, which must get the first message."""
+Messages are not announced, so a send has no additional cost. Instead, a thread of the receiver searches for messages
+while a receive from any rank waits. Receives with one tag are matched in the order in which they were posted. So a
+receive that names its source waits for an earlier receive from any rank, which must get the first message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Receive(NamedTuple):
 
 
 class AnySource:
-    """The receives from any rank that wait, and the later receives with their tags. There is a queue for each tag."""
+    """The receives from any rank that wait, and the later receives with the same tags. Each tag has a queue."""
 
     def __init__(self, rank: int, ranks: Sequence[int]) -> None:
         """`ranks` has the global rank of each rank of the group, and `rank` is this rank's number in it."""
@@ -45,9 +45,9 @@ class AnySource:
              fail: Callable[[BaseException], object], seconds: float) -> None:
         """Posts a receive from `source`, or from any rank if it is None.
 
-        `take(source, asks)` receives a message of that rank, or returns False if it has sent none. It asks the store
-        only with `asks`, and raises an exception if that rank can send nothing more. If the receive names its source,
-        the return value does not matter. `fail(error)` ends the receive."""
+        `take(source, asks)` receives a message of rank `source`, or returns False if that rank has sent none. It asks
+        the store only if `asks`, and raises an exception if the rank can send no more messages. If the receive names
+        its source, the return value does not matter. `fail(error)` ends the receive."""
         if source is not None and tag not in self._queues:
             take(source, True)
             return
@@ -77,7 +77,7 @@ class AnySource:
             receive.fail(error)
 
     def _run(self) -> None:
-        """Serves the first receive of each queue in turn. It ends when the group is closed."""
+        """Serves the first receive of each queue in turn. It returns when the group is closed."""
         pause = ask_pause = FIRST_PAUSE_S
         ask_at = 0.0
         while True:

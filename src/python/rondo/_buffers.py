@@ -29,10 +29,10 @@ NAMES = {**{type_.name.lower(): type_ for type_ in Type}, **ALIASES}
 
 
 class Scope:
-    """Something that deregister() ends, at the latest at the end of its `with` block."""
+    """An object that deregister() ends. The end of its `with` block calls deregister()."""
 
     def deregister(self) -> None:
-        """Ends it. Each kind has its own."""
+        """Ends the object. Each derived class defines this method."""
         raise NotImplementedError
 
     def __enter__(self: Scoped) -> Scoped:
@@ -83,9 +83,9 @@ def type_of(dtype: Any) -> Type:
 
 
 def name_of(dtype: Any) -> str:
-    """Returns the name of a dtype. If Rondo uses that name for another type, returns another text."""
+    """Returns the name of a dtype. If Rondo uses that name for another type, adds words to the name."""
     name = str(getattr(dtype, "name", getattr(dtype, "__name__", dtype))).split(".")[-1]
-    return "float8_e4m3 with infinities" if name == "float8_e4m3" else name  # Rondo's is float8_e4m3fn elsewhere
+    return "float8_e4m3 with infinities" if name == "float8_e4m3" else name  # Rondo's type is float8_e4m3fn elsewhere
 
 
 class Buffer:
@@ -133,7 +133,7 @@ _from_buffer = c_char.from_buffer
 
 
 def describe(data: Any) -> Described:
-    """Describes a buffer. The last element of the result pins the buffer while it lives."""
+    """Describes a buffer. As long as the last element of the result lives, it pins the buffer."""
     if type(data) is Buffer:
         return data._described
     try:
@@ -259,7 +259,7 @@ def describe_interface(data: Any, interface: Dict[str, Any]) -> Described:
 def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
     """Allocates an array in memory that the ranks of this host can map, so that collectives read it in place.
 
-    The result is a NumPy array, or without NumPy a memoryview. It is zeroed, and freed with its last reference.
+    The result is a NumPy array, or without NumPy a memoryview. Its memory is zeroed, and freed with the last reference.
 
     >>> import rondo
     >>> x = rondo.empty((2, 3), "int32")

@@ -2,7 +2,7 @@
 """This module has the collectives and messages of a communicator.
 
 Each method describes its buffers, checks properties that C cannot see, and ends with `_call()`. The exception is
-`all_reduce()`, which is called most and calls C itself. It takes about two microseconds longer than in C."""
+`all_reduce()`, which is called most and calls C itself. A call takes about two microseconds longer than in C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _all_reduce = C.rondo_all_reduce
 
 
 def op_number(op: Any) -> int:
-    """Returns the number of a reduction, which may be given by its name."""
+    """Returns the number of a reduction. `op` may also be its name."""
     try:
         return OPS[op]
     except (KeyError, TypeError):
@@ -59,7 +59,7 @@ def output(data: Any, count: int, type_: int) -> Described:
 
 
 def new_like(data: Any, described: Described, shape: Tuple[int, ...], count: int) -> Any:
-    """Allocates an output of the same kind as `data`."""
+    """Allocates an output that is an array like `data`."""
     numpy, array = sys.modules.get("numpy"), sys.modules.get("array")
     if numpy is not None and isinstance(data, numpy.ndarray):
         return numpy.empty(shape, data.dtype)
@@ -91,7 +91,7 @@ def sizes(values: Optional[Sequence[int]], rank_count: int, name: str) -> Any:
 
 
 def room(counts: Any, places: Any) -> int:
-    """Returns the elements up to the end of the last block. The blocks are at `places`, or follow each other.
+    """Returns the number of elements up to the end of the last block. The blocks are at `places`, or follow each other.
 
     Empty blocks are ignored."""
     if not places:
@@ -100,7 +100,7 @@ def room(counts: Any, places: Any) -> int:
 
 
 def output_of_room(data: Any, count: int, type_: int) -> Described:
-    """Describes an output, which must have at least this count, and this type."""
+    """Describes an output, which must have this type and at least this count."""
     recv = describe(data)
     if recv[1] < count or recv[2] != type_ or not recv[3]:
         unfit(recv, count, type_)
@@ -111,7 +111,7 @@ class Calls:
     """The calls of a communicator. Buffers are arrays, or rondo.Buffer. Every rank makes the same collectives.
 
     On host memory, a call without a stream returns its output when the operation is complete. With a rondo.Stream, the
-    call returns a Work at once, which keeps the buffers alive. On a device, a call returns its output when the
+    call at once returns a Work, which keeps the buffers alive. On a device, a call returns its output when the
     operation is enqueued on the given CUDA stream, or on the default stream. The caller must keep the buffers alive
     until the stream has passed the operation."""
 
@@ -192,7 +192,7 @@ class Calls:
 
     def all_gather_v(self, data: Any, counts: Sequence[int], displacements: Optional[Sequence[int]] = None,
                      out: Any = None, stream: Any = None) -> Any:
-        """Works as all_gather() with blocks of different sizes: rank r sends counts[r] elements.
+        """Does the same as all_gather() with blocks of different sizes: rank r sends counts[r] elements.
 
         The blocks go to `displacements` in `out`. Without displacements, they follow each other."""
         send, each = describe(data), sizes(counts, self.size, "counts")
@@ -323,7 +323,7 @@ class Calls:
                           stream, out, (send, recv))
 
     def barrier(self, stream: Any = None) -> Optional[Work]:
-        """Waits until every rank has called it."""
+        """Waits until every rank has called barrier()."""
         work: Optional[Work] = self._call(C.rondo_barrier, (), stream, None, ())
         return work
 
@@ -349,20 +349,20 @@ class Calls:
 
     def _reduce(self, function: Callable[..., int], before: Tuple[Any, ...], op: Any, after: Tuple[Any, ...],
                 stream: Any, result: Any, held: Any) -> Any:
-        """Calls a function of C that takes an operation behind the type, which is the last argument of `before`."""
+        """Calls a function of C that takes an operation after the type. The type is the last argument of `before`."""
         if type(op) is not PremulSum:
             return self._call(function, (*before, op_number(op), *after), stream, result, held)
         made = op._make(self._handle, before[-1])
         try:
             return self._call(function, (*before, made, *after), stream, result, (held, op.factor))
         finally:
-            C.rondo_op_destroy(made, self._handle)  # what was enqueued or kept in a group still uses it
+            C.rondo_op_destroy(made, self._handle)  # enqueued calls, and calls kept in a group, can still use it
 
     def _call(self, function: Callable[..., int], arguments: Tuple[Any, ...], stream: Any, result: Any,
               held: Any) -> Any:
         """Calls a function of C, which takes the communicator and the stream last, and returns the result for the user.
 
-        The owners of the buffers are stored before the call, because Ctrl-C may raise an exception after it."""
+        The owners of the buffers are stored before the call, because Ctrl-C may raise an exception after the call."""
         group = state.group
         if type(stream) is not Stream:
             if group is not None:

@@ -25,7 +25,7 @@ NOT_READY = int(Status.NOT_READY)
 
 
 class UniqueId(bytes):
-    """The name of a communicator that is yet to be made. It contains a secret, so give it only to the members."""
+    """The name of a future communicator. It contains a secret, so give the name only to the members."""
 
     def free(self) -> None:
         """Discards an id that this process made and did not use."""
@@ -52,8 +52,8 @@ def unique_id(network_interface: Optional[str] = None) -> UniqueId:
 
 
 class Registration(Scope):
-    """A registered buffer, which stays alive while it is registered. The registration ends with its `with` block, by
-    deregister(), or with the communicator."""
+    """A registered buffer, which stays alive while it is registered. The registration ends at the end of its `with`
+    block, by deregister(), or when the communicator ends."""
 
     def __init__(self, comm: "Communicator", handle: int, held: Any) -> None:
         self._comm, self._handle, self._held = comm, handle, held
@@ -69,8 +69,8 @@ class Registration(Scope):
 class Communicator(Calls, Windows):
     """One rank of a communicator.
 
-    A `with` block finalizes and destroys it. If an exception leaves the block, it is aborted and destroyed, so that
-    the other ranks do not wait for this one.
+    The end of a `with` block finalizes and destroys the communicator. If an exception leaves the block, the
+    communicator is aborted and destroyed, so that the other ranks do not wait for this rank.
 
     >>> import rondo
     >>> with rondo.Communicator(rondo.unique_id(), rank=0, size=1, timeout=30) as comm:
@@ -128,7 +128,7 @@ class Communicator(Calls, Windows):
     def split(self, color: Optional[int], key: int = 0, **options: Any) -> Optional["Communicator"]:
         """Makes a communicator of the ranks that give an equal color, ordered by their keys, then by their ranks.
 
-        Every rank calls it. With a color of None or -1, this rank gets None. Without options, the parts have the
+        Every rank calls split(). With a color of None or -1, this rank gets None. Without options, the parts have the
         configuration of this communicator. With options, they have its device, and other options that are not given
         have their defaults.
 
@@ -148,8 +148,8 @@ class Communicator(Calls, Windows):
     def shrink(self, excluded: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
         """Makes a communicator of the ranks that are not in `excluded`, in their order.
 
-        The remaining ranks call it, with equal lists. Excluded ranks do not call. It works on a communicator that has
-        failed or was revoked. With `abort`, it first ends the operations of this communicator, on all ranks. If
+        The remaining ranks call shrink() with equal lists, and excluded ranks do not. The communicator may have failed
+        or may be revoked. With `abort`, the call first ends the operations of this communicator on all ranks. If
         another rank ends during the call, RemoteError names it. Then call again, and exclude that rank, too. Options
         are as in split().
 
@@ -176,11 +176,11 @@ class Communicator(Calls, Windows):
         return UniqueId(bytes(made))
 
     def grow(self, size: int, **options: Any) -> "Communicator":
-        """Makes a communicator of `size` ranks: all ranks of this one, with their numbers, and new ranks.
+        """Makes a communicator of `size` ranks: all ranks of this communicator, with their numbers, and new ranks.
 
-        All ranks of this communicator call it. Before, one of them calls grow_id(). A new rank calls
-        Communicator(id, rank, size) with this id, and with a number from the size of this communicator on. Options are
-        as in split().
+        All ranks of this communicator call grow(). One of them calls grow_id() before. A new rank calls
+        Communicator(id, rank, size) with this id. The number of the first new rank is the size of this communicator.
+        Options are as in split().
 
         >>> import rondo, threading
         >>> with rondo.init() as comm:
@@ -200,7 +200,7 @@ class Communicator(Calls, Windows):
         return Communicator._of(handle.value)
 
     def revoke(self) -> None:
-        """Ends all operations of the communicator, on all ranks, with RevokedError. Afterwards call shrink()."""
+        """Ends all operations of the communicator, on all ranks, with RevokedError. Call shrink() afterwards."""
         check(C.rondo_comm_revoke(self._handle), self._handle)
 
     def flush(self) -> None:
@@ -239,16 +239,16 @@ class Communicator(Calls, Windows):
         return Memory(reserved.value, used.value)
 
     def device_memory(self) -> DeviceMemory:
-        """Returns the memory of the communicator on this rank's device, and how much of it suspend() gives back."""
+        """Returns the memory of the communicator on this rank's device, and how much suspend() gives back."""
         suspendable, persistent, suspended = c_uint64(), c_uint64(), c_int()
         check(C.rondo_comm_device_memory(self._handle, byref(suspendable), byref(persistent), byref(suspended)),
               self._handle)
         return DeviceMemory(suspendable.value, persistent.value, bool(suspended.value))
 
     def suspend(self) -> None:
-        """Gives back the device memory of the communicator until resume(). Every rank calls it.
+        """Gives back the device memory of the communicator until resume(). Every rank must call suspend().
 
-        In between, calls that communicate or register raise InvalidUsage. Do not replay graphs then.
+        Until resume(), calls that communicate or register raise InvalidUsage. Do not replay graphs until resume().
 
         >>> import rondo
         >>> with rondo.init() as comm:
@@ -260,7 +260,7 @@ class Communicator(Calls, Windows):
         check(C.rondo_comm_suspend(self._handle, SUSPEND_MEMORY), self._handle)
 
     def resume(self) -> None:
-        """Makes the memory again that suspend() has given back. Every rank calls it."""
+        """Makes the memory again that suspend() has given back. Every rank must call resume()."""
         check(C.rondo_comm_resume(self._handle), self._handle)
 
     def statistics(self) -> Statistics:
@@ -289,7 +289,7 @@ class Communicator(Calls, Windows):
                     found.chunk_bytes)
 
     def async_error(self) -> Optional[Error]:
-        """Returns the failure of the communicator as an exception, or None. It does not wait, and checks the peers."""
+        """Returns the failure of the communicator as an exception, or None. It checks the peers, but does not wait."""
         status = c_int()
         check(C.rondo_comm_get_async_error(self._handle, byref(status)), self._handle)
         if status.value == 0:
@@ -345,7 +345,7 @@ class Communicator(Calls, Windows):
 def init(device: Optional[int] = None, timeout: Optional[float] = None, **options: Any) -> Communicator:
     """Makes a communicator of all ranks of the job that the environment describes.
 
-    It reads the environment of `rondo run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is
+    It knows the environments of `rondo run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is
     the only rank. The options are the same as in Communicator().
 
     >>> import rondo
@@ -362,7 +362,7 @@ def init_all(size: int, devices: Optional[Sequence[int]] = None, timeout: Option
              **options: Any) -> List[Communicator]:
     """Makes a communicator whose ranks are all in this process, and returns one Communicator for each rank.
 
-    Drive each rank from its own thread, or with streams. `devices` has the ordinal of each rank's CUDA device.
+    Call each rank from its own thread, or use streams. `devices` has the ordinal of each rank's CUDA device.
 
     >>> import array, rondo
     >>> comms, streams = rondo.init_all(2), [rondo.Stream(), rondo.Stream()]

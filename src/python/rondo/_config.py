@@ -20,7 +20,7 @@ OPTIONS = sorted(FIELDS | set(SECONDS))
 
 
 def enumerator(kind: Type[IntEnum], value: Any) -> int:
-    """Returns the number of an enumerator, which may be given by its name.
+    """Returns the number of an enumerator. `value` may also be its name.
 
     >>> enumerator(Algorithm, "ring")
     1
@@ -33,7 +33,7 @@ def enumerator(kind: Type[IntEnum], value: Any) -> int:
 
 
 def milliseconds(seconds: float) -> int:
-    """Returns a time limit in milliseconds, rounded up."""
+    """Converts a time limit in seconds to milliseconds, rounded up."""
     if not 0 < seconds < 2 ** 32 / 1000:
         raise InvalidArgument(f"a time limit is a number of seconds above 0, not {seconds!r}")
     return math.ceil(seconds * 1000)

@@ -26,7 +26,7 @@ _pointer_of.argtypes, _pointer_of.restype = (ctypes.py_object, ctypes.c_char_p),
 
 
 class Refused(Exception):
-    """The tensor cannot be passed. `strides` says that it is not contiguous; otherwise its type is unknown."""
+    """The tensor cannot be passed. If `strides`, it is not contiguous. Otherwise its type is unknown."""
 
     def __init__(self, message: str, strides: bool = False) -> None:
         super().__init__(message)

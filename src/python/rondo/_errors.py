@@ -14,9 +14,9 @@ from ._library import C
 class Error(RuntimeError):
     """A call of Rondo failed. The message says what happened, where, and what to do.
 
-    Attributes: `status` is the rondo.Status. `rank` is the rank that noticed the failure first, and `peer` the rank
-    that it is about. `operation` is the number of the operation on its communicator, from 1. Each of the three is None
-    if the failure is not about one.
+    Attributes: `status` is the rondo.Status. `rank` is the rank that noticed the failure first. `peer` is the rank that
+    the failure is about. `operation` is the operation's number on its communicator, from 1. Each of these three may be
+    None.
 
     >>> import rondo
     >>> try:
@@ -39,7 +39,7 @@ class Error(RuntimeError):
 
 
 class NotReadyError(Error):
-    """The communicator is being made, or a device still uses a buffer. Ask again later."""
+    """The communicator is being made, or a device still uses a buffer. Call again later."""
 
     default_status = Status.NOT_READY
 
@@ -81,7 +81,7 @@ class AuthenticationError(Error):
 
 
 class TimeoutError(Error, builtins.TimeoutError):  # pylint: disable=redefined-builtin
-    """A deadline passed. The communicator has failed: shrink(), abort() and destroy() are left."""
+    """A deadline passed. The communicator has failed. Only shrink(), abort() and destroy() still work."""
 
     default_status = Status.TIMEOUT
 
@@ -99,7 +99,7 @@ class MismatchError(Error):
 
 
 class AbortedError(Error):
-    """This or another rank called abort(). Only destroy() is left."""
+    """This or another rank called abort(). Only destroy() still works."""
 
     default_status = Status.ABORTED
 
@@ -123,7 +123,7 @@ class InvalidUsage(Error):
 
 
 class RevokedError(Error):
-    """A rank revoked the communicator. shrink(), flush(), abort() and destroy() are left."""
+    """A rank revoked the communicator. Only shrink(), flush(), abort() and destroy() still work."""
 
     default_status = Status.REVOKED
 
@@ -163,7 +163,7 @@ def failure(number: int, comm: Optional[int] = None) -> Error:
                                 first.operation)
         later.__cause__ = first
         return later
-    if first.status is not status:  # the library keeps an earlier refusal of this thread
+    if first.status is not status:  # the library has kept an earlier refusal of this thread
         return CLASSES.get(status, Error)(C.rondo_status_string(number).decode(), status)
     return first
 

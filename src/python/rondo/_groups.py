@@ -25,7 +25,7 @@ class Group:
 
     def __init__(self) -> None:
         self._outermost = False
-        self.held: List[Any] = []   # buffers, which the end of the group reads
+        self.held: List[Any] = []   # buffers that the end of the group reads
         self.works: List[Work] = []
         self.spoilt = False         # an exception left a group inside of this one
 
@@ -56,7 +56,7 @@ class Group:
             error = failure(status) if status else None
         except BaseException as interrupt:  # pylint: disable=broad-except
             error = interrupt
-        for work in self.works:  # after a failure, too: operations of other communicators may have been enqueued
+        for work in self.works:  # also after a failure: operations of other communicators may be enqueued
             try:
                 work._stream._track(work)
             except Error as failed:
@@ -66,10 +66,10 @@ class Group:
 
 
 def group() -> Group:
-    """Makes a group. Its calls are kept, and the end of the `with` block enqueues all of them.
+    """Makes a group. It keeps the calls in its `with` block, and the end of the block enqueues all calls.
 
-    If an exception leaves the block, nothing is enqueued. Messages of one group run at once, so they cannot wait for
-    each other.
+    If an exception leaves the block, nothing is enqueued. Messages of a group run at the same time, so they cannot wait
+    for each other.
 
     >>> import array, rondo
     >>> x, y = array.array("i", [7]), array.array("i", [0])

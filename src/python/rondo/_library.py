@@ -15,14 +15,14 @@ SONAME = "librondo.so.0"
 
 
 def is_for_packages(folder: object) -> bool:
-    """Returns whether an entry of sys.path is a folder for installed packages, not one of the program."""
+    """Returns whether an entry of sys.path is a folder for installed packages, and not a folder of the program."""
     return isinstance(folder, str) and os.path.isabs(folder) and os.path.normpath(folder).endswith("-packages")
 
 
 def open_library() -> ctypes.CDLL:
     """Opens the library that was installed with this package. If there is none, the dynamic linker searches for it.
 
-    Some systems have libraries of a wheel in another folder for packages than its modules."""
+    On some systems, the libraries of a wheel are in another folder for packages than its modules."""
     place = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY))
     below = os.path.join(*os.path.normpath(LIBRARY).split(os.sep)[-2:])
     reasons = []

@@ -15,7 +15,7 @@ from ._errors import InvalidArgument, check
 from ._interface import Residence, Type
 from ._library import C
 
-# The bits of the exponent and of the mantissa, and the bits that a number which is too large becomes.
+# The bits of the exponent and of the mantissa, and the bits that stand for a number that is too large.
 FLOATS = {Type.FLOAT16: (5, 10, 0x7C00), Type.BFLOAT16: (8, 7, 0x7F80), Type.FLOAT8_E4M3: (4, 3, 0x7F),
           Type.FLOAT8_E5M2: (5, 2, 0x7C)}
 
@@ -34,7 +34,7 @@ def small_float(value: float, exponent_bits: int, mantissa_bits: int, too_large:
 
 
 def bits_of(factor: Any, type_: int) -> int:
-    """Returns the bits of a number as an element of a type. A fraction is no factor of integers."""
+    """Returns the bits of a number as an element of a type. For integers, the factor must be a whole number."""
     name = Type(type_).name.lower()
     if type_ in FLOATS or type_ in (Type.FLOAT32, Type.FLOAT64):
         try:
@@ -59,12 +59,12 @@ def bits_of(factor: Any, type_: int) -> int:
 
 
 class PremulSum:
-    """The sum of the ranks' arrays, of which each rank multiplies its own by a factor first.
+    """The sum of the ranks' arrays, after each rank has multiplied its own array by a factor.
 
     It is an `op` of all_reduce(), reduce(), reduce_scatter() and reduce_scatter_v(), for any communicator. Ranks may
-    have different factors. A number becomes an element of the array's type during the call. An array with one element
-    is read when the operation runs, and so by each replay of a graph. It lies on the communicator's device, and has
-    the type of what is reduced. Products are rounded to that type before they are added.
+    have different factors. A factor that is a number is converted to the array's type. A factor that is an array with
+    one element is read when the operation runs, and so by each replay of a graph. It lies on the communicator's device,
+    and has the reduced type. Products are rounded to that type before they are added.
 
     >>> import array, rondo
     >>> with rondo.init() as comm:
@@ -78,7 +78,7 @@ class PremulSum:
         self.factor = factor
 
     def _make(self, comm: Optional[int], type_: int) -> int:
-        """Returns an operation of C for arrays of that type. The caller ends it after the call."""
+        """Returns an operation of C for arrays of that type. The caller must destroy it after the call."""
         made, factor = c_int(), self.factor
         if isinstance(factor, Real):
             bits = c_uint64(bits_of(factor, type_))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module has what the queries of a communicator return."""
+"""This module has the results of a communicator's queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._interface import Algorithm, DeviceExecutor, Kernel, Protocol
 
 
 class OperationStatistics(NamedTuple):
-    """The sums over operations of one kind; times are in nanoseconds."""
+    """The sums over all operations of one collective; times are in nanoseconds."""
 
     operations: int
     bytes: int

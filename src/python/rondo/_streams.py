@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has host streams, events, and the handle of one operation on a stream.
 
-While an operation runs, its buffers have one more reference, which no object of Python owns. So neither the garbage
-collector nor the end of the interpreter frees memory that the stream's thread uses."""
+While an operation runs, its buffers have an additional reference, which no object of Python owns. So neither the
+garbage collector nor the end of the interpreter frees memory that the stream's thread uses."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Work:
 
     def __init__(self, stream: "Stream", comm: Optional[int], result: Any, held: Any) -> None:
         self._stream, self._comm, self._held = stream, comm, held
-        self._event: Optional[int] = None  # while it is in a group, and once it is done
+        self._event: Optional[int] = None  # none while it is in a group, and once it is done
         self._pinned = self._done = False
         self._failure: Optional[Error] = None
         self.result = result
@@ -110,8 +110,8 @@ class Work:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the operation is done. Returns False if `timeout` seconds have passed first.
 
-        If the communicator has failed, its failure is raised. If the communicator was destroyed before the end of the
-        operation was noticed, InvalidHandle is raised."""
+        If the communicator has failed, its failure is raised. If the communicator was destroyed before Rondo noticed
+        the operation's end, InvalidHandle is raised."""
         if not self._stream._wait(self, timeout):
             return False
         if self._failure is not None:
@@ -133,7 +133,7 @@ class Work:
 
     def _finish(self) -> None:
         """Notes how the operation ended, and releases its buffers."""
-        if self._done:  # an interrupt left it in the list
+        if self._done:  # an interrupt has left it in the list
             return
         status = c_int()
         number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
@@ -168,7 +168,7 @@ class Stream:
         handle = c_void_p()
         check(C.rondo_stream_create(byref(handle)))
         self._handle: Optional[int] = handle.value
-        self._pending: Deque[Work] = collections.deque()  # in the order of the stream
+        self._pending: Deque[Work] = collections.deque()  # in the order in which they were enqueued
         self._events: List[int] = []                      # events for later operations
         self._lock = threading.Lock()
 
@@ -200,7 +200,7 @@ class Stream:
         check(status)
 
     def _live(self) -> int:
-        """Returns the handle. A destroyed stream has none, and C would read NULL as a call without a stream."""
+        """Returns the handle. Fails for a destroyed stream: C would take its NULL for a call without a stream."""
         if self._handle is None:
             raise InvalidHandle("the stream was destroyed before")
         return self._handle
@@ -226,20 +226,20 @@ class Stream:
         work._pin()
         self._retire()
         try:
-            with self._lock:  # the events are recorded in the order of the list
+            with self._lock:  # so that events are recorded in the order of the list
                 event = self._events.pop() if self._events else new_event()
                 check(C.rondo_event_record(event, self._live()))
                 work._event = event
                 self._pending.append(work)
         except Error:
-            C.rondo_stream_synchronize(self._handle)  # nothing else says when the buffers are free
+            C.rondo_stream_synchronize(self._handle)  # nothing else shows when the buffers are free
             work._finish()
             raise
         return work
 
     def _retire(self) -> None:
         """Releases the buffers of operations that are done."""
-        ended = []  # what may run code of the program when it ends, which must not be inside of the lock
+        ended = []  # destroyed outside of the lock, because that may run code of the program
         with self._lock:
             while self._pending and C.rondo_event_query(self._pending[0]._event) != NOT_READY:
                 event = self._pending[0]._event
@@ -284,14 +284,14 @@ class Stream:
         try:
             self.destroy()
         except Error:
-            pass  # the exception that leaves the block tells more
+            pass  # the exception that leaves the block says more
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
             try:
                 self.destroy()
             except Error:
-                pass  # the communicator reports it, too
+                pass  # the communicator also reports the failure
 
 
 def handle_of(stream: Any) -> int:

@@ -27,10 +27,10 @@ def signal_of(signal: Any) -> int:
 
 
 class Window(Scope):
-    """An array of each rank into which the other ranks write. It stays alive while the window exists.
+    """An array of each rank into which the other ranks write. The array stays alive while the window exists.
 
-    The window ends with its `with` block, by deregister(), or with the communicator. Let no peer write to the array
-    any more before that, for instance by a barrier."""
+    The window ends with its `with` block, by deregister(), or with the communicator. Before the end, make sure that no
+    peer still writes to the array, for instance by a barrier."""
 
     def __init__(self, comm: "Windows", handle: int, held: Any) -> None:
         self._comm, self._handle, self._held = comm, handle, held
@@ -96,7 +96,7 @@ class DeviceArray:
 def empty_on_device(count: int, dtype: Any = "float32", device: int = 0) -> DeviceArray:
     """Allocates an array of `count` elements on a CUDA device, for a window between processes.
 
-    Its content is unspecified. It is freed with its last reference, when no rank may use it any more."""
+    Its content is unspecified. The array is freed with its last reference, so no rank may use it by then."""
     return DeviceArray(index(count), dtype, device)
 
 
@@ -108,7 +108,7 @@ class Windows:
     _call: Callable[..., Any]
 
     def register_window(self, data: Any, symmetric: bool = False) -> Window:
-        """Makes a window of one array of each rank. Every rank calls it.
+        """Makes a window of one array of each rank. Every rank must call register_window().
 
         With `symmetric`, the arrays of all ranks have the same size in bytes. Memory of rondo.empty() is mapped by all
         ranks. Any other memory works where the system allows cross-memory attach."""
@@ -123,7 +123,7 @@ class Windows:
         return made
 
     def signal(self, peer: int, signal: int = 0, stream: Any = None) -> Any:
-        """Adds 1 to a signal of `peer`, after all earlier puts of this rank to that rank."""
+        """Adds 1 to a signal of `peer`, once all earlier puts of this rank to `peer` have arrived."""
         return self._call(C.rondo_signal, (number_of(peer, "peer"), signal_of(signal)), stream, None, None)
 
     def wait_signal(self, peer: int, count: int = 1, signal: int = 0, stream: Any = None) -> Any:

@@ -5,7 +5,7 @@
     import torch.distributed as dist
     dist.init_process_group("rondo")
 
-Importing this module registers the backend. docs/python.md says what it does differently from others."""
+Importing this module registers the backend. docs/python.md says how it differs from other backends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["ProcessGroup", "Work"]
 
 
 def _make(options: Any, backend_options: Any) -> ProcessGroup:
-    """Makes the process group that init_process_group() and new_group() ask for."""
+    """Makes a process group for init_process_group() and new_group()."""
     return ProcessGroup(options.store, options.group_rank, options.group_size, options.timeout,
                         list(options.global_ranks_in_group), backend_options)
 

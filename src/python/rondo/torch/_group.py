@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has the process group that torch.distributed calls.
 
-It derives from ProcessGroup, not from Backend. So calls from Python arrive without a detour through C++, and callers
-get the Work of this package with all its methods. Methods have the names of PyTorch, old and new."""
+It derives from ProcessGroup, not from Backend. So calls from Python do not go through C++, and callers get the Work of
+this package with all its methods. Methods have the names of PyTorch, old and new."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, ranks: Optional[List[int]] = None,
                  options: Optional[Mapping[str, Any]] = None) -> None:
-        """Makes rank `rank` of `size`. `ranks` has the global rank of each, and `options` has keywords for
-        rondo.Communicator. Communicators are made when the first operation needs them."""
+        """Makes rank `rank` of `size`. `ranks` has the global ranks, and `options` has keywords for rondo.Communicator.
+        Communicators are made when the first operation needs them."""
         super().__init__(rank, size)
         if options is not None and not isinstance(options, Mapping):
             raise InvalidArgument("pg_options of the backend rondo is a dict with options of rondo.Communicator, not "
@@ -102,7 +102,7 @@ class ProcessGroup(dist.ProcessGroup):
     supports_splitting = supports_coalescing = False
 
     def supports_tensor_alloc(self, device: Any) -> bool:
-        """Returns whether allocate_tensor() is for this device."""
+        """Returns whether allocate_tensor() can allocate for this device."""
         return torch.device(device).type == "cpu"
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> Tensor:
@@ -113,20 +113,20 @@ class ProcessGroup(dist.ProcessGroup):
         """Has nothing to set: the library numbers operations."""
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._seconds = self._messages.seconds = timeout.total_seconds()  # of communicators made from now on
+        self._seconds = self._messages.seconds = timeout.total_seconds()  # timeout of communicators made from now on
 
     set_timeout = _set_default_timeout
 
     # The life of a group:
 
     def _lane(self, device: torch.device) -> Any:
-        """Returns the communicator for a device, which all ranks make at their first operation there."""
+        """Returns the communicator for a device. All ranks make it at their first operation on that device."""
         lane = self._lanes.get(device)
         if lane is not None:
             return lane
         if device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
-        with self._making:  # not the lock that abort() needs
+        with self._making:  # another lock than the one that abort() needs
             if device not in self._lanes:
                 names, host = Names(self._ranks), device.type == "cpu"
                 place = sum(made.type == device.type for made in self._lanes)
@@ -205,7 +205,7 @@ class ProcessGroup(dist.ProcessGroup):
             comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
 
     def _add_sparse(self, tensor: Tensor, reduction: Any, opts: Any) -> Work:
-        """Adds sparse tensors. It waits for the descriptions of all ranks, and then adds in the background."""
+        """Adds sparse tensors. It waits for the descriptions of all ranks, and adds the tensors in the background."""
         added, lane = SparseSum(tensor, reduction), self._lane(tensor.device)
         described = added.description.new_zeros((self._size, len(added.description)))
         send, recv = moved(added.description), moved(described)

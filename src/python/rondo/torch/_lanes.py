@@ -25,13 +25,13 @@ FATAL = (RemoteError, TimeoutError, MismatchError, AbortedError, RevokedError, C
 
 
 class HostLane:
-    """The collectives on host memory. They run in the caller, or on a stream if the caller does not wait."""
+    """The collectives on host memory. They run in the caller's thread, or on a stream if the caller does not wait."""
 
     def __init__(self, comm: Communicator, names: Names) -> None:
         self.comm, self._names = comm, names
         self._stream: Optional[Stream] = None
         self._completer = Completer()
-        self._lock = threading.Lock()  # of a communicator, one call at a time
+        self._lock = threading.Lock()  # a communicator takes one call at a time
 
     def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
         """Makes the calls of `body`. With `waits`, they are complete when this method returns."""
@@ -99,7 +99,7 @@ class DeviceLane:
         self.stream = torch.cuda.Stream(device)
         self.completer = Completer()
         self._lock = threading.Lock()
-        self._running: Deque[Any] = collections.deque()  # what keeps the buffers of operations alive
+        self._running: Deque[Any] = collections.deque()  # objects that keep the buffers of operations alive
 
     def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
         """Enqueues the calls of `body`."""

@@ -17,12 +17,12 @@ import torch
 from .._errors import check
 from .._library import C
 
-KEPT_BYTES = 1 << 30  # of freed memory in all
+KEPT_BYTES = 1 << 30  # most bytes of freed memory that a pool keeps
 PAGE = 4096
 
 
 class Pool:
-    """Memory of rondo_mem_alloc(), with the part of it that is free."""
+    """A pool of memory of rondo_mem_alloc(), which keeps freed memory for later tensors."""
 
     def __init__(self) -> None:
         self._free: Dict[int, List[int]] = {}

@@ -2,8 +2,8 @@
 """This module has messages between two ranks.
 
 A communicator runs its operations one after another, but isend() and irecv() may be waited for in any order. So the
-messages of one direction between two ranks, with one tag, have a communicator and a stream of their own. They are made
-in the background when the first message is posted, because the other rank may post its end later."""
+messages from one rank to another with one tag have a communicator and a stream of their own. Both are made in the
+background when the first message is posted, because the other rank may post its end later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def key_of(source: int, target: int, tag: int) -> str:
 
 
 class Channel:
-    """The messages of one direction between this rank and another, with one tag."""
+    """The messages in one direction between this rank and another rank, with one tag."""
 
     def __init__(self, store: Any, source: int, target: int, tag: int, sends: bool, names: Names, seconds: float,
                  options: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class Channel:
         return work
 
     def take(self, buffer: Buffer, work: Work, begun: bool) -> bool:
-        """Receives a message that was already sent, or returns False. With `begun`, the first message was sent."""
+        """Receives a message that was already sent, or returns False. `begun` says that the first message was sent."""
         with self._lock:
             if self._error is not None:
                 raise self.names.explained(self._error)
@@ -88,7 +88,7 @@ class Channel:
         except Exception as error:  # pylint: disable=broad-except
             failed = error
         with self._lock:
-            self._error = self._error or failed  # it may have been closed meanwhile
+            self._error = self._error or failed  # the channel may have been closed meanwhile
             if self._error is None:
                 self._comm, self._stream = comm, stream
             elif comm is not None:
@@ -128,15 +128,15 @@ class Channels:
 
     def __init__(self, store: Any, rank: int, ranks: List[int], seconds: float, options: Mapping[str, Any]) -> None:
         self._store, self._rank, self._ranks = store, rank, ranks
-        self.seconds, self._options = seconds, options  # `seconds` is the timeout of channels made from now on
+        self.seconds, self._options = seconds, options  # `seconds` is the timeout of later channels
         self._channels: dict[Tuple[int, int, int], Channel] = {}
         self._lock = threading.Lock()
         self._any = AnySource(rank, ranks)
-        self._separate = Separate()  # of receives from any rank, whose channels are not known yet
+        self._separate = Separate()  # for receives from any rank, whose channels are unknown
         self._closed = False
 
     def get(self, source: int, target: int, tag: int) -> Channel:
-        """Returns the channel, which is made at its first use."""
+        """Returns the channel. The first call makes it."""
         key = source, target, tag
         with self._lock:
             if self._closed:
@@ -155,7 +155,7 @@ class Channels:
         return channel.post(buffer, Work(channel.names, [], channel.completer, source=self._rank))
 
     def receive(self, source: int, tag: int, buffer: Buffer, result: Sequence[torch.Tensor]) -> Work:
-        """Posts a receive, which waits behind earlier ones from any rank with its tag."""
+        """Posts a receive. It waits for earlier receives from any rank with the same tag."""
         channel = self.get(source, self._rank, tag)
         work = Work(channel.names, result, channel.completer, source=source)
         self._any.post(tag, source, lambda *_: bool(channel.post(buffer, work)), work._fail, self.seconds)
@@ -167,7 +167,7 @@ class Channels:
 
         def take(source: int, asks: bool) -> bool:
             key = source, self._rank, tag
-            begun = key not in self._channels  # so its first message is not received
+            begun = key not in self._channels  # if true, its first message is not received yet
             if begun and not (asks and self._store.check([key_of(*key)])):
                 return False
             return self.get(*key).take(buffer, work, begun)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has the barrier that names the ranks that do not come. It uses the store, not the library.
 
-Programs compare the beginnings of its messages, so these have PyTorch's words."""
+Programs compare how its error messages begin, so the messages begin with PyTorch's words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ._store import fetch
 
 
 class MonitoredBarrier:
-    """The barriers of one rank of a process group. Every rank must call the same number of them.
+    """The barriers of one rank of a process group. Every rank must call equally many of them.
 
-    Each rank publishes a random name, and the first rank answers under that name. So a key that a former group of the
-    same prefix has left is no answer."""
+    Each rank publishes a random name, and the first rank answers under that name. So if a former group with the same
+    prefix has left a key, that key is no answer."""
 
     def __init__(self, store: Any, rank: int, ranks: List[int]) -> None:
         self._store, self._rank, self._ranks, self._number = store, rank, ranks, 0
@@ -27,7 +27,7 @@ class MonitoredBarrier:
         return f"monitored/{self._number}/{name}"
 
     def wait(self, seconds: float, names_all: bool) -> None:
-        """Waits until all ranks have come. The first rank names one missing rank, or all with `names_all`."""
+        """Waits until all ranks have come. The first rank names one missing rank, or with `names_all` all of them."""
         self._number += 1
         if self._rank:
             self._report(seconds)
@@ -35,7 +35,7 @@ class MonitoredBarrier:
             self._collect(seconds, names_all)
 
     def close(self) -> None:
-        """Deletes what the first rank has published about failures. If the store has ended, it does nothing."""
+        """Deletes the keys that the first rank has published about failures. If the store has ended, does nothing."""
         try:
             while self._failed:
                 self._store.delete_key(self._failed.pop())
@@ -56,12 +56,12 @@ class MonitoredBarrier:
                 if not names_all:
                     break
         if not missing:
-            self.close()  # every rank has read of earlier failures
+            self.close()  # every rank has read about earlier failures
             for name in names:
                 self._store.set(self._key(name), "passed")
             return
         self._failed.append(self._key("missing"))
-        self._store.set(self._failed[-1], ", ".join(map(str, missing)))  # late ranks read it, too
+        self._store.set(self._failed[-1], ", ".join(map(str, missing)))  # late ranks also read this key
         if seconds <= 0:
             raise TimeoutError(f"Rank {self._ranks[0]} timed out in monitoredBarrier: the timeout was {seconds} s")
         raise TimeoutError(f"Rank{'s' if names_all and len(missing) > 1 else ''} {', '.join(map(str, missing))} "

@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import ReduceOp
 from .._errors import MismatchError, UnsupportedError
 from ._tensors import blocks, moved, number_of
 
-SIZES_MAX = 16  # sizes that every description has room for; if ranks have others, their descriptions differ in length
+SIZES_MAX = 16  # sizes for which every description has room; with more sizes, it gets longer
 
 
 class SparseSum:
@@ -27,13 +27,13 @@ class SparseSum:
             self._tensor, self._values = tensor, part.values().contiguous()
             self._indices = part.indices().t().contiguous()  # a row for each element
         shape = list(tensor.shape)
-        # The count of elements on this rank, then what must be equal on all ranks.
+        # The count of elements on this rank, then the numbers that must be equal on all ranks.
         self.description = torch.tensor([len(self._indices), part.sparse_dim(), len(shape), *shape,
                                          *[0] * (SIZES_MAX - len(shape))], device=tensor.device)
 
     def body(self, descriptions: List[List[int]], ranks: Sequence[int]) -> Callable[[Any, Any], Any]:
-        """Returns the calls that collect the elements. `ranks` has the global rank of each description. All ranks
-        compare all descriptions, so all of them refuse tensors of different shapes."""
+        """Returns the calls that collect the elements. `ranks` has the global rank of each description. Each rank
+        compares all descriptions, so all ranks refuse tensors of different shapes."""
         first, counts = descriptions[0], [each[0] for each in descriptions]
         for rank, each in zip(ranks, descriptions):
             if each[1:] != first[1:]:

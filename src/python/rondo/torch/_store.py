@@ -13,7 +13,7 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01
 
 
 def fetch(store: Any, keys: Sequence[str], seconds: float) -> bytes:
-    """Waits until the store has a value for one of the keys, and returns it.
+    """Waits until the store has a value for one of the keys, and returns the value.
 
     It polls, because a waiting call would block all other threads that use the store's connection."""
     end, pause = time.monotonic() + seconds, FIRST_PAUSE_S
@@ -56,5 +56,5 @@ def joined(store: Any, key: str, rank: int, size: int, seconds: float, device: O
         try:
             name.free()
         except Error:
-            pass  # the failed call has used it
+            pass  # the failed call has used the id
         raise

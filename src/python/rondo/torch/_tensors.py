@@ -21,7 +21,7 @@ OPS = {ReduceOp.SUM: Op.SUM, ReduceOp.PRODUCT: Op.PROD, ReduceOp.MIN: Op.MIN, Re
        ReduceOp.AVG: Op.AVG}
 BITWISE = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
 LOGICAL = {ReduceOp.SUM: Op.MAX, ReduceOp.MAX: Op.MAX, ReduceOp.BOR: Op.MAX, ReduceOp.PRODUCT: Op.MIN,
-           ReduceOp.MIN: Op.MIN, ReduceOp.BAND: Op.MIN}  # of booleans
+           ReduceOp.MIN: Op.MIN, ReduceOp.BAND: Op.MIN}  # reductions of booleans
 Finish = Optional[Callable[[], None]]
 
 
@@ -57,7 +57,7 @@ def bitwise(tensor: torch.Tensor, reduction: Any) -> Any:
 
 
 def premul_sum(reduction: Any) -> PremulSum:
-    """Returns the sum with the factor of a ReduceOp of _make_nccl_premul_sum(), which keeps it in its pickled state."""
+    """Returns the sum for a ReduceOp of _make_nccl_premul_sum(), whose factor is in its pickled state."""
     state = reduction.__getstate__() if hasattr(reduction, "op") else ()
     if len(state) != 2 or state[1] is None:
         raise InvalidArgument("PREMUL_SUM has no factor: pass torch.distributed._make_nccl_premul_sum(factor)")
@@ -100,7 +100,7 @@ def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
-    """Returns one tensor for the blocks of several, and a function that copies blocks to tensors elsewhere."""
+    """Returns one tensor for the blocks of `tensors`, and a function that copies blocks to tensors elsewhere."""
     for tensor in tensors:
         check(tensor)
     sizes = [tensor.numel() for tensor in tensors]
@@ -116,7 +116,7 @@ def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
 
 
 def flat_input(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns one tensor with the elements of several. If they are consecutive, nothing is copied."""
+    """Returns one tensor with the elements of several tensors. If they are consecutive, nothing is copied."""
     for tensor in tensors:
         check(tensor)
     if in_a_row(tensors):

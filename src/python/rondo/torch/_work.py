@@ -37,7 +37,7 @@ class Completer:
 
 
 class Separate(Completer):
-    """Completes each future in a thread of its own. So it needs no order."""
+    """Completes each future in a separate thread, and so in any order."""
 
     def add(self, work: "Work") -> None:
         threading.Thread(target=work._complete_future, name="rondo future", daemon=True).start()
@@ -58,8 +58,8 @@ class Work(C10dWork):
         self._lock = threading.Lock()
         self._done = False
         self._error: Optional[BaseException] = None
-        self._ended: Optional[torch.futures.Future[Any]] = None   # its value does not matter
-        self._future: Optional[torch.futures.Future[Any]] = None  # what follows from it
+        self._ended: Optional[torch.futures.Future[Any]] = None   # its value is not used
+        self._future: Optional[torch.futures.Future[Any]] = None  # the future for callers, which follows from _ended
 
     def _start(self, inner: Any) -> "Work":
         """Takes the operation of the library, or None if it is complete."""
@@ -93,7 +93,7 @@ class Work(C10dWork):
             self._error, self._done = error, True
 
     def _await(self, seconds: Optional[float]) -> bool:
-        """Waits until the operation is done. Returns False if the time is over first."""
+        """Waits until the operation is done. Returns False if the time is over before."""
         if not self._enqueued.wait(seconds):
             return False
         inner = self._inner
@@ -149,7 +149,7 @@ class Work(C10dWork):
         return self._future
 
     def is_completed(self) -> bool:
-        """Returns whether the operation is done, which includes that it failed."""
+        """Returns whether the operation is done. A failed operation is done, too."""
         if not self._done and self._enqueued.is_set():
             inner = self._inner
             if inner is not None and inner.done():
