@@ -35,7 +35,7 @@ int run_windows(const Rank &self, const Arguments &args) {
 }
 
 /// SIGNAL: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. Later rank 0 finds the value
-/// and both signals, and then puts until a put fails. The other ranks wait for rank 1.
+/// and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1 itself.
 int run_last_put(const Rank &self, const Arguments &args) {
   int64_t own = 0;
   const int64_t value = 77;
@@ -49,11 +49,17 @@ int run_last_put(const Rank &self, const Arguments &args) {
     ::raise(std::stoi(args[0]));
     return 1;
   }
-  if (self.rank != 0) return report(self, rondo_wait_signal(1, 0, 1, self.comm, nullptr));
+  if (self.rank != 0) {
+    status = rondo_wait_signal(0, 0, 1, self.comm, nullptr);  // a wait for rank 1 would end the communicator too early
+    return report(self, status == RONDO_OK ? rondo_wait_signal(1, 0, 1, self.comm, nullptr) : status);
+  }
   ::usleep(1'500'000);
   for (int each = 0; each < 2 && status == RONDO_OK; ++each)
     status = rondo_wait_signal(1, 0, 1, self.comm, nullptr);
   if (status != RONDO_OK || own != value) return finish(self, status == RONDO_OK ? -1 : status);
   std::printf("received\n");
+  for (int other = 2; other < self.size && status == RONDO_OK; ++other)
+    status = rondo_signal(other, 0, self.comm, nullptr);
+  if (status != RONDO_OK) return report(self, status);
   return report(self, rondo_put_signal(&value, sizeof value, 1, window, 0, 0, self.comm, nullptr));
 }
