@@ -39,7 +39,6 @@ SKIPPED = [  # (a part of the line, why it is not run)
     (r"^sysctl ", "changes the machine"),
     (r"^docker ", "needs a network and an image of Debian"),
     (r"pip install torch", "downloads a gigabyte"),
-    (r"counts\.json", "is what rondo perf counts on the driver in software; tests/gpu runs such a line there"),
     (r"devices\.json", "is a table that a GPU makes; tests/gpu does the same on the driver in software"),
     (r"pidof rondo-train", "needs a training that runs; tests/proc/trace_test.py looks at a job that does"),
     (r"rondo sim .*--plot", "takes a minute or two, as its help says; tests/proc/sim_test.py draws one"),
