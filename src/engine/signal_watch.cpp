@@ -18,7 +18,6 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t refusal_look_interval_ns = 5'000'000;
 constexpr int refusal_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
-constexpr uint64_t delivery_patience_ns = 500'000'000;
 
 /// Returns whether this process can read its own memory, one byte of each page.
 bool is_readable(const std::byte *from, uint64_t bytes) {

@@ -19,7 +19,6 @@ constexpr uint64_t report_look_interval_ns = 2'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // a peer is asked at most this long before the deadline
 constexpr uint64_t report_age_max_ns = 250'000'000;
-constexpr uint64_t delivery_patience_ns = 500'000'000;  // a link usually reports its end at once
 constexpr int fault_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
 
 std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }

@@ -14,6 +14,9 @@
 
 namespace rondo {
 
+/// How long a watch waits for what a rank of another host sent before it ended. A link usually reports its end at once.
+inline constexpr uint64_t delivery_patience_ns = 500'000'000;
+
 class OperationWatch final : public Watch {
  public:
   OperationWatch(Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation, const OperationInfo &entered,
