@@ -280,15 +280,17 @@ TEST_CASE("windows between hosts: above 64 ranks they are refused at the call", 
             RONDO_ERROR_UNSUPPORTED, "windows and signals between hosts take at most 64 ranks");
 }
 
+/// Lets rank 1 put `bytes` bytes of value 1. Returns whether the windows take the slot.
+static bool take(net::FarWindows &windows, const PutFrame &frame, size_t bytes) {
+  std::vector<std::byte> slot(sizeof frame + bytes, std::byte{1});
+  std::memcpy(slot.data(), &frame, sizeof frame);
+  return windows.take(1, slot);
+}
+
 TEST_CASE("windows between hosts: a range that a peer has computed wrong is never written", "[net]") {
   size_t refusals = 0;
   const auto raise = [&](uint32_t peer, rondo_status_t, const std::string &) { refusals += peer == 1 ? 1 : 0; };
   std::vector<std::byte> memory(96);
-  const auto take = [](net::FarWindows &windows, const PutFrame &frame, size_t bytes) {
-    std::vector<std::byte> slot(sizeof frame + bytes, std::byte{1});
-    std::memcpy(slot.data(), &frame, sizeof frame);
-    return windows.take(1, slot);
-  };
   constexpr uint32_t none = signal_count;
   for (const auto &[frame, bytes] : std::vector<std::pair<PutFrame, size_t>>{
            {{1, 64, 0, none}, 1}, {{1, 60, 0, none}, 5}, {{1, UINT64_MAX, 0, none}, 2}, {{1, 0, 0, none}, 65},
@@ -312,19 +314,14 @@ TEST_CASE("windows between hosts: a put is written until the window ends, and th
   net::FarWindows windows(2, [&](uint32_t, rondo_status_t, const std::string &) { ++refusals; });
   std::vector<std::byte> memory(8);
   windows.expose(1, memory);
-  const auto take = [&](const PutFrame &frame, size_t bytes) {
-    std::vector<std::byte> slot(sizeof frame + bytes, std::byte{1});
-    std::memcpy(slot.data(), &frame, sizeof frame);
-    return windows.take(1, slot);
-  };
-  CHECK(take({1, 7, 5, 2}, 1));
-  CHECK(take({0, 0, 6, UINT32_MAX}, 0));  // it sets no signal
+  CHECK(take(windows, {1, 7, 5, 2}, 1));
+  CHECK(take(windows, {0, 0, 6, UINT32_MAX}, 0));  // it sets no signal
   CHECK((memory[7] == std::byte{1} && windows.signals(1)[2] == 5 && refusals == 0));
   windows.withdraw(1);
-  CHECK_FALSE(take({1, 0, 6, 2}, 1));
+  CHECK_FALSE(take(windows, {1, 0, 6, 2}, 1));
   CHECK((refusals == 1 && windows.signals(1)[2] == 5));
   windows.close();
-  CHECK_FALSE(take({1, 0, 6, 2}, 1));
+  CHECK_FALSE(take(windows, {1, 0, 6, 2}, 1));
   CHECK(refusals == 1);
 }
 
