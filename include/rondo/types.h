@@ -145,7 +145,7 @@ typedef enum rondo_kernel {
 
 /** The executor that runs collectives on a CUDA device (docs/gpu.md). */
 typedef enum rondo_device_executor {
-  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< Copies if processes use a device in turns, otherwise kernels. */
+  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< On one host, copies if processes use a device in turns; otherwise kernels. */
   RONDO_DEVICE_EXECUTOR_KERNEL = 1, /**< One kernel runs each collective. */
   RONDO_DEVICE_EXECUTOR_COPY = 2    /**< Copies move the data, and a kernel reduces operands. */
 } rondo_device_executor_t;

@@ -14,7 +14,8 @@
 
 namespace rondo {
 
-/// How long a watch waits for what a rank of another host sent before it ended. A link usually reports its end at once.
+/// The time for which a watch still expects what an ended rank of another host had sent. Usually the link's end is
+/// reported at once.
 inline constexpr uint64_t delivery_patience_ns = 500'000'000;
 
 class OperationWatch final : public Watch {
