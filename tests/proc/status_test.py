@@ -34,6 +34,11 @@ def status(*arguments, **popen):
                           check=False, **popen)
 
 
+def idle_process(**popen):
+    """Starts a process that lives until it is killed, or until this process ends."""
+    return subprocess.Popen(["cat"], stdin=subprocess.PIPE, **popen)
+
+
 def looks(*arguments):
     """Returns the communicators that `rondo status` reports, or an empty list."""
     done = status("--json", *arguments)
@@ -210,7 +215,7 @@ class Refused(unittest.TestCase):
         if os.geteuid() != 0:
             self.check("run this as the user whose process it is", 1)
             return
-        sleeper = subprocess.Popen(["sleep", "60"])
+        sleeper = idle_process()
         try:
             # The command is started by its descriptor, because the user nobody may have no access to its path.
             command = os.open(RONDO, os.O_RDONLY)
@@ -278,7 +283,7 @@ class Refused(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("not root")
         descriptor = self.sparse_segment(2, 0xABCDEF)
-        sleeper = subprocess.Popen(["sleep", "60"], user=NOBODY, group=NOBODY, pass_fds=[descriptor])
+        sleeper = idle_process(user=NOBODY, group=NOBODY, pass_fds=[descriptor])
         try:
             # This process's own descriptor must not be found.
             os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), descriptor, inheritable=False)
