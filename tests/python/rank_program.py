@@ -61,11 +61,11 @@ def death(comm):
 
 
 def asleep(comm, victim):
-    """Kills a rank while the communicator is suspended."""
-    comm.suspend()
-    if comm.rank == victim:
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Kills a rank while the communicator is suspended. A rank that is still in suspend() may fail there already."""
     try:
+        comm.suspend()
+        if comm.rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
         comm.resume()
     except rondo.Error as error:
         return error.peer, f"rank {victim}" in str(error), type(comm.async_error()).__name__
