@@ -17,8 +17,8 @@ The gate runs every test except these:
 
 Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
 programs, which are written in Python, are occasional there. Under ThreadSanitizer (stage tsan) it runs the suite
-"threads". In both stages, the tests in OCCASIONAL_SANITIZED are occasional, too. With --all, a stage runs all of its
-tests.
+"threads". In both stages, the tests in OCCASIONAL_SANITIZED are occasional, too, and in stage tsan those in
+OCCASIONAL_TSAN. With --all, a stage runs all of its tests.
 """
 
 import argparse
@@ -58,10 +58,14 @@ OCCASIONAL_SANITIZED = (
     "soft cuda [!p]*",
 )
 
+# Under ThreadSanitizer, other tests run the threads of these, with fewer types and sizes.
+OCCASIONAL_TSAN = ("device", "device messages, copies", "load_store, peers", "premul", "train")
+
 # These wait for deadlines for more than half of their time, and need less than half of a core.
 WAITING = (
-    "addresses", "api", "bootstrap", "hazards, plain", "init", "init processes", "launches", "meet", "messages",
-    "preflight", "regions of processes", "run hosts", "shrink", "split", "ucx", "watch",
+    "addresses", "api", "bootstrap", "grow", "grow of hosts", "grow processes", "hazards, plain", "init",
+    "init processes", "launches", "meet", "messages", "messages between hosts", "preflight", "regions of processes",
+    "run hosts", "run orphans", "shrink", "split", "suspend", "ucx", "watch", "windows between hosts",
 )
 
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
@@ -112,11 +116,12 @@ SANITIZED_SECONDS = {
         "tune on a device": 60,
     },
     "tsan": {
-        "copy executor, late ends": 5, "device messages, copies, small slots": 25, "device messages, small slots": 22,
+        "copy executor, late ends": 5, "device": 60, "device messages, copies": 45,
+        "device messages, copies, small slots": 25, "device messages, small slots": 22,
         "device seeds, auto launch": 7, "device seeds, devices": 8, "device seeds, load_store": 8,
-        "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 23,
-        "load_store, several devices acted by one": 20, "many communicators": 19, "shared launch, 2 queues": 28,
-        "shared launch, plain": 28,
+        "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 26,
+        "load_store, several devices acted by one": 20, "many communicators": 19, "premul": 17,
+        "shared launch, 2 queues": 28, "shared launch, plain": 28, "train": 20,
     },
 }
 SLOWER = {"asan": 2, "tsan": 2}
@@ -201,6 +206,7 @@ def is_occasional(test, stage):
     if stage == "timed" or test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
         return True
     patterns = OCCASIONAL + (OCCASIONAL_SANITIZED if stage in ("asan", "tsan") else ())
+    patterns += OCCASIONAL_TSAN if stage == "tsan" else ()
     return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in patterns)
 
 
