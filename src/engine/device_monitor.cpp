@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/device_monitor.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "src/base/clock.h"
@@ -13,9 +14,15 @@ constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // not longer, as replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
 constexpr uint64_t waits_interval_ns = 50'000'000;  // shorter than the interval of the search for circles
-// The most checks for the reason why another rank gave up, one in each stop_interval_ns. The limit does not count time,
+// A rank that gave up is asked for its reason this often, once in each stop_interval_ns. The limits do not count time,
 // because a busy or suspended machine delays both ranks.
-constexpr uint32_t reason_checks_max = 10'000, reason_checks_per_death_check = 100;
+constexpr uint64_t reason_checks_least = 10'000, reason_checks_most = 50'000;
+constexpr uint32_t reason_checks_per_death_check = 100;
+
+/// Returns how often a rank looks for the reason of another one, whose process may be stopped for some seconds.
+uint64_t reason_checks_max(uint64_t timeout_ns) {
+  return std::clamp(timeout_ns / stop_interval_ns, reason_checks_least, reason_checks_most);
+}
 
 /// Returns the thread of all monitors of the process.
 SharedThread &monitor_thread() {
@@ -314,7 +321,7 @@ void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &
 bool DeviceMonitor::find_reason(const DeviceReport &report, uint32_t &reason_checks) {
   tell_device_error();
   if (ranks_.failed()) return true;
-  if (++reason_checks >= reason_checks_max) {
+  if (++reason_checks >= reason_checks_max(operations_.timeout_ns())) {
     operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"}, known(report.failed_number).number);
     return true;
   }

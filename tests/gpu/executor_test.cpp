@@ -93,8 +93,9 @@ struct Rank {
 
 class RankGroup {
  public:
-  explicit RankGroup(Kind kind) : kind_(kind), table_(rank_count), seen_(rank_count), place(kind), ranks(rank_count) {
-    settings_.timeout_ns = 60 * second_ns;
+  explicit RankGroup(Kind kind, uint64_t timeout_ns = 60 * second_ns)
+      : kind_(kind), table_(rank_count), seen_(rank_count), place(kind), ranks(rank_count) {
+    settings_.timeout_ns = timeout_ns;
     group_.oversubscribed = true;
     if (kind == Kind::kernel || kind == Kind::copy) settings_.device = 0;
     settings_.device_executor = kind == Kind::copy ? RONDO_DEVICE_EXECUTOR_COPY : RONDO_DEVICE_EXECUTOR_KERNEL;
@@ -299,20 +300,20 @@ TEST_CASE("executors: work that waits for a rank which never comes ends when the
 TEST_CASE("executors: a device that stopped because of another rank tells that rank's reason, or that it has none") {
   for (const bool has_reason : {true, false}) {
     CAPTURE(has_reason);
-    RankGroup group(Kind::table);
+    RankGroup group(Kind::table, has_reason ? 60 * second_ns : second_ns);
     rondo_test::FakeDevice device;
+    std::atomic<int> checks = 0;
+    device.at_check = [&] {  // the other rank tells its reason after some looks for it
+      if (has_reason && ++checks == 100)
+        group.ranks[0].operations->raise({RONDO_ERROR_MISMATCH, "as the test wants"}, 1);
+    };
     device.start(*group.ranks[1].operations);
     device.stopped = true;
-    std::thread other([&] {
-      sleep_for_ns(20'000'000);
-      if (has_reason) group.ranks[0].operations->raise({RONDO_ERROR_MISMATCH, "as the test wants"}, 1);
-    });
     device.look_for_failure();
     CHECK(group.ranks[1].operations->ranks().failed());
     const Error told = group.ranks[1].operations->report_failure();
     CHECK(told.status == (has_reason ? RONDO_ERROR_MISMATCH : RONDO_ERROR_REMOTE));
     CHECK(told.operation == 1);
-    other.join();
     device.end();
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   [[nodiscard]] bool drained() const override { return !busy; }
   [[nodiscard]] bool has_narrowed(uint64_t) const override { return true; }
   [[nodiscard]] rondo::Result<void> check_device() const override {
+    if (at_check) at_check();
     return lost ? rondo::Error{RONDO_ERROR_SYSTEM, "as the test wants"} : rondo::Result<void>();
   }
   [[nodiscard]] bool has_peer_news() const override { return has_news; }
@@ -56,6 +58,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   std::atomic<bool> has_news = false;  ///< calls pass it on through `follower`; the monitor does not
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;
   std::unique_ptr<rondo::cuda::RegionFollower> follower;
+  std::function<void()> at_check;  ///< runs at each check of the device, on the thread that checks; set before start()
   uint64_t follower_patience_ns = 10'000'000'000;  ///< limit of stop_sharing(), for a follower that is not stuck
 
  protected:
