@@ -11,7 +11,9 @@
 namespace rondo {
 namespace {
 
-std::atomic<uint64_t> held_ns = 0;     ///< 0 while the clock runs; pairs with the loads in now_ns()
+constexpr uint64_t is_being_held = 1;
+/// 0 while the clock runs, then is_being_held, and then the held time. All its accesses are sequentially consistent.
+std::atomic<uint64_t> held_ns = 0;
 std::atomic<uint64_t> read_count = 0;  ///< reads of the held clock; pairs with await_reads()
 std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, since the test may have moved a held clock
 
@@ -19,28 +21,42 @@ std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, since 
 
 [[nodiscard]] uint64_t now_ns();
 
+/// Returns the held time, or the machine's time if no test had begun to hold the clock after this was read. So no time
+/// is later than one that is held afterwards, and time never runs backwards.
 uint64_t now_ns() {
-  const uint64_t held = held_ns.load(std::memory_order_acquire);  // pairs with HeldClock
-  if (held == 0) return machine_now_ns() + skipped_ns.load(std::memory_order_acquire);
-  read_count.fetch_add(1, std::memory_order_release);
-  return held;
+  while (true) {  // ends when HeldClock has read the time
+    const uint64_t held = held_ns.load();
+    if (held == is_being_held) {
+      yield_core();
+      continue;
+    }
+    if (held != 0) {
+      read_count.fetch_add(1, std::memory_order_release);
+      return held;
+    }
+    const uint64_t now = machine_now_ns() + skipped_ns.load(std::memory_order_acquire);  // pairs with ~HeldClock()
+    if (held_ns.load() == 0) return now;
+  }
 }
 
 }  // namespace rondo
 
 namespace rondo_test {
 
-HeldClock::HeldClock() { rondo::held_ns.store(rondo::now_ns(), std::memory_order_release); }
+HeldClock::HeldClock() {
+  rondo::held_ns.store(rondo::is_being_held);
+  rondo::held_ns.store(rondo::machine_now_ns() + rondo::skipped_ns.load(std::memory_order_acquire));
+}
 
 /// Lets the time continue from the held time, or from the machine's time if the machine's time is later.
 HeldClock::~HeldClock() {
-  const uint64_t held = rondo::held_ns.load(std::memory_order_relaxed);  // relaxed: this side writes it
+  const uint64_t held = rondo::held_ns.load();
   const uint64_t machine = rondo::machine_now_ns();
   rondo::skipped_ns.store(held > machine ? held - machine : 0, std::memory_order_release);
-  rondo::held_ns.store(0, std::memory_order_release);
+  rondo::held_ns.store(0);
 }
 
-void HeldClock::advance(uint64_t ns) { rondo::held_ns.fetch_add(ns, std::memory_order_release); }
+void HeldClock::advance(uint64_t ns) { rondo::held_ns.fetch_add(ns); }
 
 void HeldClock::await_reads(uint64_t count) const {
   const uint64_t enough = rondo::read_count.load(std::memory_order_acquire) + count;

@@ -4,9 +4,12 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include <optional>
+
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
+#include "tests/test_clock.h"
 #include "tests/unit/late_store.h"
 #include "transports/hosts/control_share.h"
 
@@ -30,7 +33,9 @@ TEST_CASE("control share: a rank that cannot fetch it waits for the reason of th
   }  // the offers have ended
   LateStore store(3);
   store.will_give(of_owner.what_was_put());
+  std::optional<rondo_test::HeldClock> clock(std::in_place);  // the rank waits as long as the reason needs
   const auto taken = hosts::share_control(request_of(1), {}, store);
+  clock.reset();
   REQUIRE_FALSE(taken.ok());
   CHECK(taken.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
   CHECK(taken.error().message == "rank 0 failed: too few descriptors");

@@ -224,9 +224,10 @@ TEST_CASE("several hosts: on the steady path nothing is allocated, neither by ca
       for (uint32_t each = 0; each < count; ++each) right = sum(comm, each % 50 == 0 ? large : small).ok() && right;
       return right;
     };
-    if (!sums(200)) return false;  // makes plans, and lets buffers grow to their size
+    if (!sums(1)) return false;  // both ranks are here
     // The clock is held, because a rank that waits long queries its peer's state, and a query allocates.
     if (rank == 0) clock.emplace();
+    if (!sums(200)) return false;  // makes plans, and lets buffers grow to their size
     if (!sums(1)) return false;  // a barrier in effect: now all see the same
     const uint64_t before = rondo_test::allocation_count();
     if (!sums(700)) return false;  // more calls than between two status reports

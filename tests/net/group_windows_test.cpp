@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "src/core/process.h"
 #include "src/links/put_frame.h"
@@ -11,6 +12,7 @@
 #include "tests/net/group_world.h"
 #include "tests/sanitized.h"
 #include "tests/seeds.h"
+#include "tests/test_clock.h"
 #include "tests/unit/held_window.h"
 #include "tests/window_program.h"
 #include "transports/hosts/connect.h"
@@ -19,6 +21,7 @@
 using namespace rondo;
 using Catch::Matchers::Contains;
 using rondo_test::Held;
+using rondo_test::HeldClock;
 using rondo_test::run_ranks;
 using rondo_test::Told;
 using rondo_test::WindowProgram;
@@ -171,14 +174,18 @@ TEST_CASE("windows between hosts: ranks that put to each other at once, with lar
 TEST_CASE("windows between hosts: a wait whose signals do not arrive names the peer and both counts", "[net]") {
   World world({0, 1});
   world.settings.timeout_ns = 2 * rondo_test::second_ns;
-  std::atomic<bool> sent = false;
+  std::atomic<bool> here = false;
+  std::optional<HeldClock> clock;
   const auto told = told_by(world, [&](uint32_t rank, Communicator &, rondo_comm_t comm) {
     if (rank == 1) {
+      here = true;
       const Told signal = tell(rondo_signal(0, 5, comm, nullptr));
-      sent = true;
-      return signal;
+      return signal.status == RONDO_OK ? tell(rondo_signal(0, 6, comm, nullptr)) : signal;
     }
-    while (!sent) nap();
+    while (!here) nap();
+    clock.emplace();
+    if (const auto came = rondo_wait_signal(1, 6, 1, comm, nullptr); came != RONDO_OK) return tell(came);
+    clock.reset();  // the deadline of the next wait passes, and the signal that was sent first has come, too
     const auto status = rondo_wait_signal(1, 5, 3, comm, nullptr);
     return Told{status, rondo_test::error_message(comm)};
   });
@@ -200,6 +207,7 @@ TEST_CASE("windows between hosts: an abort ends a wait", "[net]") {
 TEST_CASE("windows between hosts: after a rank has left, its signals count, and then it is named", "[net]") {
   World world({0, 1});
   std::atomic<int> left = 0;
+  std::optional<HeldClock> clock;
   std::vector<Told> told;
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
     const Handle handle(comm);
@@ -214,7 +222,9 @@ TEST_CASE("windows between hosts: after a rank has left, its signals count, and 
       return put == RONDO_OK;
     }
     while (left == 0 || comm.ranks().state(1) != RankState::left) nap();
+    clock.emplace();  // what a rank has sent is awaited for half a second after its end, and may come later
     told.push_back(tell(rondo_wait_signal(1, 4, 1, handle.get(), nullptr)));
+    clock.reset();
     told.push_back(tell(rondo_signal(1, 0, handle.get(), nullptr)));  // nobody waits for it
     told.push_back(tell(rondo_put_signal(&value, 8, 1, held.window, 0, 0, handle.get(), nullptr)));
     left = 2;
@@ -260,8 +270,23 @@ TEST_CASE("windows between hosts: sizes that differ are named on all ranks, and 
   World hasty({0, 1, 0});
   hasty.settings.timeout_ns = 2 * rondo_test::second_ns;
   std::atomic<uint32_t> ended = 0;
-  const auto late = told_by(hasty, [&](uint32_t rank, Communicator &, rondo_comm_t comm) {
-    while (rank == 1 && ended < 2) nap();
+  std::atomic<uint32_t> here = 0;
+  std::atomic<bool> holds = false;
+  std::atomic<const Communicator *> of_rank_0 = nullptr;
+  std::optional<HeldClock> clock;
+  const auto late = told_by(hasty, [&](uint32_t rank, Communicator &own, rondo_comm_t comm) {
+    if (rank == 0) of_rank_0 = &own;
+    ++here;
+    if (rank == 1) {
+      while (here < 3) nap();
+      clock.emplace();
+      holds = true;
+      for (const uint32_t other : {0u, 2u})
+        while (of_rank_0.load()->ranks().notes(other).empty()) nap();
+      clock.reset();  // the deadlines of both begin, and only this rank is missing
+      while (ended < 2) nap();
+    }
+    while (!holds) nap();
     const Told told = tell(Held(comm, 64).status);
     ++ended;
     return told;

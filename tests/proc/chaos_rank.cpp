@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "rondo/rondo.h"
+#include "tests/living_threads.h"
 
 namespace {
 
@@ -66,17 +67,13 @@ void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::millisecon
 
 /// Lists the descriptors, the threads, and the mappings of shared memory of this process.
 std::string held() {
-  const auto entries = [](const char *path) {
-    size_t count = 0;
-    DIR *const folder = ::opendir(path);
-    while (folder != nullptr && ::readdir(folder) != nullptr) ++count;
-    if (folder != nullptr) ::closedir(folder);
-    return count;
-  };
-  size_t mappings = 0;
+  size_t descriptors = 0, mappings = 0;
+  DIR *const folder = ::opendir("/proc/self/fd");
+  while (folder != nullptr && ::readdir(folder) != nullptr) ++descriptors;
+  if (folder != nullptr) ::closedir(folder);
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) mappings += line.find("memfd:") != std::string::npos;
-  return std::to_string(entries("/proc/self/fd")) + " " + std::to_string(entries("/proc/self/task")) + " " +
+  return std::to_string(descriptors) + " " + std::to_string(rondo_test::living_threads()) + " " +
          std::to_string(mappings);
 }
 

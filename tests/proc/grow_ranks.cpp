@@ -12,10 +12,12 @@
 #include <thread>
 
 #include "tests/proc/part_program.h"
+#include "tests/sanitized.h"
 
 namespace {
 
-constexpr uint32_t init_timeout_ms = 3000;  // for ranks that wait for one that never calls
+/// Returns the timeout of ranks that wait for one that never calls. All others call within this time.
+uint32_t init_timeout_ms() { return rondo_test::sanitized() ? 20'000 : 5'000; }
 
 struct Roles {
   Roles(const Rank &self, const Arguments &args)
@@ -95,9 +97,11 @@ int run_wait(const Rank &self, const Arguments &args) {
   Roles roles(self, args);
   if (const auto status = prepare(roles)) return report(self, status);
   if (roles.is_last()) return 0;
+  forget_connections();
   if (self.rank == roles.victim)
     std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      while (!has_entered()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others wait, too
       ::raise(SIGKILL);
     }).detach();
   Rank grown;
@@ -117,7 +121,7 @@ int run_absent(const Rank &self, const Arguments &args) {
   if (const auto status = prepare(roles)) return report(self, status);
   if (roles.is_last()) return 0;
   rondo_config_t config = RONDO_CONFIG_INIT;
-  config.init_timeout_ms = init_timeout_ms;
+  config.init_timeout_ms = init_timeout_ms();
   Rank grown;
   return end_failed(roles, grow(roles, &config, &grown));
 }

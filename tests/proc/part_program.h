@@ -11,6 +11,11 @@
 /// The victim of the scenario `strike` sets this flag. Its next connect() then kills it.
 extern std::atomic<bool> strikes;
 
+/// Forgets the connections of this process until now.
+void forget_connections();
+/// Returns whether this process has entered a store since forget_connections(). Then the store knows its rank.
+[[nodiscard]] bool has_entered();
+
 struct Scenario {
   const char *name;
   int (*run)(const Rank &, const Arguments &);

@@ -101,12 +101,14 @@ int run_many(const Rank &self, const Arguments &args) {
   }
   if (const auto status = rondo_barrier(self.comm, nullptr)) return report(self, status);
   Held after;
-  for (int look = 0; look < 600 && after.threads > before.threads; ++look, after = Held())  // threads end by themselves
+  const auto has_more = [&] {
+    return after.descriptors > before.descriptors || after.threads > before.threads || after.mappings > before.mappings;
+  };
+  for (int look = 0; look < 600 && has_more(); ++look, after = Held())  // threads end by themselves
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   std::printf("rank %d: descriptors %ld then %ld, threads %ld then %ld, mappings %ld then %ld\n", self.rank,
               before.descriptors, after.descriptors, before.threads, after.threads, before.mappings, after.mappings);
-  if (after.descriptors > before.descriptors || after.threads > before.threads || after.mappings > before.mappings)
-    return fail(self, "COUNT");
+  if (has_more()) return fail(self, "COUNT");
   return report(self, rondo_comm_finalize(self.comm));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/living_threads.h"
 #include "tests/unit/ranks.h"
 
 using rondo_test::all_ok;
@@ -102,10 +103,8 @@ TEST_CASE("handles: a destroyed, null or foreign one is recognised") {
 
 TEST_CASE("a unique id that is not used: freeing it gives back its descriptors and its thread, once or twice") {
   const auto held = [] {
-    size_t count = 0;
-    for (const char *path : {"/proc/self/fd", "/proc/self/task"})
-      count += static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
-    return count;
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {})) +
+           rondo_test::living_threads();
   };
   const size_t before = held();
   rondo_unique_id_t id{};

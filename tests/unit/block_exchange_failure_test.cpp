@@ -2,8 +2,12 @@
 // These tests make all_to_all, gather and scatter fail,
 // because ranks disagree or do not call. Ranks are threads.
 #include <atomic>
+#include <optional>
 
+#include "src/core/communicator.h"
+#include "src/core/process.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/unit/ranks.h"
 
 using namespace rondo_test;
@@ -40,6 +44,12 @@ void check_mismatch(int size, const Body &body, const std::vector<std::string> &
 }
 
 constexpr size_t room = 4 * 50'000;
+
+/// Waits until rank `rank` has entered its first operation.
+void wait_until_entered(rondo_comm_t comm, uint32_t rank) {
+  const auto object = rondo::process().communicators.find(comm);
+  while (object->ranks().latest_operation(rank) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 /// The buffers of a rank.
 struct Own {
@@ -141,9 +151,12 @@ TEST_CASE("all_to_all: a rank that does not come is named at the deadline") {
   config.timeout_ms = 300;
   Ranks ranks(3, config);
   std::atomic<int> over = 0;
+  std::optional<HeldClock> clock(std::in_place);
   const auto told = ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     Own own;
     if (rank == 2) {
+      for (const uint32_t other : {0u, 1u}) wait_until_entered(comm, other);
+      clock.reset();  // the deadlines of both begin, and only this rank is missing
       while (over < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const auto status = rondo_barrier(comm, nullptr);
       return Told{status, error_message(comm)};

@@ -99,7 +99,7 @@ void check_real_launcher(const std::string &program, const std::string &options,
   }
   // Each rank writes to its own file, because on a busy machine MPICH's mpiexec loses lines. If a launcher does not
   // end, `timeout` ends it, and the test fails.
-  const std::string text = output_of("said=$(mktemp -d); timeout 60 " + program + " " + options +
+  const std::string text = output_of("said=$(mktemp -d); timeout 240 " + program + " " + options +
                                      " -n 2 sh -c '(echo BEGIN; env | grep -E \"^(OMPI|PMI|MPI_|PMIX)\") "
                                      ">\"$(mktemp \"$0/XXXXXX\")\"' \"$said\" >/dev/null 2>&1 </dev/null; "
                                      "cat \"$said\"/*; rm -r \"$said\"");

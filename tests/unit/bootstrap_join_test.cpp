@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -14,6 +15,9 @@
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
+#include "tests/unit/held_port.h"
+#include "tests/unit/store_visitor.h"
 
 using namespace rondo;
 
@@ -82,12 +86,8 @@ TEST_CASE("rendezvous: ranks of `rondo run` meet at the launcher's store, genera
 }
 
 TEST_CASE("rendezvous: ranks of torchrun meet at a port of rank 0, named by a host name") {
-  uint16_t port = 0;
-  {
-    const auto probe = start_store_server({"127.0.0.1", 0}, random_secret());
-    REQUIRE(probe.ok());
-    port = probe.value()->endpoint().port;
-  }
+  const rondo_test::HeldPort held;
+  const uint16_t port = held.number();
   Job job;
   job.rendezvous = Job::RendezvousMethod::listen;
   job.size = 3;
@@ -194,11 +194,19 @@ TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or
 
   const auto second = start_unique_id_server("lo");
   REQUIRE(second.ok());
-  const auto alone = join_unique_id(second.value().id, 2, 3, now_ns() + 5 * second_ns);  // enough to enter
+  std::optional<rondo_test::HeldClock> clock(std::in_place);
+  Result<Rendezvous> alone = Error{RONDO_ERROR_INTERNAL, ""};
+  std::thread waits([&, deadline_ns = now_ns() + second_ns / 10] {
+    alone = join_unique_id(second.value().id, 2, 4, deadline_ns);
+  });
+  const auto rank_0 = rondo_test::wait_until_missing(second.value().id, 0, 4, "ranks 1, 3 (2 of 4)");
+  clock->advance(second_ns / 10);  // rank 2 has entered, and now its deadline passes
+  waits.join();
+  clock.reset();
   REQUIRE_FALSE(alone.ok());
   CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
-  CHECK(alone.error().message.find("ranks 0, 1 (2 of 3)") != std::string::npos);
-  const auto late = join_unique_id(second.value().id, 0, 3, soon());  // the group has failed, so it ends at once
+  CHECK(alone.error().message.find("ranks 1, 3 (2 of 4)") != std::string::npos);
+  const auto late = join_unique_id(second.value().id, 1, 4, soon());  // the group has failed, so it ends at once
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(late.error().message.find("rank 2 failed") != std::string::npos);

@@ -14,10 +14,13 @@
 #include "src/bootstrap/launch/process_info.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
+#include "src/bootstrap/launch/unique_id.h"
 #include "src/bootstrap/resolver.h"
 #include "tests/catch.h"
+#include "tests/unit/held_port.h"
 
 using namespace rondo;
+using rondo_test::HeldPort;
 
 namespace {
 
@@ -25,14 +28,9 @@ constexpr uint64_t second_ns = 1'000'000'000;
 constexpr const char *soon_name = "rank0.soon.invalid";
 std::atomic<int> lookups_left{0};  // the number of lookups of the name that fail
 
-uint64_t soon() { return now_ns() + 60 * second_ns; }
+uint64_t soon() { return now_ns() + 120 * second_ns; }
 
 SocketAddress address(const char *host) { return socket_address({host, 29'500}).value(); }
-
-uint16_t free_port() {
-  const auto probe = start_store_server({"127.0.0.1", 0}, random_secret());
-  return probe.value()->endpoint().port;
-}
 
 Job job_of_two(uint32_t rank, const std::string &host, uint16_t port) {
   Job job;
@@ -56,7 +54,8 @@ extern "C" int getaddrinfo(const char *host, const char *port, const addrinfo *h
 }
 
 TEST_CASE("rendezvous: a name that does not resolve yet is looked up again, by rank 0 and by the others") {
-  const uint16_t port = free_port();
+  const HeldPort held;
+  const uint16_t port = held.number();
   lookups_left = 3;
   bool met = false;
   std::thread other([&] { met = join_job(job_of_two(1, soon_name, port), 0, false, "", soon()).ok(); });
@@ -103,6 +102,17 @@ TEST_CASE("address: of several networks all are offered, the likeliest first, an
   CHECK_FALSE(address_of_route("no address"));
 }
 
+TEST_CASE("unique id: it carries the addresses of several networks") {
+  UniqueId id;
+  for (const char *hosts : {"192.0.2.7", "192.0.2.7,198.51.100.7", "fd00::7,10.0.2.15",
+                            "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,10.0.0.5"}) {
+    id.endpoint = {hosts, 4000};
+    CHECK(decode_unique_id(encode_unique_id(id).value()).value() == id);
+  }
+  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // of mixed addresses, an id has the IPv4 ones
+  CHECK(decode_unique_id(encode_unique_id(id).value()).value().endpoint.host == "10.0.0.1,10.0.0.2");
+}
+
 TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is wrong with MASTER_ADDR") {
   const std::vector<HostAddress> own{{"lo", "127.0.0.1", true, true, false, false},
                                      {"eth0", "10.0.0.5", true, false, false, false},
@@ -146,7 +156,8 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
 }
 
 TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same description is told", "[file]") {
-  const uint16_t port = free_port();
+  const HeldPort held;
+  const uint16_t port = held.number();
   const Job zero = job_of_two(0, "127.0.0.1", port);
   Result<Rendezvous> first = Error{RONDO_ERROR_INTERNAL, ""};
   std::thread waits([&] { first = join_job(zero, 0, false, "", soon()); });

@@ -2,6 +2,7 @@
 // The store over real sockets on loopback: client, server, authentication, deadlines.
 #include <atomic>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -11,6 +12,7 @@
 #include "src/bootstrap/launch/unique_id.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/timed.h"
 
 using namespace rondo;
@@ -143,11 +145,15 @@ TEST_CASE("store: a deadline that passes names the key or the missing ranks, and
   REQUIRE(server.ok());
   const auto store = connect_store(server.value()->endpoint(), secret, soon());
   REQUIRE(store.ok());
+  rondo_test::HeldClock clock;  // a server that is slow to answer is not given up
   const auto nothing = store.value()->get("never", now_ns());
   REQUIRE_FALSE(nothing.ok());
   CHECK(nothing.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(nothing.error().message.find("'never'") != std::string::npos);
-  const auto alone = store.value()->gather("group", 1, 4, text("me"), now_ns() + second_ns / 100);
+  const uint64_t deadline_ns = now_ns() + second_ns / 100;
+  std::thread passing([&] { clock.advance(second_ns / 100); });
+  const auto alone = store.value()->gather("group", 1, 4, text("me"), deadline_ns);
+  passing.join();
   REQUIRE_FALSE(alone.ok());
   CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(alone.error().peer == 0);
@@ -301,27 +307,18 @@ TEST_CASE("store: a server that ends tells clients that wait which ranks they wa
   Result<std::vector<Bytes>> waited = std::vector<Bytes>();
   std::thread waiter([&] { waited = here.value()->gather("group", 1, 3, text("me"), soon()); });
   // When the other side no longer reports the part as missing, the part has arrived.
+  std::optional<rondo_test::HeldClock> clock(std::in_place);  // a server that is slow to answer is not given up
   for (bool come = false; !come;) {
     const auto asked = there.value()->gather("group", 2, 3, text("it"), now_ns());
     REQUIRE_FALSE(asked.ok());
     come = asked.error().message.find("rank 0 (1 of 3)") != std::string::npos;
   }
+  clock.reset();
   server.value().reset();
   waiter.join();
   REQUIRE_FALSE(waited.ok());
   CHECK(waited.error().status == RONDO_ERROR_REMOTE);
   CHECK(waited.error().message.find("rank 0 (1 of 3)") != std::string::npos);
-}
-
-TEST_CASE("unique id: it carries the addresses of several networks") {
-  UniqueId id;
-  for (const char *hosts : {"192.0.2.7", "192.0.2.7,198.51.100.7", "fd00::7,10.0.2.15",
-                            "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,10.0.0.5"}) {
-    id.endpoint = {hosts, 4000};
-    CHECK(decode_unique_id(encode_unique_id(id).value()).value() == id);
-  }
-  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // of mixed addresses, an id has the IPv4 ones
-  CHECK(decode_unique_id(encode_unique_id(id).value()).value().endpoint.host == "10.0.0.1,10.0.0.2");
 }
 
 TEST_CASE("unique id: its server can be reached with what it carries, and damage anywhere is refused") {

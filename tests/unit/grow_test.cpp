@@ -10,14 +10,18 @@
 
 #include "src/core/regroup_note.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
+#include "tests/unit/store_visitor.h"
 
 using rondo_test::error_message;
+using rondo_test::HeldClock;
 using rondo_test::nonblocking;
 using rondo_test::outcome_of;
 using rondo_test::Ranks;
 using rondo_test::state_of;
+using rondo_test::wait_until_missing;
 
 namespace {
 
@@ -69,6 +73,19 @@ std::vector<Grown> grow_all(const std::vector<Asked> &asked) {
   for (size_t at = 0; at < asked.size(); ++at)
     threads.emplace_back([&, at] { grown[at] = grow_and_sum(asked[at]); });
   for (std::thread &thread : threads) thread.join();
+  return grown;
+}
+
+/// Calls for all ranks. Their deadlines begin to pass when all have come, and the store misses only `missing`. Another
+/// rank, `visitor`, enters to see that.
+std::vector<Grown> grow_late(const std::vector<Asked> &asked, const rondo_unique_id_t &id, uint32_t visitor,
+                             uint32_t size, const std::string &missing) {
+  std::optional<HeldClock> clock(std::in_place);
+  std::vector<Grown> grown;
+  std::thread calls([&] { grown = grow_all(asked); });
+  const auto entered = wait_until_missing(id, visitor, size, missing);
+  clock.reset();
+  calls.join();
   return grown;
 }
 
@@ -294,22 +311,29 @@ TEST_CASE("grow: a new rank that disagrees fails all ranks, and the parent compu
 
 TEST_CASE("grow: ranks that do not come are a timeout that names them") {
   Ranks ranks(2);
-  static_cast<void>(id_of(ranks[0]));
+  rondo_unique_id_t id = id_of(ranks[0]);
   std::vector<Asked> asked = old_ranks(ranks, 4);
   for (Asked &each : asked) each.config = with_init_timeout(300);
-  check_failed(grow_all(asked), RONDO_ERROR_TIMEOUT, "rondo_comm_grow to 4 ranks (0, 1 of the parent)");
-  asked = old_ranks(ranks, 4);
-  rondo_unique_id_t id = id_of(ranks[1]);
+  check_failed(grow_late(asked, id, 2, 4, "rank 3 (1 of 4)"), RONDO_ERROR_TIMEOUT,
+               "rondo_comm_grow to 4 ranks (0, 1 of the parent)");
+  asked = old_ranks(ranks, 5);
+  id = id_of(ranks[1]);
   for (Asked &each : asked) each.config = with_init_timeout(300);
-  asked.push_back({nullptr, &id, 3, 4, with_init_timeout(300)});
-  check_failed(grow_all(asked), RONDO_ERROR_TIMEOUT, "2");
+  asked.push_back({nullptr, &id, 3, 5, with_init_timeout(300)});
+  check_failed(grow_late(asked, id, 2, 5, "rank 4 (1 of 5)"), RONDO_ERROR_TIMEOUT, "rank 4");
   check_usable(ranks);
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = 300;
   Ranks impatient(2, config);
   id = id_of(impatient[0]);
-  check_failed(grow_all({{impatient[0], nullptr, -1, 3}, {nullptr, &id, 2, 3}}), RONDO_ERROR_TIMEOUT,
-               "has not called it in time");
+  std::vector<Grown> grown(2);
+  std::optional<HeldClock> clock(std::in_place);
+  std::thread new_rank([&] { grown[1] = grow_and_sum({nullptr, &id, 2, 3}); });
+  const auto rank_1 = wait_until_missing(id, 1, 3, "rank 0 (1 of 3)");  // the new rank has come
+  clock.reset();
+  grown[0] = grow_and_sum({impatient[0], nullptr, -1, 3});
+  new_rank.join();
+  check_failed(grown, RONDO_ERROR_TIMEOUT, "has not called it in time");
 }
 
 TEST_CASE("grow: one that is not waited for becomes ready, and one that never completes is aborted") {

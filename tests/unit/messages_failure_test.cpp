@@ -74,15 +74,17 @@ TEST_CASE("messages: 0 bytes do not match 1 byte") {
 
 TEST_CASE("messages: without a counterpart the deadline tells what the peer has called, and what it does") {
   Ranks ranks(2, with_timeout(300));
-  std::atomic<bool> over = false;
+  std::atomic<bool> has_sent = false, over = false;
   const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
     char own = 0;
     if (rank == 1) {
       const auto sent = rondo_send(&own, 1, RONDO_INT8, 0, comm, nullptr);
+      has_sent = true;
       if (sent != RONDO_OK) return sent;
       while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return rondo_barrier(comm, nullptr);
     }
+    while (!has_sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     static_cast<void>(rondo_recv(&own, 1, RONDO_INT8, 1, comm, nullptr));
     const auto status = rondo_recv(&own, 1, RONDO_INT8, 1, comm, nullptr);
     over = true;

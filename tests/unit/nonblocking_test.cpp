@@ -2,17 +2,18 @@
 // These tests make communicators without waiting. They check what the handles report meanwhile, and how an attempt is
 // ended. The timeout of the initialisation is longer than a test may take, so no case ends by it unless it says so.
 #include <chrono>
-#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/launch/unique_id.h"
 #include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
+#include "tests/unit/store_visitor.h"
 
 using rondo_test::error_message;
 using rondo_test::nonblocking;
@@ -40,27 +41,6 @@ struct Begun {
   Begun(const Begun &) = delete;
   Begun &operator=(const Begun &) = delete;
 };
-
-/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows that, so this function
-/// enters as rank 2, to which the store reports the missing ranks. Rank 3 never checks in. Returns rank 2's connection,
-/// because its end would mean the end of rank 2.
-std::unique_ptr<rondo::Store> wait_until_both_have_come(const rondo_unique_id_t &id) {
-  using namespace rondo;
-  const auto decoded = decode_unique_id(id);
-  REQUIRE(decoded.ok());
-  const uint64_t deadline_ns = now_ns() + 120 * second_ns;
-  const std::string group = group_name(decoded.value()) + "/";
-  auto store = connect_store(decoded.value().endpoint, decoded.value().secret, deadline_ns, Membership{group, 2, 4});
-  REQUIRE(store.ok());
-  std::string missing;
-  while (missing.find("rank 3 (1 of 4)") == std::string::npos) {
-    REQUIRE(now_ns() < deadline_ns);
-    const auto asked = store.value()->gather(group + "join", 2, 4, {}, now_ns());
-    REQUIRE_FALSE(asked.ok());
-    missing = asked.error().message;
-  }
-  return std::move(store).value();
-}
 
 rondo_status_t sum(rondo_comm_t comm, int *value) {
   return rondo_all_reduce(value, value, 1, RONDO_INT32, RONDO_SUM, comm, nullptr);
@@ -109,7 +89,9 @@ TEST_CASE("nonblocking: while it is being made every call is refused with that, 
 
 TEST_CASE("nonblocking: an abort ends the attempt, on the ranks that have come, too") {
   Begun begun(4, 2);
-  const auto rank_2 = wait_until_both_have_come(begun.id);
+  std::optional<rondo_test::HeldClock> clock(std::in_place);
+  const auto rank_2 = rondo_test::wait_until_missing(begun.id, 2, 4, "rank 3 (1 of 4)");  // ranks 0 and 1 have come
+  clock.reset();
   CHECK(rondo_comm_abort(begun.comms[1]) == RONDO_OK);
   CHECK(outcome_of(begun.comms[1]) == RONDO_ERROR_ABORTED);
   CHECK_THAT(error_message(begun.comms[1]), Contains("rank 1 of 4 could not initialise its communicator"));

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/unit/late_store.h"
 #include "transports/shm/shm_transport.h"
 
@@ -63,7 +64,9 @@ TEST_CASE("shm: a rank whose segment is not there any more waits for the reason 
   REQUIRE_FALSE(shm::connect(request_of(0), of_owner, segments).ok());
   LateStore store(3);
   store.will_give(of_owner.what_was_put());
+  std::optional<rondo_test::HeldClock> clock(std::in_place);  // the rank waits as long as the reason needs
   const auto connected = shm::connect(request_of(1), store, segments);
+  clock.reset();
   REQUIRE_FALSE(connected.ok());
   CHECK(connected.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
   CHECK(connected.error().message == "rank 0 failed: too few descriptors");

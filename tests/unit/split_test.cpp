@@ -12,6 +12,7 @@
 
 #include "src/api/lookup.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
 
@@ -251,6 +252,7 @@ TEST_CASE("split: what is aborted before the others have called ends at once, an
   for (const int key : {0, 10}) {  // rank 0's key decides whether it serves the part's store
     CAPTURE(key);
     Ranks ranks(3);
+    const rondo_test::HeldClock clock;  // an ending store waits a second for those that must still learn of the abort
     const rondo_config_t config = nonblocking();
     std::vector<rondo_comm_t> parts(3);
     REQUIRE(rondo_comm_split(ranks[0], 0, key, &config, &parts[0]) == RONDO_OK);

@@ -2,10 +2,14 @@
 // These tests use windows and signals through the public interface. Ranks are threads.
 #include <atomic>
 #include <cstring>
+#include <optional>
 
+#include "src/core/communicator.h"
+#include "src/core/process.h"
 #include "tests/catch.h"
 #include "tests/seeds.h"
 #include "tests/sanitized.h"
+#include "tests/test_clock.h"
 #include "tests/unit/held_window.h"
 #include "tests/window_program.h"
 
@@ -18,6 +22,12 @@ rondo_config_t with_timeout(uint32_t timeout_ms) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = timeout_ms;
   return config;
+}
+
+/// Waits until rank `rank` has begun to register a window.
+void wait_until_registering(rondo_comm_t comm, uint32_t rank) {
+  const auto object = rondo::process().communicators.find(comm);
+  while (object->ranks().notes(rank).empty()) std::this_thread::yield();
 }
 
 void run_program(uint64_t seed) {
@@ -157,7 +167,12 @@ TEST_CASE("windows: symmetric sizes that differ, and flags that differ, are name
 TEST_CASE("windows: a rank that does not register is named at the deadline, and a refusal at once") {
   Ranks ranks(3, with_timeout(300));
   std::atomic<int> ended = 0;
+  std::optional<HeldClock> clock(std::in_place);
   const auto late = ranks.each<Told>([&](int rank, rondo_comm_t comm) {
+    if (rank == 2) {
+      for (const uint32_t other : {0u, 1u}) wait_until_registering(comm, other);
+      clock.reset();  // the deadlines of both begin, and only this rank is missing
+    }
     while (rank == 2 && ended != 2) std::this_thread::yield();
     const Told told = tell(Held(comm, 64).status);
     ++ended;
@@ -171,6 +186,7 @@ TEST_CASE("windows: a rank that does not register is named at the deadline, and 
   }
   CHECK(late[2].status == RONDO_ERROR_TIMEOUT);
   CHECK_THAT(late[2].message, Contains("rank 0 (host") && Contains("has given up (timeout"));
+  clock.emplace();  // from here on, no rank may be late
   const auto refused = ranks.each<Told>([](int rank, rondo_comm_t comm) {
     char data[8] = {};
     rondo_window_t window = nullptr;
@@ -212,8 +228,14 @@ TEST_CASE("windows: a rank that has left is named by a register call and by a wa
 TEST_CASE("windows: a wait whose signals do not arrive names the peer and both counts at the deadline") {
   for (const bool streamed : {false, true}) {
     Ranks ranks(2, with_timeout(300));
+    std::atomic<bool> sent = false;
     const auto told = ranks.each<Told>([&](int rank, rondo_comm_t comm) {
-      if (rank == 1) return tell(rondo_signal(0, 5, comm, nullptr));
+      if (rank == 1) {
+        const Told signal = tell(rondo_signal(0, 5, comm, nullptr));
+        sent = true;
+        return signal;
+      }
+      while (!sent) std::this_thread::yield();
       rondo_stream_t stream = nullptr;
       if (streamed && rondo_stream_create(&stream) != RONDO_OK) return Told{};
       auto status = rondo_wait_signal(1, 5, 3, comm, stream);
