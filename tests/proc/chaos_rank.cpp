@@ -64,20 +64,30 @@ void say(const Options &self, const char *event, const std::string &words = "") 
 
 void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
+size_t entries(const char *path) {
+  size_t count = 0;
+  DIR *const folder = ::opendir(path);
+  while (folder != nullptr && ::readdir(folder) != nullptr) ++count;
+  if (folder != nullptr) ::closedir(folder);
+  return count;
+}
+
+size_t listed_threads() { return entries("/proc/self/task"); }
+
 /// Lists the descriptors, the threads, and the mappings of shared memory of this process.
 std::string held() {
-  const auto entries = [](const char *path) {
-    size_t count = 0;
-    DIR *const folder = ::opendir(path);
-    while (folder != nullptr && ::readdir(folder) != nullptr) ++count;
-    if (folder != nullptr) ::closedir(folder);
-    return count;
-  };
   size_t mappings = 0;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) mappings += line.find("memfd:") != std::string::npos;
-  return std::to_string(entries("/proc/self/fd")) + " " + std::to_string(entries("/proc/self/task")) + " " +
+  return std::to_string(entries("/proc/self/fd")) + " " + std::to_string(listed_threads()) + " " +
          std::to_string(mappings);
+}
+
+/// Waits until the system lists no more threads than `count`. It lists a thread that was joined until the thread's last
+/// code in the kernel has run.
+void wait_for_threads(size_t count) {
+  for (const long long until_ns = now_ns() + idle_patience_ns; now_ns() < until_ns && listed_threads() > count;)
+    nap(look_ms);
 }
 
 void report(const Options &self, const char *event, rondo_comm_t comm, rondo_status_t status) {
@@ -286,6 +296,7 @@ void live_on(const Options &self, rondo_comm_t a, rondo_comm_t b) {
 }
 
 int run(const Options &self) {
+  const size_t threads = listed_threads();
   say(self, "begins", held() + " " + std::to_string(::getpid()));
   std::thread early;
   if (self.kind == "early" && self.rank == self.victim)
@@ -320,6 +331,7 @@ int run(const Options &self) {
     say(self, "ready");
     live_on(self, a, b);
   }
+  wait_for_threads(threads);
   say(self, "ends", held());
   return 0;
 }
