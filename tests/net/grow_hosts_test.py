@@ -24,10 +24,10 @@ class GrowHosts(HostsTest):
 
     def test_ranks_that_die_or_do_not_come_are_named(self):
         with net.Hosts(3) as hosts:
-            job = Job(hosts, [0, 1, 1, 2], [PROGRAM, "wait", "2", "1", "2"]).finish(120)
+            job = Job(hosts, [0, 1, 1, 2], [PROGRAM, "wait", "2", "1", "2", hosts.folder]).finish(120)
             self.expect(job, [0, 1], "remote rank failed", None, {2})
         with net.Hosts(2) as hosts:
-            job = Job(hosts, [0, 1, 1, 0], [PROGRAM, "strike", "1", "0", "2"]).finish(120)
+            job = Job(hosts, [0, 1, 1, 0], [PROGRAM, "strike", "1", "0", "2", hosts.folder]).finish(120)
             self.expect(job, [0, 1, 3], "remote rank failed", None, {2})
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 1], [PROGRAM, "absent", "1", "1"]).finish(120)

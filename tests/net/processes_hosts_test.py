@@ -70,7 +70,7 @@ class Processes(HostsTest):
     def test_a_control_connection_that_is_reset_alone_is_told_as_that(self):
         with net.Hosts(2) as hosts:
             # Meanwhile no rank waits for another one, so links and deadlines report nothing.
-            job = Job(hosts, [0, 1], [PROGRAM, "quiet", "60"]).begun()
+            job = Job(hosts, [0, 1], [PROGRAM, "quiet", "300"]).begun()
             killed = []
             deadline = time.monotonic() + 60
             while not killed and time.monotonic() < deadline:  # at times, its timer waits for an acknowledgement

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program is one rank of a job that grows a communicator: `grow_ranks SCENARIO NEW MAKER [VICTIM]`. The last NEW
-// ranks of the job are new, and the others are the parent. MAKER makes the id, and the job's communicator passes it on.
-// The program uses only the public interface, and prints one line with its result like rank_program.
+// This program is one rank of a job that grows a communicator: `grow_ranks SCENARIO NEW MAKER [VICTIM FOLDER]`. The
+// last NEW ranks of the job are new, and the others are the parent. MAKER makes the id, and the job's communicator
+// passes it on. The program uses only the public interface, and prints one line with its result like rank_program.
 //     grow    all ranks grow the parent, compute, and do so once more
 //     wait    VICTIM, a new rank, dies while all wait for the last new rank, which never calls
-//     strike  VICTIM, an old rank, dies as it connects to the store
+//     strike  VICTIM, an old rank, dies as it connects to the store, where the others wait
 //     absent  the last new rank never calls
+// Ranks that wait at the store make files in FOLDER. The victim waits for these files.
 #include <signal.h>
 
-#include <chrono>
 #include <thread>
 
 #include "tests/proc/part_program.h"
@@ -16,18 +16,18 @@
 
 namespace {
 
-/// Returns the timeout of ranks that wait for one that never calls. All others call within this time.
-uint32_t init_timeout_ms() { return rondo_test::sanitized() ? 20'000 : 5'000; }
+constexpr uint32_t init_timeout_ms = 10'000;  // for ranks that wait for one that never calls
 
 struct Roles {
   Roles(const Rank &self, const Arguments &args)
       : job(self), old_count(self.size - std::stoi(args[0])), maker(std::stoi(args[1])),
-        victim(args.size() > 2 ? std::stoi(args[2]) : -1) {}
+        victim(args.size() > 2 ? std::stoi(args[2]) : -1), folder(args.size() > 3 ? args[3] : "") {}
   [[nodiscard]] bool is_new() const { return job.rank >= old_count; }
   [[nodiscard]] bool is_last() const { return job.rank == job.size - 1; }
 
   const Rank job;
   const int old_count, maker, victim;
+  const std::string folder;
   bool has_split = false;
   Rank parent;  ///< without a communicator on a new rank
   rondo_unique_id_t id{};
@@ -97,12 +97,10 @@ int run_wait(const Rank &self, const Arguments &args) {
   Roles roles(self, args);
   if (const auto status = prepare(roles)) return report(self, status);
   if (roles.is_last()) return 0;
-  forget_connections();
+  note_arrival(roles.folder, self.rank);
   if (self.rank == roles.victim)
-    std::thread([] {
-      while (!has_entered()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others wait, too
-      ::raise(SIGKILL);
+    std::thread([folder = roles.folder, count = self.size - 1] {
+      if (wait_for_arrivals(folder, -1, count)) ::raise(SIGKILL);
     }).detach();
   Rank grown;
   return end_failed(roles, grow(roles, nullptr, &grown));
@@ -111,6 +109,8 @@ int run_wait(const Rank &self, const Arguments &args) {
 int run_strike(const Rank &self, const Arguments &args) {
   Roles roles(self, args);
   if (const auto status = prepare(roles)) return report(self, status);
+  note_arrival(roles.folder, self.rank);
+  awaited = {roles.folder, self.rank, self.size};
   strikes = self.rank == roles.victim;
   Rank grown;
   return end_failed(roles, grow(roles, nullptr, &grown));
@@ -121,7 +121,7 @@ int run_absent(const Rank &self, const Arguments &args) {
   if (const auto status = prepare(roles)) return report(self, status);
   if (roles.is_last()) return 0;
   rondo_config_t config = RONDO_CONFIG_INIT;
-  config.init_timeout_ms = init_timeout_ms();
+  config.init_timeout_ms = rondo_test::sanitized() ? 4 * init_timeout_ms : init_timeout_ms;
   Rank grown;
   return end_failed(roles, grow(roles, &config, &grown));
 }

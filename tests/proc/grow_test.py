@@ -4,6 +4,7 @@ call. usage: grow_test.py GROW_RANKS"""
 
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 from job import JobTest
@@ -15,6 +16,10 @@ import side_by_side  # noqa: E402
 class Grow(JobTest):
     program = sys.argv.pop(1)
     seconds = 120
+
+    def job(self, rank_count, *arguments, **options):
+        with tempfile.TemporaryDirectory() as folder:
+            return super().job(rank_count, *arguments, *([folder] if len(arguments) > 3 else []), **options)
 
     def test_new_ranks_join_and_the_parent_goes_on(self):
         for rank_count, new_count, maker in ((2, 1, 0), (5, 2, 2), (4, 3, 0)):

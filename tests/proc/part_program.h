@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs that split and shrink a communicator share this file. It runs their scenarios. It also lets a victim die
-// as it connects to a store, and counts a communicator's resources.
+// as it connects to a store, notes which ranks wait at a store, and counts a communicator's resources.
 #pragma once
 
 #include <atomic>
 #include <span>
+#include <string>
 
 #include "tests/proc/rank_program.h"
 
 /// The victim of the scenario `strike` sets this flag. Its next connect() then kills it.
 extern std::atomic<bool> strikes;
 
-/// Forgets the connections of this process until now.
-void forget_connections();
-/// Returns whether this process has entered a store since forget_connections(). Then the store knows its rank.
-[[nodiscard]] bool has_entered();
+/// Makes a file in the folder once this thread waits at a store that it enters from now on. The store then knows this
+/// thread's rank.
+void note_arrival(const std::string &folder, int rank);
+/// Waits until the other ranks below `rank_count` have arrived. Returns false if they have not after two minutes.
+bool wait_for_arrivals(const std::string &folder, int own_rank, int rank_count);
+/// The victim of `strike` waits for these arrivals before it dies, if the folder is not empty.
+struct Awaited {
+  std::string folder;
+  int own_rank = 0, rank_count = 0;
+};
+extern Awaited awaited;
 
 struct Scenario {
   const char *name;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file has the scenarios of rank_program that last: sums for a while, silence for a while, and a rank that never
 // calls again. Each prints "rank R begun" after its first sum.
+#include <unistd.h>
+
 #include <chrono>
 #include <thread>
 
@@ -47,17 +49,20 @@ int run_busy(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// quiet SECONDS: after some sums, only polls for asynchronous errors for SECONDS, and then sums once more
+/// quiet SECONDS|FILE: after some sums, only polls for asynchronous errors, and then sums once more. It polls for
+/// SECONDS, or until the file exists.
 int run_quiet(const Rank &self, const Arguments &args) {
   constexpr int sums_before = 20;
-  const auto end = after(args[0]);
+  const bool is_path = args[0].starts_with('/');
+  const auto end = after(is_path ? "1000" : args[0]);
+  const auto is_over = [&] { return Clock::now() >= end || (is_path && ::access(args[0].c_str(), F_OK) == 0); };
   std::vector<int32_t> values(1000);
   int outcome = RONDO_OK;
   for (int round = 1; round <= sums_before && outcome == RONDO_OK; ++round)
     outcome = sum_once(self, values.data(), values.size(), round);
   if (outcome == RONDO_OK) outcome = begin(self, values);
   rondo_status_t failed = RONDO_OK;
-  while (outcome == RONDO_OK && failed == RONDO_OK && Clock::now() < end) {
+  while (outcome == RONDO_OK && failed == RONDO_OK && !is_over()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     if (rondo_comm_get_async_error(self.comm, &failed) != RONDO_OK) return 4;
   }

@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/proc/rank_program.h"
 #include "tests/window_program.h"
 
@@ -34,8 +37,8 @@ int run_windows(const Rank &self, const Arguments &args) {
   return report(self, rondo_comm_finalize(self.comm));
 }
 
-/// SIGNAL: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. Later rank 0 finds the value
-/// and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1 itself.
+/// SIGNAL FILE: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. When the file exists,
+/// rank 0 finds the value and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1 itself.
 int run_last_put(const Rank &self, const Arguments &args) {
   int64_t own = 0;
   const int64_t value = 77;
@@ -53,7 +56,8 @@ int run_last_put(const Rank &self, const Arguments &args) {
     status = rondo_wait_signal(0, 0, 1, self.comm, nullptr);  // a wait for rank 1 would end the communicator too early
     return report(self, status == RONDO_OK ? rondo_wait_signal(1, 0, 1, self.comm, nullptr) : status);
   }
-  ::usleep(1'500'000);
+  for (int look = 0; look < 12'000 && ::access(args[1].c_str(), F_OK) != 0; ++look)  // two minutes
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   for (int each = 0; each < 2 && status == RONDO_OK; ++each)
     status = rondo_wait_signal(1, 0, 1, self.comm, nullptr);
   if (status != RONDO_OK || own != value) return finish(self, status == RONDO_OK ? -1 : status);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests how rondo.torch finds messages for receives from any rank. It needs no PyTorch."""
 
+import collections
 import threading
 import unittest
 
@@ -17,13 +18,13 @@ class Mail:
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.messages = {0: [], 2: [], 3: []}
+        self.messages = collections.defaultdict(list)  # by source and tag
         self.lost = {}  # by source
         self.receives = AnySource(RANK, RANKS)
 
-    def send(self, source, *texts):
+    def send(self, source, *texts, tag=0):
         with self.lock:
-            self.messages[source] += texts
+            self.messages[source, tag] += texts
 
     def receive(self, source=None, tag=0, seconds=LIMIT_S):
         """Posts a receive, and returns it. Its `result` is a pair of source and text, or an exception."""
@@ -33,8 +34,8 @@ class Mail:
             with self.lock:
                 if of in self.lost:
                     raise self.lost[of]
-                if self.messages[of]:
-                    posted.end((of, self.messages[of].pop(0)))
+                if self.messages[of, tag]:
+                    posted.end((of, self.messages[of, tag].pop(0)))
                     return True
             assert source is None, "a receive that names its source was taken before its message came"
             return False
@@ -81,7 +82,7 @@ class Matching(unittest.TestCase):
     def test_a_receive_that_names_its_source_does_not_wait_behind_other_tags(self):
         anyone = self.mail.receive(tag=7)
         self.mail.lost = {0: OSError("0"), 2: OSError("2")}
-        self.mail.messages[3] = ["named"]
+        self.mail.send(3, "named", tag=8)
         self.assertIn(self.mail.receive(3, tag=8).result(), [(3, "named")])
         self.assertFalse(anyone.ended())
 
@@ -99,7 +100,7 @@ class Matching(unittest.TestCase):
         for part in ("a message with tag 5 from any rank to rank 11", "none of the ranks 10, 12, 13 has sent one",
                      "within 0.05 s", "rank 12 cannot send: it has ended", "timeout= of init_process_group()"):
             self.assertIn(part, str(error))
-        self.mail.send(3, "for the next one")
+        self.mail.send(3, "for the next one", tag=5)
         self.assertEqual(behind.result(), (3, "for the next one"))
 
     def test_if_no_rank_can_send_the_receive_ends_at_once(self):
