@@ -12,6 +12,7 @@ namespace rondo {
 namespace {
 
 std::atomic<uint64_t> held_ns = 0;     ///< 0 while the clock runs; pairs with the loads in now_ns()
+std::atomic<uint64_t> read_count = 0;  ///< reads of the held clock; pairs with await_reads()
 std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, since the test may have moved a held clock
 
 }  // namespace
@@ -20,7 +21,9 @@ std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, since 
 
 uint64_t now_ns() {
   const uint64_t held = held_ns.load(std::memory_order_acquire);  // pairs with HeldClock
-  return held != 0 ? held : machine_now_ns() + skipped_ns.load(std::memory_order_acquire);
+  if (held == 0) return machine_now_ns() + skipped_ns.load(std::memory_order_acquire);
+  read_count.fetch_add(1, std::memory_order_release);
+  return held;
 }
 
 }  // namespace rondo
@@ -38,5 +41,10 @@ HeldClock::~HeldClock() {
 }
 
 void HeldClock::advance(uint64_t ns) { rondo::held_ns.fetch_add(ns, std::memory_order_release); }
+
+void HeldClock::await_reads(uint64_t count) const {
+  const uint64_t enough = rondo::read_count.load(std::memory_order_acquire) + count;
+  while (rondo::read_count.load(std::memory_order_acquire) < enough) rondo::sleep_for_ns(1'000'000);  // as in now_ns()
+}
 
 }  // namespace rondo_test

@@ -17,6 +17,9 @@ class HeldClock {
   HeldClock &operator=(const HeldClock &) = delete;
 
   void advance(uint64_t ns);
+
+  /// Waits until threads have read the clock `count` times. A thread that watches something reads it at each look.
+  void await_reads(uint64_t count) const;
 };
 
 }  // namespace rondo_test

@@ -5,6 +5,7 @@
 #include <barrier>
 
 #include "tests/gpu/copy_group.h"
+#include "tests/test_clock.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -13,6 +14,9 @@ using rondo::cuda::conformance::becomes_true;
 using rondo::cuda::conformance::Gate;
 
 namespace {
+
+constexpr uint64_t ms = 1'000'000;  ///< in ns
+constexpr uint64_t looks = 20;      ///< reads of the clock in which the monitors of two ranks look at least once
 
 /// Returns graphs of captured sums, one for each rank of a group.
 std::vector<GraphExec> captured_sums(const CopyGroup &group) {
@@ -246,13 +250,15 @@ TEST_CASE("copy executor: an abort ends the replays of everybody") {
 }
 
 TEST_CASE("copy executor: replays that go on for longer than the timeout are not taken for one that hangs") {
-  constexpr std::chrono::milliseconds timeout{3000};  // longer than a rank may be late on a busy machine
-  CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));
+  constexpr uint32_t timeout_ms = 3000;
+  CopyGroup group(2, 64, timeout_ms);
   const auto graphs = captured_sums(group);
-  const auto end = std::chrono::steady_clock::now() + timeout + timeout / 3;
-  while (std::chrono::steady_clock::now() < end) {
-    for (int replay = 0; replay < 100; ++replay)
+  HeldClock clock;  // so no replay takes more than a quarter of the timeout
+  for (int round = 0; round < 8; ++round) {
+    for (int replay = 0; replay < 100; ++replay) {
+      if (replay == 50) clock.advance(timeout_ms / 4 * ms);
       for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    }
     for (int rank = 0; rank < 2; ++rank) REQUIRE(group.sum(rank) == RONDO_OK);
     group.complete();
   }
@@ -260,19 +266,24 @@ TEST_CASE("copy executor: replays that go on for longer than the timeout are not
 
 TEST_CASE("copy executor: replays with pauses longer than the timeout between them each have a time of their own",
           "[pauses]") {
-  constexpr std::chrono::milliseconds timeout{3000};
-  CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));
+  constexpr uint32_t timeout_ms = 3000;
+  CopyGroup group(2, 64, timeout_ms);
   const auto graphs = captured_sums(group);
-  for (int replay = 0; replay < 2; ++replay) {
-    if (replay > 0) std::this_thread::sleep_for(timeout + timeout / 4);
+  HeldClock clock;
+  for (int replay = 0; replay < 5; ++replay) {
+    if (replay > 0) {
+      clock.await_reads(looks);  // the monitor has seen the end
+      clock.advance((timeout_ms + timeout_ms / 4) * ms);
+      clock.await_reads(looks);
+    }
     for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
     group.complete();
   }
 }
 
 TEST_CASE("copy executor: the time of a call behind replays begins when its stream comes to it", "[pauses]") {
-  constexpr std::chrono::milliseconds timeout{5000}, pause{1500};
-  CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));
+  constexpr uint32_t timeout_ms = 5000, pause_ms = 1500;
+  CopyGroup group(2, 64, timeout_ms);
   Gate gate(group.world);
   std::vector<GraphExec> graphs;
   for (int rank = 0; rank < 2; ++rank)
@@ -286,12 +297,15 @@ TEST_CASE("copy executor: the time of a call behind replays begins when its stre
       REQUIRE(group.sum(rank) == RONDO_OK);
     }));
   constexpr int replay_count = 4;
+  HeldClock clock;
   for (int rank = 0; rank < 2; ++rank) {
     for (int replay = 0; replay < replay_count; ++replay) group.launch(graphs[static_cast<size_t>(rank)], rank);
     REQUIRE(group.sum(rank) == RONDO_OK);
   }
   for (int replay = 0; replay < replay_count; ++replay) {
-    std::this_thread::sleep_for(pause);
+    clock.await_reads(looks);  // the monitor looks before and after the pause
+    clock.advance(pause_ms * ms);
+    clock.await_reads(looks);
     gate.open();
     // acquire; pairs with the release of the stream's write
     CHECK(becomes_true([&] { return std::atomic_ref(gate.word()).load(std::memory_order_acquire) == 0; }));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests capture calls by kernels, and replay the graphs.
 #include "tests/gpu/device_ranks.h"
+#include "tests/test_clock.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -148,6 +149,7 @@ TEST_CASE("device: calls of more sizes than a communicator has memory for plans"
         FAIL(elements << " elements, rank " << rank << ": " << error_message());
     }
   };
+  const HeldClock clock;  // calls wait until a call before them has ended, however late
   const uint64_t uploads = upload_count();
   const auto plans_made = [&] { return upload_count() - uploads; };
   for (size_t size = 0; size < size_count; ++size) call(count - size);
