@@ -113,6 +113,7 @@ TEST_CASE("device windows: a wait is ended at the deadline, and the error names 
   config.timeout_ms = 500;
   DeviceRanks group(2, config);
   CHECK(rondo_signal(0, 5, group.ranks[1], group.stream(1)) == RONDO_OK);
+  CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(1))));  // it has arrived
   CHECK(rondo_wait_signal(1, 5, 3, group.ranks[0], group.stream(0)) == RONDO_OK);
   CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(0))));  // it is freed
   const rondo_error_t error = await_failure(group.ranks[0]);
