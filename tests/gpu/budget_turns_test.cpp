@@ -2,7 +2,6 @@
 // These tests count what emulated blocks do while ranks on several devices wait. They count the loads over a link that
 // follow one another. In a long wait, they count the polls of all peers and of each peer.
 #include <numeric>
-#include <thread>
 
 #include "cuda/kernels/load_store_wait.h"
 #include "tests/gpu/device_ranks.h"
@@ -94,7 +93,11 @@ TEST_CASE("budgets: a chunk through places takes 4 loads over links one after th
 TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[budget]") {
   // A group polls 64 times by acquires before a long wait. It has at most 4 waits, and a block at most 2 groups here.
   constexpr uint64_t acquires_of_block = 64 * 4 * 2;
+  constexpr uint64_t long_wait_polls = 16 * acquires_of_block;
   constexpr uint64_t loads_per_host_load = 8;  // reads of the host's words take a round trip over PCIe
+  auto *const polls = soft_cuda_function<uint64_t(uint32_t)>(rondo::cuda::conformance::loaded_driver().library,
+                                                             "soft_cuda_poll_count");
+  REQUIRE(polls != nullptr);
   struct Way {
     const char *what;
     size_t bytes;
@@ -117,8 +120,9 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     for (int rank = 0; rank < 2; ++rank) call(rank);
     apart.group.complete();
     count_accesses(true);
+    const uint64_t before = polls(0);
     call(0);
-    std::this_thread::sleep_for(8 * rondo::cuda::conformance::a_while);
+    CHECK(rondo::cuda::conformance::becomes_true([&] { return polls(0) - before > long_wait_polls; }));
     call(1);
     apart.group.complete();
     const auto ranks = apart.counts();

@@ -222,6 +222,13 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_waiting_blocks(uint32_
   return device == nullptr ? 0 : device->blocks->waiting_blocks.load(std::memory_order_relaxed);
 }
 
+__attribute__((visibility("default"))) uint64_t soft_cuda_poll_count(uint32_t ordinal) {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  const Device *const device = device_of(driver, static_cast<CuDevice>(ordinal));
+  return device == nullptr ? 0 : device->blocks->polls.load(std::memory_order_relaxed);
+}
+
 __attribute__((visibility("default"))) uint64_t soft_cuda_flush_count() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);

@@ -126,6 +126,7 @@ void tell_waiting() {
 void wait_for_turn(Waiting waiting) {
   if (waiting == Waiting::at_barrier) return give_way(waiting);
   tell_waiting();
+  host_thread->batch->run->places.polls.fetch_add(1, std::memory_order_relaxed);
   do give_way(waiting);
   while (device_is_lost());  // bounded by the test, which resets it
   await_turn();

@@ -36,6 +36,8 @@ class Places {
   [[nodiscard]] uint64_t waiting();
   /// The number of blocks in these places that have waited at least once. Relaxed, because the count orders nothing.
   std::atomic<uint32_t> waiting_blocks{0};
+  /// The number of polls in vain by blocks in these places. Relaxed, because the count orders nothing.
+  std::atomic<uint64_t> polls{0};
 
  private:
   /// A multiprocessor. Its first block fixes how much of its memory is shared, until no block is left.

@@ -59,6 +59,9 @@ extern "C" uint64_t soft_cuda_waiting_launches(uint32_t device);
 /// blocks, for kernels or for the host.
 extern "C" uint64_t soft_cuda_waiting_blocks(uint32_t device);
 
+/// Returns how often threads of blocks of this process on that device have polled in vain so far.
+extern "C" uint64_t soft_cuda_poll_count(uint32_t device);
+
 /// If `lost` is not 0, stops this process's kernels on that device where they wait for others, as if the device were
 /// lost. 0 lets them continue.
 extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
