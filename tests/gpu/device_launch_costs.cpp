@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t stream_count_max = 8;
 constexpr uint32_t block_threads = 256;  // as in load_store
-constexpr uint64_t gate_patience_ns = 5'000'000'000;
+constexpr uint64_t gate_patience_ns = 20'000'000'000;
 
 /// The work of each kernel of a stream.
 struct Kind {

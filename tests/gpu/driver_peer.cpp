@@ -120,7 +120,7 @@ struct Peer {
 }  // namespace
 
 int main(int argc, char **argv) {
-  ::alarm(60);  // limits waits in the driver after the parent's end
+  ::alarm(300);  // limits waits in the driver after the parent's end
   check(argc == 2, "driver_peer ROLE");
   const auto driver = cuda_driver(read_config().value().cuda_library);
   if (!driver.ok()) std::fprintf(stderr, "%s\n", driver.error().message.c_str());

@@ -133,7 +133,7 @@ TEST_CASE("emulated block: a child that disagrees is named, even where the other
         std::vector<CaseRank> ranks = make_ranks(it, geometry);
         DeviceWorld world(it.rank_count, it.channels, geometry);
         std::thread aborter([&] {  // aborts the child right after its parent, which fails by itself
-          for (uint32_t wait_ms = 0; wait_ms < 10'000 && world.result(parent).number == 0; ++wait_ms)
+          for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(parent).number == 0; ++wait_ms)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
           world.abort(parent);
           world.abort(other);
@@ -233,7 +233,7 @@ TEST_CASE("emulated block: a late peer that disagrees is named, even where anoth
       const device::LoadStorePlace place = world.place(2);
       if (posts) memory::store_release(place.header(1, 0), ll::pack(77, ll::flag_of(1)));  // pairs with W2
       else memory::store_release(place.contributed(0), device::load_store_counter(1, 77));  // pairs with R1
-      for (uint32_t wait_ms = 0; wait_ms < 10'000 && world.result(0).number == 0; ++wait_ms)
+      for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(0).number == 0; ++wait_ms)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       world.abort(0);
     });

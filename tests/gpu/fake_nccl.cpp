@@ -85,7 +85,7 @@ EXPORT int ncclCommInitRank(rondo_comm_t *comm, int rank_count, Id id, int rank)
 /// Waits while a graph exists, as NVIDIA's library waits for the graphs that have calls of the communicator. The driver
 /// counts the graphs of all ranks, whose threads destroy them at different times. Fails if a graph stays.
 EXPORT int ncclCommDestroy(rondo_comm_t comm) {
-  constexpr int looks_max = 2000;
+  constexpr int looks_max = 6000;
   bool has_graph = graph_count() != 0;
   for (int look = 0; has_graph && look < looks_max; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -67,7 +67,7 @@ socklen_t address_of(uint64_t name, sockaddr_un &address) {
 }
 
 void set_patience(int socket) {
-  const timeval patience{20, 0};  // for a busy machine; a process that has ended refuses at once
+  const timeval patience{60, 0};  // for a busy machine; a process that has ended refuses at once
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }

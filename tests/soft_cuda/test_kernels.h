@@ -26,7 +26,7 @@ struct BarrierParameters {
   uint64_t *arrived;
   uint64_t more;
 };
-inline constexpr uint64_t barrier_patience_ns = 10'000'000'000;
+inline constexpr uint64_t barrier_patience_ns = 20'000'000'000;
 inline constexpr uint64_t barrier_gave_up = uint64_t{1} << 32;
 
 /// test_count_threads: counts[block] = threads of the block
@@ -61,7 +61,7 @@ struct MeetParameters {
   uint64_t count;
 };
 inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
-inline constexpr uint64_t meet_patience_ns = 2'000'000'000;
+inline constexpr uint64_t meet_patience_ns = 20'000'000'000;
 inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
 
 /// cost_store: one thread stores `round_count` times, to *pending if it is not null, and then, in `order`, to *word.
