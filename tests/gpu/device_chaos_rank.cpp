@@ -14,6 +14,7 @@
 
 #include "src/base/clock.h"
 #include "tests/gpu/device_process.h"
+#include "tests/sanitized.h"
 #include "tests/soft_cuda/soft_cuda.h"
 
 using namespace rondo_test;
@@ -23,7 +24,6 @@ namespace {
 constexpr int calm_rounds = 20, rounds_max = 1'000'000;
 constexpr uint64_t patience_ns = 100'000'000'000;
 constexpr uint32_t timeout_ms = 60'000;
-constexpr uint32_t silent_timeout_ms = 8'000;  // longer than the delay of any rank that calls
 
 struct Fate {
   std::string kind;
@@ -39,6 +39,9 @@ void strike(const DeviceProcess &self, const Fate &fate) {
   if (fate.kind == "exit") ::_exit(0);
   if (fate.kind == "abort") static_cast<void>(rondo_comm_abort(self.comm));
 }
+
+/// Returns the timeout of lives in which a rank falls silent. No rank that calls is that late.
+uint32_t silent_timeout_ms() { return sanitized() ? 25'000 : 8'000; }
 
 /// Waits until the communicator has failed without a call of this rank.
 int wait_silently(const DeviceProcess &self) {
@@ -77,7 +80,7 @@ int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns
 int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   std::thread striker;
   if (is_victim && fate.kind == "early") striker = std::thread(strike, std::cref(self), std::cref(fate));
-  int outcome = join(self, fate.kind == "silent" ? silent_timeout_ms : timeout_ms);
+  int outcome = join(self, fate.kind == "silent" ? silent_timeout_ms() : timeout_ms);
   const bool made = outcome == RONDO_OK;
   if (made) outcome = register_buffer(self);
   if (outcome == RONDO_OK) outcome = sum_once(self, 1, self.count);

@@ -14,6 +14,7 @@ import job  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
+from sanitized import SANITIZED  # noqa: E402
 
 run_job = functools.partial(job.run_job, seconds=180)  # some jobs have a timeout of 60 s
 PROGRAM = sys.argv.pop(1)
@@ -82,8 +83,9 @@ class DeviceProcesses(unittest.TestCase):
     def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
         # A kernel that waits for its peer uses its whole turn. By one channel the sums take some twenty turns. With a
         # limit of four turns, they sometimes succeeded. The limit for copies is a hundred times the time that they
-        # need, since tests run concurrently.
-        for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, 12000, "ok"),
+        # need, since tests run concurrently, and longer under a sanitizer.
+        copy_ms = 30000 if SANITIZED else 12000
+        for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, copy_ms, "ok"),
                                                       ("kernel", 100, 60000, "ok")):
             with tempfile.TemporaryDirectory() as folder:
                 ranks = run_job(PROGRAM, 2, ["sums"], {"SOFT_CUDA_TURNS": f"{turn_ms}:{folder}/turns",

@@ -18,7 +18,7 @@
 //     behind                  launches that graph after a host function that takes 2 s
 //     start                   begins an all-reduce, and does not wait for its end
 //     end                     waits for the stream, and checks the result
-//     busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
+//     busy                    keeps the device busy on another stream, until `idle`, for a minute at most
 //     idle                    releases the device a moment later
 //     failing                 a sum that fails; prints "failing STATUS SECONDS DEVICE MESSAGE" with the call's time
 //     failing=NAME            does the same, and makes that file when the call begins
