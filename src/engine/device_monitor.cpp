@@ -19,7 +19,7 @@ constexpr uint64_t waits_interval_ns = 50'000'000;  // shorter than the interval
 constexpr uint64_t reason_checks_least = 10'000, reason_checks_most = 50'000;
 constexpr uint32_t reason_checks_per_death_check = 100;
 
-/// Returns how often a rank looks for the reason of another one, whose process may be stopped for some seconds.
+/// Returns the number of checks for the reason of another rank, whose process may be stopped for some seconds.
 uint64_t reason_checks_max(uint64_t timeout_ns) {
   return std::clamp(timeout_ns / stop_interval_ns, reason_checks_least, reason_checks_most);
 }

@@ -16,7 +16,7 @@ using rondo::cuda::conformance::Gate;
 namespace {
 
 constexpr uint64_t ms = 1'000'000;  ///< in ns
-constexpr uint64_t looks = 20;      ///< reads of the clock in which the monitors of two ranks look at least once
+constexpr uint64_t looks = 20;      ///< reads of the clock; meanwhile, each monitor has checked its rank
 
 /// Returns graphs of captured sums, one for each rank of a group.
 std::vector<GraphExec> captured_sums(const CopyGroup &group) {

@@ -303,7 +303,7 @@ TEST_CASE("executors: a device that stopped because of another rank tells that r
     RankGroup group(Kind::table, has_reason ? 60 * second_ns : second_ns);
     rondo_test::FakeDevice device;
     std::atomic<int> checks = 0;
-    device.at_check = [&] {  // the other rank tells its reason after some looks for it
+    device.at_check = [&] {  // rank 0 fails with its reason at the 100th check
       if (has_reason && ++checks == 100)
         group.ranks[0].operations->raise({RONDO_ERROR_MISMATCH, "as the test wants"}, 1);
     };
