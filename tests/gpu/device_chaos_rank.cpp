@@ -14,6 +14,7 @@
 
 #include "src/base/clock.h"
 #include "tests/gpu/device_process.h"
+#include "tests/sanitized.h"
 #include "tests/soft_cuda/soft_cuda.h"
 
 using namespace rondo_test;
@@ -23,7 +24,7 @@ namespace {
 constexpr int calm_rounds = 20, rounds_max = 1'000'000;
 constexpr uint64_t patience_ns = 100'000'000'000;
 constexpr uint32_t timeout_ms = 60'000;
-constexpr uint32_t silent_timeout_ms = 8'000;  // longer than the delay of any rank that calls
+constexpr uint32_t silent_timeout_ms = 8'000;  // longer than the delay of any rank that calls; more under a sanitizer
 
 struct Fate {
   std::string kind;
@@ -77,7 +78,8 @@ int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns
 int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   std::thread striker;
   if (is_victim && fate.kind == "early") striker = std::thread(strike, std::cref(self), std::cref(fate));
-  int outcome = join(self, fate.kind == "silent" ? silent_timeout_ms : timeout_ms);
+  const uint32_t short_ms = sanitized() ? 4 * silent_timeout_ms : silent_timeout_ms;
+  int outcome = join(self, fate.kind == "silent" ? short_ms : timeout_ms);
   const bool made = outcome == RONDO_OK;
   if (made) outcome = register_buffer(self);
   if (outcome == RONDO_OK) outcome = sum_once(self, 1, self.count);

@@ -83,8 +83,10 @@ class DeviceProcesses(unittest.TestCase):
         # A kernel that waits for its peer uses its whole turn. By one channel the sums take some twenty turns. With a
         # limit of four turns, they sometimes succeeded. The limit for copies is a hundred times the time that they
         # need, since tests run concurrently.
-        for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, 12000, "ok"),
-                                                      ("kernel", 100, 60000, "ok")):
+        long_ms = 3000 * job.PATIENCE
+        for executor, turn_ms, timeout_ms, status in (("kernel", long_ms, long_ms * 2 // 3, "timeout"),
+                                                      ("copy", long_ms, 4 * long_ms, "ok"),
+                                                      ("kernel", 100, 60000 * job.PATIENCE, "ok")):
             with tempfile.TemporaryDirectory() as folder:
                 ranks = run_job(PROGRAM, 2, ["sums"], {"SOFT_CUDA_TURNS": f"{turn_ms}:{folder}/turns",
                                                        "RONDO_DEVICE_EXECUTOR": executor, "RONDO_CHANNELS": "1",

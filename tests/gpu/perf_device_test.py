@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+from job import PATIENCE  # noqa: E402
 from perf_support import COLLECTIVES, EXCHANGES, PerfCase, call  # noqa: E402
 
 RONDO, OTHER = [os.path.abspath(path) for path in sys.argv[1:3]]
@@ -81,7 +82,7 @@ class DevicePerf(PerfCase):
                 self.assertNotIn("host_us", report["results"][0]["in_place"])
         # A rank that cannot enqueue its run releases the streams of all others. So the run ends, and reports the cause.
         done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS,
-                              "--graph", "--together", "-T", 5, SOFT_CUDA_FAULTS="cuGraphLaunch#4=2")
+                              "--graph", "--together", "-T", 20, SOFT_CUDA_FAULTS="cuGraphLaunch#4=2")
         self.assertEqual(done, 3, out + err)
         self.assertIn("cuGraphLaunch", err)
 
@@ -92,7 +93,7 @@ class DevicePerf(PerfCase):
                                       "-f", 70, *FEW_RUNS, "--graph", "--one-graph", *more,
                                       RONDO_DEVICE_LAUNCH="shared")
                 self.assertTrue(report["one_graph"])
-        one = ("-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS, "--graph", "--one-graph", "-T", 5)
+        one = ("-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS, "--graph", "--one-graph", "-T", 20)
         done, out, err = call(RONDO, "perf", "all_reduce", *one, RONDO_DEVICE_LAUNCH="own")
         self.assertEqual(done, 2, out + err)
         self.assertIn("--one-graph wants RONDO_DEVICE_LAUNCH=shared", err)
@@ -235,7 +236,7 @@ class DevicePerf(PerfCase):
         self.assertEqual(report["results"][0]["out_of_place"]["wrong"], 0)
         self.assertIn("internal error (3)", self.against(status=3, FAKE_NCCL="fails")[0])
         for options in ((), ("--graph",)):
-            self.assertIn("in time", self.against("-T", 3, *options, status=3, FAKE_NCCL="hangs")[0])
+            self.assertIn("in time", self.against("-T", 5 * PATIENCE, *options, status=3, FAKE_NCCL="hangs")[0])
         self.assertIn("same one", self.against(status=2, ranks=3)[0])
         self.assertIn("takes 2 ranks on a device",
                       self.against(status=2, ranks=5, NCCL_MULTI_RANK_GPU_ENABLE="1")[0])

@@ -6,7 +6,7 @@ the one in software."""
 import tempfile
 import unittest
 
-from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
+from region_job import DEVICES, ELEMENTS, PATIENCE, RegionCase, moved, plans_in
 from sanitized import some_of
 
 # This fault is in loading the first kernel of load_store, which follows the kernels that every communicator loads.
@@ -14,7 +14,7 @@ LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
 # The least time of steps that wait for a busy device. A step that ends earlier has not waited, since a later step
 # releases the device.
-SHORT_S = 6
+SHORT_S = 6 * PATIENCE
 SHORT = {"REGION_RANK_TIMEOUT_MS": str(SHORT_S * 1000)}
 
 

@@ -18,7 +18,7 @@
 //     behind                  launches that graph after a host function that takes 2 s
 //     start                   begins an all-reduce, and does not wait for its end
 //     end                     waits for the stream, and checks the result
-//     busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
+//     busy                    keeps the device busy on another stream, until `idle`, for a minute at most
 //     idle                    releases the device a moment later
 //     failing                 a sum that fails; prints "failing STATUS SECONDS DEVICE MESSAGE" with the call's time
 //     failing=NAME            does the same, and makes that file when the call begins
@@ -59,7 +59,7 @@ namespace {
 
 constexpr uint32_t timeout_ms = 60'000;
 constexpr std::chrono::milliseconds between_looks{20};
-constexpr std::chrono::seconds event_patience{60};
+constexpr std::chrono::seconds event_patience{120};
 constexpr int looks_not_quiet = 5;  ///< in sequence: an end may be noticed late
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
