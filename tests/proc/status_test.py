@@ -287,7 +287,7 @@ class Refused(unittest.TestCase):
         self.addCleanup(alone().close)
         for number in range(18):
             self.sparse_segment(4000, number)
-        # Text is enough under a sanitizer, where the JSON of so many ranks takes a minute.
+        # Text is enough under a sanitizer, where the JSON of 64,000 ranks takes a minute.
         done = status(os.getpid(), *([] if SANITIZED else ["--json"]))
         self.assertEqual(done.returncode, 0, done.stderr)
         shown = re.findall(r"^communicator ", done.stdout, re.M) if SANITIZED else json.loads(
