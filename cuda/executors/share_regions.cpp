@@ -18,6 +18,7 @@ namespace {
 /// busy rank may also close memory later: its collective may wait for the very rank that waits here.
 constexpr uint64_t open_patience_ns = 100'000'000;
 constexpr uint64_t close_patience_ns = 200'000'000;
+constexpr uint64_t last_patience_ns = 2'000'000'000;  // for ranks of processes that were as busy as this one
 constexpr uint64_t look_ns = 500'000;
 constexpr uint32_t looks_per_death_check = 40;
 constexpr auto wait_look_interval = std::chrono::milliseconds(1);  // a failure sends no notification
@@ -80,7 +81,7 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
   // The follower may wait for work of other communicators, and of the application.
   const bool left = follower.end(now_ns() + quiesce_patience_ns);
   // This second wait helps, because other ranks with equally busy processes reach this point at about the same time.
-  if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
+  if (holder) holder = wait_for_holders(ranks, last_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
                  "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +

@@ -59,7 +59,7 @@ namespace {
 
 constexpr uint32_t timeout_ms = 60'000;
 constexpr std::chrono::milliseconds between_looks{20};
-constexpr std::chrono::seconds event_patience{60};
+constexpr std::chrono::seconds event_patience{120};
 constexpr int looks_not_quiet = 5;  ///< in sequence: an end may be noticed late
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};

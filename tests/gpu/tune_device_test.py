@@ -14,6 +14,8 @@ from sanitized import SANITIZED, some_of  # noqa: E402
 
 RONDO = os.path.abspath(sys.argv.pop(1))
 LIMIT_SECONDS = 500 * (4 if SANITIZED else 1)  # less than the 600 that Meson allows
+# Other tests run at the same time, and would leave no undisturbed run of some kernels.
+QUICK = ("--quick", "--rounds", 1, "--ranks", 2, "--keep-disturbed")
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2", "-b", 4096, "-e", 4096)
 
 
@@ -59,8 +61,8 @@ class TuneDevice(PerfCase):
 
     def test_it_measures_processes_and_threads_and_its_table_is_followed(self):
         table = self.folder / "devices.json"
-        status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2, "--sizes",
-                                "64-4K/64", "-o", table, seconds=LIMIT_SECONDS)
+        status, out, err = call(RONDO, "tune", "--device", "cuda:0", *QUICK, "--sizes", "64-4K/64", "-o", table,
+                                seconds=LIMIT_SECONDS)
         self.assertEqual(status, 0, out + err)
         # Processes that share a device use copies, which have neither ll nor load_store. Threads leave out nothing.
         processes, threads = err.split("as threads")
@@ -84,8 +86,8 @@ class TuneDevice(PerfCase):
     def test_the_other_collectives_of_threads_have_load_store_too(self):
         for collective in some_of(["all_gather", "broadcast"], ["broadcast"], "collectives"):
             table = self.folder / f"{collective}.json"
-            status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2,
-                                    "--collectives", collective, "--sizes", "16K", "-o", table, seconds=LIMIT_SECONDS)
+            status, out, err = call(RONDO, "tune", "--device", "cuda:0", *QUICK, "--collectives", collective, "--sizes",
+                                    "16K", "-o", table, seconds=LIMIT_SECONDS)
             self.assertEqual(status, 0, out + err)
             threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
             self.assertEqual(threads["buffers"], "shared_device")
@@ -94,8 +96,7 @@ class TuneDevice(PerfCase):
 
     def test_threads_share_buffers_on_one_device_and_on_those_that_reach_each_other_where_settings_let_them(self):
         # The devices do not depend on the collective, and a broadcast has half as many candidates as a sum.
-        words = ("--device", "cuda", "--quick", "--rounds", 1, "--ranks", 2, "--sizes", "4K", "--collectives",
-                 "broadcast")
+        words = ("--device", "cuda", *QUICK, "--sizes", "4K", "--collectives", "broadcast")
         table = self.folder / "two.json"
         status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS, SOFT_CUDA_DEVICES="2")
         self.assertEqual(status, 0, out + err)

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
 from container import CONTAINER, MORTAL, why_not  # noqa: E402
-from job import HeldPort  # noqa: E402
+from job import PATIENCE, HeldPort  # noqa: E402
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -34,7 +34,7 @@ class Containers(unittest.TestCase):
                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                           for rank, wrapper in enumerate(wrappers)]
         try:
-            return [process.communicate(timeout=60)[0] for process in self.processes]
+            return [process.communicate(timeout=60 * PATIENCE)[0] for process in self.processes]
         finally:
             for process in self.processes:
                 process.kill()

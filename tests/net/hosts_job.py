@@ -14,7 +14,7 @@ import unittest
 import hosts as net
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
-from job import LINE, Report  # noqa: E402
+from job import LINE, PATIENCE, Report  # noqa: E402
 
 RETURNED = re.compile(r"^rank \d+ returned (\d+)$", re.MULTILINE)
 PORTS = iter(range(29_500, 30_500))
@@ -35,8 +35,8 @@ class Job:
         self.output = [""] * len(layout)
 
     def line(self, rank, text, seconds=60):
-        """Reads the rank's output until a line contains `text`."""
-        deadline = time.monotonic() + seconds
+        """Reads the rank's output until a line contains `text`. Under a sanitizer, the limit is four times as long."""
+        deadline = time.monotonic() + seconds * PATIENCE
         while time.monotonic() < deadline:
             said = self.processes[rank].stdout.readline()
             self.output[rank] += said
@@ -53,7 +53,9 @@ class Job:
         return self
 
     def finish(self, seconds=60, skip=()):
-        """Waits for all ranks except `skip`. Ranks that outlive `seconds` are killed and fail the test."""
+        """Waits for all ranks except `skip`. Ranks that outlive `seconds` are killed and fail the test. Under a
+        sanitizer, the limit is four times as long."""
+        seconds *= PATIENCE
         deadline = time.monotonic() + seconds
         late = []
         for rank, process in enumerate(self.processes):

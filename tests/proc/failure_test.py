@@ -9,13 +9,14 @@ import signal
 import sys
 from pathlib import Path
 
-from job import JobTest, refuse_pidfd_open, run_job
+from job import PATIENCE, JobTest, refuse_pidfd_open, run_job
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-TIMEOUT = {"RONDO_TIMEOUT": "5"}  # of operations that must miss it; others must not, even on a busy machine
+# Operations that must miss the first timeout end by it. All others must miss no timeout, even on a busy machine.
+TIMEOUT, NO_TIMEOUT = {"RONDO_TIMEOUT": str(5 * PATIENCE)}, {"RONDO_TIMEOUT": str(20 * PATIENCE)}
 
 
 class Failure(JobTest):
@@ -33,12 +34,12 @@ class Failure(JobTest):
     def test_a_killed_rank_is_named_where_there_are_no_process_handles_and_its_parent_does_not_reap_it(self):
         for unreaped in ((), {1}):
             ranks = self.job(3, "signal", int(signal.SIGKILL), 1, 7, 10, preexec_fn=refuse_pidfd_open,
-                             unreaped=unreaped, environment={"RONDO_TIMEOUT": "20"})
+                             unreaped=unreaped, environment=NO_TIMEOUT)
             self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
 
     def test_a_rank_that_becomes_another_program_is_named(self):
         for preexec_fn in (None, refuse_pidfd_open):
-            ranks = self.job(3, "exec", 1, 4, environment={"RONDO_TIMEOUT": "20"}, unreaped={1}, preexec_fn=preexec_fn)
+            ranks = self.job(3, "exec", 1, 4, environment=NO_TIMEOUT, unreaped={1}, preexec_fn=preexec_fn)
             self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
 
     def test_a_rank_that_closes_descriptors_which_are_not_its_own_is_not_taken_for_dead(self):
@@ -63,7 +64,7 @@ class Failure(JobTest):
 
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
         # This timeout also limits the start of the other ranks, and is far longer than the start takes.
-        ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "15"})
+        ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": str(15 * PATIENCE)})
         # Rank 0 runs the store. Other ranks reach their own deadline, or learn from rank 0 that it gave up.
         for rank in ranks.values():
             self.assertIn(rank.last().status, ("timeout", "remote rank failed"), rank.output)
@@ -75,7 +76,7 @@ class Failure(JobTest):
 
     def test_a_rank_that_finalizes_one_call_early_is_named_on_all(self):
         for count in (10, 100_000):
-            ranks = self.job(3, "early", 2, 4, count, environment={"RONDO_TIMEOUT": "20"})
+            ranks = self.job(3, "early", 2, 4, count, environment=NO_TIMEOUT)
             self.expect(ranks, "remote rank failed", text="rank 2 (host", peer=2)
             self.expect(ranks, "remote rank failed", text="rondo_comm_finalize")
 
@@ -83,7 +84,7 @@ class Failure(JobTest):
         for what, text in (("count", "999"), ("type", "float32"), ("op", "max"), ("collective", "broadcast"),
                            ("order", "barrier"), ("root", "to rank 0"), ("zero", "of 0 int32")):
             with self.subTest(what=what):
-                ranks = self.job(4, "disagree", what, 2, environment={"RONDO_TIMEOUT": "10"})
+                ranks = self.job(4, "disagree", what, 2, environment=NO_TIMEOUT)
                 for rank in ranks.values():
                     last = rank.last()
                     self.assertEqual(last.status, "ranks disagree", last.message)

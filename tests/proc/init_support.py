@@ -9,9 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from job import PATIENCE
+
 OK, OUT_OF_RESOURCES, TIMEOUT, REMOTE, MISMATCH, ABORTED, NOT_READY = 0, 5, 8, 9, 10, 11, 1
-INIT_TIMEOUT_S = 12  # far longer than a death may take to be noticed
-HANG_S = 180
+# This is far longer than a death may take to be noticed, and shorter than the life of a dead rank's child.
+INIT_TIMEOUT_S = 24 if PATIENCE > 1 else 12
+HANG_S = 180 * PATIENCE
 
 
 class Ranks:
@@ -20,7 +23,7 @@ class Ranks:
 
     def __init__(self, program, size, own, environment=None, present=None, timeout_s=INIT_TIMEOUT_S, wrappers=None):
         base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
-        base.update(environment or {}, RONDO_INIT_TIMEOUT=str(timeout_s), RONDO_TIMEOUT="20")
+        base.update(environment or {}, RONDO_INIT_TIMEOUT=str(timeout_s), RONDO_TIMEOUT="60")
         self.folder = tempfile.mkdtemp(prefix="rondo-init-")
         how = ["env"] if environment else ["id", self.folder]
         self.processes = {}

@@ -11,7 +11,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from job import HeldPort
+from job import PATIENCE, HeldPort
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
@@ -20,6 +20,7 @@ PROGRAM, RONDO = os.path.abspath(sys.argv.pop()), os.path.abspath(sys.argv.pop()
 PERF = [RONDO, "perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
 HANG_S = 180
 PATIENT_S = "60"  # for ranks that must not need it
+ALONE_S = str(10 * PATIENCE)  # for a rank that waits in vain; meanwhile another one must come and be turned away
 TWO_JOBS = "two jobs meet at this address and port"
 
 
@@ -77,7 +78,7 @@ class Meet(unittest.TestCase):
         for name, values in (("TORCHELASTIC_RUN_ID", ("one", "other")),
                              ("RONDO_SECRET", (secrets.token_hex(32), secrets.token_hex(32)))):
             with self.subTest(name=name), HeldPort() as port:
-                ranks = [self.rank(rank, port, RONDO_INIT_TIMEOUT="3", **{name: values[rank]}) for rank in range(2)]
+                ranks = [self.rank(rank, port, RONDO_INIT_TIMEOUT=ALONE_S, **{name: values[rank]}) for rank in range(2)]
                 (zero, said_zero), (one, said_one) = self.finish(*ranks)
                 self.assertNotIn(0, (zero, one))
                 self.assertRegex(said_one, "authentication failed")

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from job import HeldPort
+from job import PATIENCE, HeldPort
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
@@ -25,7 +25,7 @@ LINE = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z (?P<host>\S+):(?P<pr
 HOST = os.uname().nodename
 
 
-def run(*command, timeout=60, **variables):
+def run(*command, timeout=60 * PATIENCE, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
     return subprocess.run([RONDO, *command], env=environment | variables, capture_output=True, text=True,
                           timeout=timeout, check=False)

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from job import JobTest
+from job import PATIENCE, JobTest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
@@ -32,7 +32,7 @@ class Split(JobTest):
             self.expect(ranks, "remote rank failed", skip={victim}, text=f"rank {victim} (host", peer=victim)
 
     def test_a_rank_that_does_not_call_is_named_after_the_deadline(self):
-        ranks = self.job(3, "late", 1, environment={"RONDO_TIMEOUT": "5"})
+        ranks = self.job(3, "late", 1, environment={"RONDO_TIMEOUT": str(5 * PATIENCE)})
         self.expect(ranks, "timeout", skip={1}, text="rondo_comm_split with color 0 and key 0) on rank", peer=1)
         self.expect(ranks, "timeout", skip={1}, text="not arrived: rank 1 (host")
 

@@ -143,12 +143,12 @@ class Division(TrainCase):
         ranks = self.start_ranks(4, "--steps", 1_000_000, "--pipeline-parallel", 2, "--accumulate", 2)
         self.assertIn("step 1/", ranks[0].stdout.readline())
         ranks[3].kill()
-        _, err = ranks[2].communicate(timeout=60)
+        _, err = ranks[2].communicate(timeout=240)
         self.assertEqual(ranks[2].returncode, 3, err)
         # For a sum over the stages, the last words of the line name the rank in the whole run.
         self.assertRegex(err, r"rank 2: rondo_\w+: .*\brank 3\b")
         for rank in (0, 1):
-            _, err = ranks[rank].communicate(timeout=60)
+            _, err = ranks[rank].communicate(timeout=240)
             self.assertEqual(ranks[rank].returncode, 3, err)
 
     def test_ranks_that_divide_experts_learn_what_one_rank_does(self):

@@ -68,7 +68,7 @@ class Modes(TrainCase):
         self.assertIn("step 1/", ranks[1].stdout.readline())
         ranks[2].kill()
         for rank in (0, 1):
-            _, err = ranks[rank].communicate(timeout=60)
+            _, err = ranks[rank].communicate(timeout=240)
             self.assertEqual(ranks[rank].returncode, 3, err)
             self.assertRegex(err, rf"rank {rank}: rondo_(recv|send): ")
             self.assertIn(f"these ranks are the ranks 0, {2 - rank} of the run", err)

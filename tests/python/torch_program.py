@@ -261,7 +261,7 @@ def death(rank, size):
 def lateness(rank, size):
     """Lets a deadline pass because rank 1 does not call. Aborts an operation that no other rank joins."""
     short = rondo.torch.ProcessGroup(dist.PrefixStore("short", dist.group.WORLD.get_group_store()), rank, size,
-                                     datetime.timedelta(seconds=3))
+                                     datetime.timedelta(seconds=10))
     short.allreduce(torch.ones(1)).wait()
     if rank != 1:
         error = expect(rondo.TimeoutError, lambda: short.allreduce(torch.ones(1)).wait())
