@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "proc"), str(Path(__file__).resolve().parents[1])]
-from job import PATIENCE, run_job  # noqa: E402, F401
+from job import run_job  # noqa: E402
 from sanitized import SANITIZED  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
