@@ -17,15 +17,12 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
-from job import run_job  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sanitized import SANITIZED  # noqa: E402
+from job import PATIENCE, run_job  # noqa: E402
 
 HANG_S = 180.0
 GATE_LIVES, ALL_LIVES = 60, 300
 FAILED_SEEDS = (90,)  # all seeds of lives that once failed
-INIT_TIMEOUT_S = 25 if SANITIZED else 15  # no rank is that late while ranks meet
+INIT_TIMEOUT_S = 15 * PATIENCE  # no rank is that late while ranks meet
 REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote rank failed", "timeout", "ranks disagree", "aborted"
 
 # Each kind of fate has a share of a hundred lives, and a status that the other ranks must get (None: any error).

@@ -157,6 +157,14 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             self.assertEqual("driver_kernel_test.cpp:" in done.stdout, status == 1, done.stdout)
 
+    def test_the_test_of_processes_finds_what_it_imports(self):
+        # With --quick no step runs it.
+        done = subprocess.run([sys.executable, "-B", self.bundle / "tests/gpu/device_process_test.py",
+                               self.bundle / "bin/device_rank", "DeviceProcesses.test_processes_exchange_blocks"],
+                              env=self.environment | soft_environment(self.bundle), capture_output=True, text=True,
+                              timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_a_program_that_fails_is_told_with_what_it_and_the_kernel_say(self):
         flag = self.output.parent / "failed"
         bundle = self.broken_bundle(device_seeds=f"touch {flag}; echo it is broken >&2; exit 3")

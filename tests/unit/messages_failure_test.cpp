@@ -142,8 +142,7 @@ TEST_CASE("messages: a circle of three ranks, two of which receive and one is in
     return rondo_recv(&own, 1, RONDO_INT32, rank + 1, comm, nullptr);
   });
   // The collective waits for both other ranks, and the reported circle leads through either.
-  check_all(told, RONDO_ERROR_MISMATCH,
-            "rank 1 waits in receive 1 from rank 2, which waits in operation 1 (all_reduce");
+  check_all(told, RONDO_ERROR_MISMATCH, "waits in receive 1 from rank 2, which waits in operation 1 (all_reduce");
 }
 
 TEST_CASE("messages: ranks that are slow, or that wait for one that computes, are not accused") {
