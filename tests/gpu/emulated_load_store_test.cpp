@@ -116,7 +116,7 @@ TEST_CASE("emulated load_store: every type and operation is bit-equal to the hos
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  rondo_test::GateShare share("types and operations of emulated load_store", !under_thread_sanitizer);
+  rondo_test::GateShare share("types and operations of emulated load_store");
   for (const LoadStoreKind &kind : load_store_kinds())
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= (kind.reduces() ? RONDO_AVG : RONDO_SUM); ++op)

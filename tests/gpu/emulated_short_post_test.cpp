@@ -89,7 +89,7 @@ TEST_CASE("short posts: the calls of these tests have them") {
 TEST_CASE("short posts: every type and operation is bit-equal to the host executor") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
-  rondo_test::GateShare share("types and operations of short posts", !under_thread_sanitizer);
+  rondo_test::GateShare share("types and operations of short posts");
   for (const uint32_t rank_count : {2u, 4u, 8u})
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {

@@ -7,7 +7,9 @@ import tempfile
 import unittest
 
 from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
-from sanitized import SANITIZED, some_of
+from sanitized import SANITIZED, quarter_of_cases, some_of
+
+load_tests = quarter_of_cases
 
 # This fault is in loading the first kernel of load_store, which follows the kernels that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
