@@ -44,7 +44,7 @@ Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(E
   return invalid_argument(in_quotes(text) + " is not a known " + what + known_are(text, known_names(name)));
 }
 
-/// Sets a switch. The text `on` is true, and "off" is false.
+/// Sets a switch: to true if `text` equals `on`, and to false if `text` is "off".
 inline Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
   target = equal_in_any_case(text, on);
   if (!target && !equal_in_any_case(text, "off"))

@@ -82,7 +82,7 @@ class RequestStore : public Store {
   void leave(const Result<void> &outcome) final;
 
  protected:
-  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< for the report of a failure, and what is in flight
+  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< longest wait for replies in leave()
 
  private:
   /// Sends the last request. The caller does not wait for a reply.

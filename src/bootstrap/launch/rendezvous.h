@@ -57,12 +57,12 @@ struct ListenPlace {
 /// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. In two cases rank 0
 /// listens on all addresses, because other hosts may not reach one alone. In the first case, several addresses of
 /// `master` are in `own`. In the second, the name of `master` means loopback here. If `master` itself is a loopback
-/// address or 0.0.0.0, it stays. If `master` is no address of this host, rank 0 listens on `chosen`, the address of
-/// RONDO_INTERFACE. If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
+/// address or 0.0.0.0, rank 0 listens on it. If `master` is no address of this host, rank 0 listens on `chosen`, the
+/// address of RONDO_INTERFACE. If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 
-/// Finds the place on this host. Waits until `master` resolves, if it is a name to an address of this host.
+/// Finds the place on this host. If `master` is a name, waits until it resolves to an address of this host.
 [[nodiscard]] Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view network_interface,
                                                     uint64_t deadline_ns, const Cancel *cancel);
 

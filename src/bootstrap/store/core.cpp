@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t part_price_bytes = 64;  // bytes that a part counts besides its value
+constexpr size_t part_price_bytes = 64;  // bytes counted for each part, in addition to its value
 constexpr size_t listed_rank_count_max = 16;
 
 size_t gather_price_bytes(uint32_t count) { return count / 8 + 1; }

@@ -14,7 +14,7 @@ struct StoreListener {
 };
 
 /// Listens on `address`; port 0 means any free port.
-/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
+/// @param listen_errno  null, or a variable that gets the errno if the system refused the address, and otherwise 0
 [[nodiscard]] Result<StoreListener> listen_for_store(const Endpoint &address, int *listen_errno = nullptr);
 
 /// Serves the clients of a listener.

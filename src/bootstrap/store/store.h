@@ -169,8 +169,8 @@ enum class GroupNames {
   elsewhere  ///< The rank must try again later. Each program of the job has its own store.
 };
 
-/// The prefix of a group's name with which a rival enters: a client that would run a store here itself, as rank 0 of
-/// that group. The store refuses it, and reports to the group's ranks that a second job has the same description.
+/// The prefix of the group's name in a rival's request. A rival is rank 0 of a second job with the same description,
+/// and would run its own store here. The store refuses it, and reports the second job to the group's ranks.
 inline constexpr std::string_view rival_prefix = "rival of ";
 
 /// The process that runs the store. If it ends, the store ends.
@@ -209,8 +209,8 @@ class StoreServer {
   virtual void host_failed(const Error &error) = 0;
   /// Fails the groups that `rank` has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
-  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is over. If a rival
-  /// has arrived before, `report` is called at once. Any thread may call on_rival().
+  /// Calls `report` on the server's thread for each rival (rival_prefix) whose group is already over. A rival that has
+  /// arrived before is reported at once. Any thread may call on_rival().
   virtual void on_rival(std::function<void(const Error &)> report) = 0;
   /// Describes the clients that had another secret, for an error. It is empty if there were none. Any thread may call
   /// it.
@@ -218,7 +218,7 @@ class StoreServer {
 };
 
 /// Listens on `address`; port 0 means any free port.
-/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
+/// @param listen_errno  null, or a variable that gets the errno if the system refused the address, and otherwise 0
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
                                                                       GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);
