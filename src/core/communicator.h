@@ -95,13 +95,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
   }
-  /// Returns how many messages rank `from` has begun to send beyond the receives of this rank, as rondo_probe() does.
+  /// Returns how many messages rank `from` has begun to send without a receive of this rank yet, as rondo_probe() does.
   [[nodiscard]] Result<uint64_t> probe(uint32_t from);
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
-  /// before such a collective. All ranks get the same answer. Any thread may call it.
+  /// before a collective that exchanges blocks. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
-  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator has no windows, because the ranks are on
-  /// several hosts.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator can have no windows. On one host, it always
+  /// can have windows.
   [[nodiscard]] Result<void> check_windows() const;
   /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
@@ -121,7 +121,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void withdraw_window(uint64_t number) { links_.withdraw_window(number); }
   /// Submits one-sided operations as one operation of this rank, and counts their signals.
   Result<void> submit(std::span<const OneSided> operations, StreamRef stream);
-  /// Waits, after a failure, until no thread of this process writes to a window of this rank. On a device, lets ended
+  /// After a failure, waits until no thread of this process writes to a window of this rank. On a device, lets ended
   /// operations release their windows.
   void wait_for_writers() const {
     if (ranks_.failed() || capabilities_.one_sided_by_stream) executor_->wait_for_writers();
@@ -151,7 +151,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_not_suspended() const;
   [[nodiscard]] Executor &executor() { return *executor_; }
   [[nodiscard]] const Executor &executor() const { return *executor_; }
-  /// Returns the failure to the caller of a function, as a collective does.
+  /// Returns the communicator's failure, as a collective reports it to its caller.
   [[nodiscard]] Error report_failure() { return operations_.report_failure(); }
 
   /// Returns sums of times and counts over all operations that this rank has completed so far.

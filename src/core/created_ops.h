@@ -26,7 +26,7 @@ struct CreatedOp {
   std::shared_ptr<const CallDetails> factor;  ///< a Factor, which calls share, so that they allocate nothing
 };
 
-/// The created operations of this process. Any thread.
+/// The created operations of this process. Any thread may use this object.
 class CreatedOps {
  public:
   static constexpr uint32_t slot_count_max = 1 << 16;

@@ -7,8 +7,8 @@
 //
 // The marker distinguishes handles from plain addresses (which begin with 0000 or 1111), from NULL, and from CUDA's
 // special stream values 1 and 2. The kind distinguishes an event from a stream. A slot's generation repeats after 2^40
-// removals, which takes two weeks at a million removals a second. So only a handle that is older can be taken for
-// another object's.
+// removals, which takes two weeks at a million removals a second. So only a handle older than that can be taken for the
+// handle of another object.
 //
 // Every call reads the table. The slots are spread over shards, each with its own lock and cache line. So ranks that
 // are threads seldom wait for each other. A caller shares ownership of the object that it finds, so the object survives

@@ -281,7 +281,7 @@ class Connector {
     return nullptr;
   }
 
-  /// Counts an address at which no process listens. After any other failure to connect, the store may only be busy.
+  /// Counts an address at which no process listens. After another failure, the store may be busy, so it counts anew.
   void note_absence(const Attempt &attempt) {
     if (attempt.socket.valid()) return;
     if (attempt.refused) {

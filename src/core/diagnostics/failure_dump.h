@@ -23,7 +23,7 @@ class FailureDump {
   FailureDump &operator=(const FailureDump &) = delete;
 
   /// Starts the dump after the communicator has failed, and returns at once. From then on, exit() of the process waits
-  /// for the file, for a few seconds at most. Any thread.
+  /// for the file, for a few seconds at most. Any thread may call it.
   void begin();
   /// Waits briefly for the file. The caller may end its process next, and a launcher may then end the other ranks.
   void wait_briefly() const;
