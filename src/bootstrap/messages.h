@@ -10,7 +10,7 @@
 //            enter    rank u32 | count u32 | generation u32     the key is a group, of which the client is now `rank`
 //            leave    status u32 | peer u32 | message           the key is empty; status 0: the rank needs the group no
 //                                                               more; otherwise it has failed, and so has the group
-//            try_get  nothing                                   like get, but at once: done, if the key was not put
+//            try_get  nothing                                   like get, but at once; if the key was not put: done
 // Reply    kind u8 | id u64 | rest
 //            done     nothing
 //            value    value

@@ -105,7 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_windows() const;
   /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
-  /// Prepares for an operation on the stream. Refuses a captured stream, whose capture it would end.
+  /// Prepares for a one-sided operation on the stream. Refuses a captured stream: preparing would end the capture.
   [[nodiscard]] Result<void> open_one_sided(StreamRef stream);
   /// Returns the error with which submit() of these operations would fail at once.
   [[nodiscard]] Result<void> check_one_sided(std::span<const OneSided> operations, StreamRef stream);
@@ -141,7 +141,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).
   // During it, no call may use the device or its memory.
-  [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // as callers see it
+  [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // see suspended_
   /// Keeps `meeting`, with which the ranks meet again to resume. close() ends it.
   void keep_meeting(std::shared_ptr<Part> meeting);
   /// Returns the meeting, and keeps it no longer.

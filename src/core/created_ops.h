@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class holds the operations made by rondo_op_create_premul_sum() until rondo_op_destroy() ends them. A value of
-// rondo_op_t names a slot and a generation. So find() refuses an ended operation or another communicator's.
+// rondo_op_t names a slot and a generation. So find() refuses an operation that has ended or is another communicator's.
 //
 //   31 30           16 15           0
 //   | 0 | generation  | slot         |     generation: from 1, so every value is above RONDO_OP_DYNAMIC

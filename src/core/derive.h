@@ -29,7 +29,7 @@ namespace rondo {
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
 /// Returns the call of another rank of `parent` in operation `number`. The operation is a split or a suspend that all
-/// ranks have begun. `own` is the call of this rank. A record from another host may still be on its way.
+/// ranks have begun. `own` is the call of this rank. Waits for a record of another host that is still on its way.
 [[nodiscard]] Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number,
                                               const SplitCall &own, uint64_t deadline_ns);
 

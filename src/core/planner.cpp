@@ -83,8 +83,8 @@ Result<PlanChoice> Planner::choose(rondo_collective_t collective, uint64_t vecto
   input.table = parts_.tuning;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // a barrier and finalize must work whatever plan the user requests
-    // Use a barrier over links: there, a rank polls only its own memory, and its stores arrive before it leaves the
-    // barrier. So after finalize, all memory may be freed.
+    // If places may be freed, use a barrier over links. In it, a rank polls only its own memory, and its stores arrive
+    // before it leaves the barrier. So after finalize, all memory may be freed.
     if (!can.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = parts_.executor.chunk_bytes(input.bytes);
