@@ -28,9 +28,9 @@ inline void prefetch_for_write(const void *address) {
 #endif
 }
 
-/// A lock around a few instructions, for the path of every call. It costs one read-modify-write, and a std::mutex costs
-/// two and two function calls. A thread that waits for the lock spins, then yields its core, then naps, since the
-/// holder may have a lower priority. unlock() does not wake that thread. So do not hold the lock during long work.
+/// A lock around a few instructions, for the path of every call. It costs one read-modify-write, whereas a std::mutex
+/// costs two, and two function calls. A thread that waits for the lock spins, then yields its core, then naps, since
+/// the holder may have a lower priority. unlock() does not wake that thread. So do not hold the lock during long work.
 class ShortLock {
  public:
   void lock() {

@@ -35,8 +35,8 @@ struct Filter {
   bool operator==(const Filter &) const = default;
 };
 
-/// Parses a filter such as "info", "info,bootstrap=debug" or "plan=debug". It has a level for all subsystems, and
-/// levels for some subsystems that override the first one. The case of letters does not matter.
+/// Parses a filter such as "info", "info,bootstrap=debug" or "plan=debug". A level for all subsystems comes first, if
+/// there is one. Levels for single subsystems override it. The case of letters does not matter.
 [[nodiscard]] Result<Filter> parse_filter(std::string_view text);
 
 /// Returns the path that `pattern`, a value of RONDO_LOG_FILE, stands for. %h is the host, %p the process, and %% a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class holds an object that a process has once.
+// This class holds an object of which each process has one.
 #pragma once
 
 #include <atomic>

@@ -33,8 +33,8 @@ Result<void> check_size(const rondo_config_t &caller) {
   return {};
 }
 
-/// Drops an environment's setting that contradicts the caller's. The kernel load_store has no protocol. So if the
-/// caller requests load_store, its protocol is dropped. If the caller requests a protocol, load_store is dropped.
+/// Drops an environment's setting that contradicts the caller's: load_store has no protocol. A caller's load_store
+/// drops the environment's protocol, and a caller's protocol drops the environment's load_store.
 void drop_what_contradicts(const rondo_config_t &caller, Settings &settings) {
   if (settings.kernel != RONDO_KERNEL_LOAD_STORE) return;
   if (caller.kernel == RONDO_KERNEL_LOAD_STORE && caller.protocol == RONDO_PROTOCOL_AUTO)

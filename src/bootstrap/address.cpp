@@ -38,7 +38,7 @@ bool is_guest_bridge(const std::string &interface) {
 
 constexpr int last_place = 4;  // of an address that other hosts have, too, or whose interface leads nowhere
 
-/// Returns a number that is lower if other hosts are more likely to reach the address.
+/// Returns the address's place in the order of preference. It is lower if other hosts more likely reach the address.
 int place_of(const HostAddress &each) {
   const bool last = is_guest_bridge(each.interface) || !each.running;
   return (each.default_route ? 0 : last ? last_place : 2) + (each.v6 ? 1 : 0);

@@ -21,7 +21,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t client_patience_ns = 1'000'000'000;  // a receiver sends its token at once
+constexpr uint64_t client_patience_ns = 1'000'000'000;  // longest wait for the token, which a receiver sends at once
 constexpr uint64_t look_ns = 10'000'000;  // between checks; a connect() to a full backlog waits ten times as long
 constexpr int listen_backlog = 4096;
 constexpr int accepts_per_round = 64;

@@ -136,7 +136,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
   /// the result. The caller must call end_split() later. A suspend is a split after which calls are refused.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
-  /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
+  /// Waits until all ranks have begun the split. This rank's later operations wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
   // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).

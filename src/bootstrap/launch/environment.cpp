@@ -89,7 +89,7 @@ Result<Job> rondo_job(const Variables &variables) {
 
 /// Computes the secret of a torchrun job without RONDO_SECRET, from variables that are surely equal on all ranks. Other
 /// variables may differ: MASTER_ADDR has several spellings, and agents count restarts differently after a change of
-/// membership. The store itself compares the ranks' sizes. The secret can be guessed, see docs/bootstrap.md.
+/// membership. The store compares WORLD_SIZE itself. The secret can be guessed, see docs/bootstrap.md.
 Secret derived_secret(const Variables &variables, uint64_t master_port) {
   const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
   constexpr std::string_view key = "rondo secret of a torchrun job";

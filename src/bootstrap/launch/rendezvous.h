@@ -27,7 +27,7 @@ struct Rendezvous {
 struct GroupServer {
   UniqueId id;
   StoreHost host;
-  std::function<void()> idle{};  ///< work until all ranks have arrived, see Store::set_idle_work()
+  std::function<void()> idle{};  ///< work to do while other ranks are awaited, see Store::set_idle_work()
 };
 /// Returns the server that belongs to an id of start_unique_id_server().
 [[nodiscard]] GroupServer server_of(const UniqueId &id);

@@ -86,7 +86,7 @@ class Client final : public RequestStore {
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
-  /// Reports to a store that it has another secret. The report has no other information.
+  /// Reports to a store that its secret is another one. The report has no other information.
   void report_other_secret() const {
     if (!session_.other_secret()) return;
     static_cast<void>(::send(socket_.get(), wire::other_secret.data(), wire::other_secret.size(), MSG_NOSIGNAL) < 0);
@@ -281,7 +281,7 @@ class Connector {
     return nullptr;
   }
 
-  /// Counts an address at which no process listens. After another failure, the store may be busy, so it counts anew.
+  /// Counts addresses without a listening process. Other failures may mean a busy store, so they restart the count.
   void note_absence(const Attempt &attempt) {
     if (attempt.socket.valid()) return;
     if (attempt.refused) {

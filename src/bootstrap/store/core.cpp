@@ -158,7 +158,7 @@ void StoreCore::drop_vacated_keys() {
   }
 }
 
-/// Returns the bytes of the entry that count in the total.
+/// Returns the bytes that the entry adds to used_bytes_.
 size_t StoreCore::price_bytes(const Entry &entry) {
   if (!entry.is_gather) return entry.value.size();
   if (entry.gather.over) return 0;
@@ -307,7 +307,7 @@ void StoreCore::collect(uint64_t client, const Request &request, std::vector<Del
 
 void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Delivery> &out) {
   const auto found = waiting_.find(client);
-  if (found == waiting_.end() || found->second.id != request.id) return;  // the reply was sent before
+  if (found == waiting_.end() || found->second.id != request.id) return;  // the reply was sent before the cancel
   const Request wanted = found->second;
   stop_waiting(client);
   out.push_back({client, failure(wanted.id, what_is_missing(client, wanted))});
@@ -345,7 +345,7 @@ std::vector<uint64_t> StoreCore::take_waiting(Keys &keys, const std::string &key
 
 Reply StoreCore::page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first) {
   Gather &gather = entry.gather;
-  if (gather.over)  // if a rank entered twice with equal values, it was served once
+  if (gather.over)  // a rank that comes twice with equal values is served once
     return failure(id, mismatch("the gather is over: rank " + std::to_string(rank) + " came to it twice"));
   std::vector<ByteView> parts;
   parts.reserve(gather.count);

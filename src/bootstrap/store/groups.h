@@ -41,7 +41,7 @@ class StoreGroups {
   /// Records that the process of this rank has ended, so it can never enter groups that it has not entered.
   void rank_ended(uint32_t rank);
 
-  /// Fails all groups, and all later groups, because of an error of the store itself.
+  /// Fails all present and later groups, because the store itself has an error.
   void fail_all(const Error &error);
 
   /// Handles a rival: a client that is rank 0 of a second job with the same description, and would run its own store

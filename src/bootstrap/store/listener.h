@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a store server's listening socket before the server runs. Clients may already connect, and wait in
-// the socket's queue.
+// This file declares the socket on which a store server will listen. Clients may connect before the server runs, and
+// then wait in the socket's queue.
 #pragma once
 
 #include "src/base/unique_handle.h"

@@ -178,7 +178,7 @@ class Server final : public StoreServer {
     connections_.clear();
   }
 
-  /// Returns the time until the next deadline. Also makes epoll watch the listener only while it can accept.
+  /// Returns the time until the next deadline. Also starts or stops watching the listener, as can_accept() says.
   int timeout_ms() {
     const uint64_t now = now_ns();
     uint64_t next_ns = std::min(hub_.next_deadline_ns(), stop_at_ns_);
