@@ -87,7 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
-  /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
+  /// Submits the calls, then all messages as one operation. A send of this rank to itself comes with its receive.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Prepares for messages. If this communicator cannot carry messages, returns RONDO_ERROR_UNSUPPORTED with the
   /// reason. Any thread may call it.
@@ -95,7 +95,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
   }
-  /// Returns how many messages rank `from` has begun to send without a receive of this rank yet, as rondo_probe() does.
+  /// Returns, for rondo_probe(), how many messages `from` has begun to send and this rank has not begun to receive.
   [[nodiscard]] Result<uint64_t> probe(uint32_t from);
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
   /// before a collective that exchanges blocks. All ranks get the same answer. Any thread may call it.
@@ -121,8 +121,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void withdraw_window(uint64_t number) { links_.withdraw_window(number); }
   /// Submits one-sided operations as one operation of this rank, and counts their signals.
   Result<void> submit(std::span<const OneSided> operations, StreamRef stream);
-  /// After a failure, waits until no thread of this process writes to a window of this rank. On a device, lets ended
-  /// operations release their windows.
+  /// After a failure, waits until no thread of this process writes to a window of this rank. On a device, also lets
+  /// ended operations release their windows, even without a failure.
   void wait_for_writers() const {
     if (ranks_.failed() || capabilities_.one_sided_by_stream) executor_->wait_for_writers();
   }
@@ -142,7 +142,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).
   // During it, no call may use the device or its memory.
   [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // see suspended_
-  /// Keeps `meeting`, with which the ranks meet again to resume. close() ends it.
+  /// Keeps `meeting`, the part in which the ranks meet to resume. close() ends it.
   void keep_meeting(std::shared_ptr<Part> meeting);
   /// Returns the meeting, and keeps it no longer.
   [[nodiscard]] std::shared_ptr<Part> take_meeting();
@@ -189,7 +189,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> why_unusable();
   Result<void> check_not_captured_locked(StreamRef stream);
   [[nodiscard]] uint64_t &total_of(const OneSided &operation);
-  /// Adds the operations to the signals, and sets their totals. If one operation is refused, none is counted.
+  /// Counts the signals of the operations, and sets each one's total. If one operation is refused, none is counted.
   Result<void> count_signals(std::span<OneSided> operations);
   Result<void> try_to_open_messages();
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
@@ -229,12 +229,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Guards the members below, except for the atomics. Work that does not run in the caller's thread is enqueued under
   /// this lock, so that streams keep the order of turns. An enqueue may block, if a queue is full or other ranks of a
-  /// shared kernel have not called yet. Other callers then sleep.
+  /// shared kernel have not called yet. Other callers then sleep in lock().
   ShortLock submit_lock_;
   Planner planner_;
   OperationSequence collectives_;
   std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
-  /// Two counts for each peer and number of a signal: signals that this rank has waited for, then those it has sent.
+  /// Two counts for each peer and signal number: the signals that this rank has waited for, and then the sent ones.
   std::vector<uint64_t> signals_;
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;

@@ -171,7 +171,7 @@ std::optional<Error> Communicator::find_unreceived_abroad() {
   return std::nullopt;
 }
 
-/// Returns how many messages this rank has sent minus received. If the sum over all ranks is 0, no message was lost.
+/// Returns the number of sent messages minus the number of received ones. If the sum over all ranks is 0, none is lost.
 uint64_t Communicator::unreceived_share() {
   const std::lock_guard lock(submit_lock_);
   uint64_t share = 0;

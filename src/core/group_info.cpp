@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better network interface for a rank on the host of the store. On that host, the route to the store is
-/// local, and does not show which network joins the hosts. The route to the address of another host's rank shows it.
+/// Returns the network interface to other hosts, for a rank on the host of the store. On that host, the route to the
+/// store is local. The route to the address of another host's rank shows the interface.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;

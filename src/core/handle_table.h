@@ -55,7 +55,7 @@ inline constexpr uint32_t handle_slot_count = 65'536;
 template <class T>
 class HandleTable {
  public:
-  /// Makes an empty table. Tests of the generation's wrap give `first_generation`.
+  /// Makes an empty table. Tests pass `first_generation`, so that generations wrap soon.
   explicit HandleTable(HandleKind kind, uint64_t first_generation = 1)
       : kind_(kind), first_generation_(first_generation) {}
   HandleTable(const HandleTable &) = delete;

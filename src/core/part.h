@@ -28,7 +28,7 @@ struct PartOffer {
   uint64_t nonce = 0;  ///< random, so that each part has another secret
 };
 
-/// Writes the secret and the name of a part into `id`. Rank `server` of the parent serves it. `function` makes it.
+/// Writes a part's secret and name into `id`. The parent's rank `server` serves its store. `function` makes the part.
 void derive_id(const Communicator &parent, std::string_view function, uint32_t server, uint64_t nonce, UniqueId &id);
 
 /// Returns a number that is equal on all ranks of a communicator, and different for others. The number is derived from

@@ -67,7 +67,7 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
 bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
 /// Sets the slots of links. Plans depend on the slots, so all hosts must use equal slots, whatever their numbers of
-/// ranks. On a single host, the segment chooses the slots.
+/// ranks. On a single host, the transport shm chooses the slots.
 Result<void> set_slots(const GroupInfo &group, const Settings &settings, shm::ConnectRequest &request) {
   if (group.one_node()) {
     RONDO_TRY_ASSIGN(const MemoryChoice choice,

@@ -196,9 +196,9 @@ void Regroup::catch_up(uint32_t occurrence) {
   post(RegroupPhase::called);
 }
 
-/// Notes whether the member is in a call with other arguments. A member that has posted its call's end is in no call,
-/// unless that call ended because the arguments differ. Grows with equal counts are one call, in which different sizes
-/// count even after its end. A member that has called less often than this rank will join this call.
+/// Records whether the member is in a call with other arguments. A member that has posted its call's end is in no call,
+/// unless that call ended because the arguments differ. Grows with equal call counts are one call. If their sizes
+/// differ, that counts even after its end. A member that has called less often than this rank will join this call.
 ///
 /// If the arguments differ only in dead ranks, that is no mistake, since all members will soon learn of the death. A
 /// rank that leaves after a difference was seen may leave because of the difference. So it counts as living.

@@ -96,7 +96,7 @@ class ResumeWatch {
   }
 
   [[nodiscard]] const Cancel &cancel() const { return *cancel_; }
-  /// Notes that all ranks have come. From now on, another rank may resume and then end its communicator without a
+  /// Records that all ranks have come. From now on, another rank may resume and then end its communicator without a
   /// failure.
   void note_all_have_come() {
     const std::lock_guard lock(mutex_);

@@ -46,7 +46,7 @@ class PeerWindow {
 class WindowTable {
  public:
   struct Turn {
-    uint64_t number = 0;  ///< of the registration on this rank, from 1
+    uint64_t number = 0;  ///< number of the registration on this rank, from 1
     bool begun = false;   ///< false if an earlier registration still runs. Otherwise the caller must call end() later
   };
   /// Begins a registration, and returns the number of this call of rondo_window_register().

@@ -41,7 +41,7 @@ struct Secret {
   bool operator==(const Secret &) const = default;
 };
 
-/// The connection of a client. It takes one call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
+/// A client's connection. It takes one call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
 class Store {
  public:
   virtual ~Store() = default;
