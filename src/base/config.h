@@ -5,9 +5,9 @@
 // is the log, which must work before a Config exists.
 //
 // One table has a line for each variable: its name, its values, its meaning, and how it is read and shown. The line
-// also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value.
-// parse_config(), merge() and the comparison of the ranks' settings (src/core/group_info.cpp) all work from this table.
-// A test checks that docs/environment.md has every variable.
+// also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. No
+// other list is used by parse_config(), merge() and the comparison of the ranks' settings (src/core/group_info.cpp). A
+// test checks that docs/environment.md has every variable.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace {
 constexpr int word_bits = 64;
 constexpr int tracked_max = 1 << 20;  // the kernel's default limit (fs.nr_open)
 
-/// All accesses are relaxed: threads synchronise otherwise when they pass descriptors; a fork()'s child has one thread.
+/// All accesses are relaxed. Threads synchronise otherwise when they pass descriptors. A fork()'s child has one thread.
 struct Register {
   std::array<std::atomic<uint64_t>, tracked_max / word_bits> words{};
   std::atomic<int> words_used{0};

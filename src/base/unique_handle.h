@@ -53,8 +53,8 @@ class UniqueHandle {
 
 /// Takes ownership of a descriptor that the system has just returned, and registers it for
 /// close_inherited_descriptors(). Returns the descriptor, or -1 with errno. If `descriptor` is -1, it stays -1. A
-/// descriptor of 0 to 2 is moved above 2, so that the output of a program without standard streams cannot go into a
-/// file or socket of Rondo.
+/// descriptor of 0 to 2 is moved above 2, so that the output of a program without standard streams cannot go into
+/// Rondo's files or sockets.
 [[nodiscard]] int take_descriptor(int descriptor);
 /// Removes a descriptor from the register and leaves it open, because another object owns it from now on.
 void forget_descriptor(int descriptor);
