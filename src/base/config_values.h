@@ -81,7 +81,7 @@ inline Result<void> set_gid_index(int32_t &target, std::string_view text) {
   return {};
 }
 
-/// Sets the timeout between hosts. It must be at least a second because of heartbeats, and at most the system's limit.
+/// Sets the timeout between hosts. It is at least a second, so that it exceeds several heartbeats, and at most 600 s.
 inline Result<void> set_network_timeout(uint64_t &target, std::string_view text) {
   constexpr uint64_t second_ns = 1'000'000'000, least = 1, most = 600;
   const auto value = parse_seconds(text);

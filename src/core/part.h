@@ -71,7 +71,7 @@ class Part {
   /// all waits in the store.
   [[nodiscard]] Result<void> gather(uint64_t deadline_ns, const Cancel &cancel,
                                     const std::function<Result<void>(const Rendezvous &)> &use);
-  /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
+  /// Enters the part's store, reports that this rank was aborted, and leaves. So other members do not wait for it.
   void report_given_up(uint64_t patience_ns);
   /// Completes an error of the part: its fields get the parent's rank numbers, and its message begins with `call`.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;

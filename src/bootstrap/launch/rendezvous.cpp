@@ -86,8 +86,8 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// Adds advice to the error that rank 0 could not listen on an address. If another job with the same description uses
-/// the port, that job gets an error, too.
+/// Adds advice to the error of a rank 0 that could not listen on an address. If another job with the same description
+/// uses the port, that job gets an error, too.
 Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
                     const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   if (error_number == EACCES) {
@@ -120,7 +120,7 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
-/// Says whether the error may come from an old file, at whose address no store or another job's store answers.
+/// Says whether the error may come from an old file. At its address, no store answers, or another job's store does.
 bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }

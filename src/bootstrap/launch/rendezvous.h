@@ -53,12 +53,12 @@ struct ListenPlace {
   Endpoint connect;  ///< the endpoint by which this process reaches itself
 };
 
-/// Chooses where rank 0 listens (pure). `master_is` are the addresses of `master` as this host resolves it, and `own`
-/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. In two cases rank 0
-/// listens on all addresses, because other hosts may not reach one alone. In the first case, several addresses of
-/// `master` are in `own`. In the second, the name of `master` means loopback here. If `master` itself is a loopback
-/// address or 0.0.0.0, rank 0 listens on it. If `master` is no address of this host, rank 0 listens on `chosen`, the
-/// address of RONDO_INTERFACE. If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
+/// Chooses where rank 0 listens (pure). `master_is` has the addresses to which this host resolves `master`, and `own`
+/// has this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. If several are in
+/// `own`, or if the name of `master` means loopback here, rank 0 listens on all addresses. In these cases, other hosts
+/// may not reach one address alone. If `master` itself is a loopback address or 0.0.0.0, rank 0 listens on it. If
+/// `master` is no address of this host, rank 0 listens on `chosen`, the address of RONDO_INTERFACE. If `chosen` is
+/// empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 

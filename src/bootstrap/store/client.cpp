@@ -241,7 +241,7 @@ class Connector {
     }
   }
 
-  /// Says whether the store exists, but its group has failed.
+  /// Says whether a store was found whose group has failed.
   [[nodiscard]] bool was_refused() const { return was_refused_; }
 
  private:

@@ -147,7 +147,7 @@ void StoreCore::stop_waiting(uint64_t client) {
   waiting_.erase(found);
 }
 
-/// Frees the keys of each group that all its ranks have left, because no client asks for these keys any more.
+/// Frees the keys of the groups that have lost their last rank, because no client asks for these keys any more.
 void StoreCore::drop_vacated_keys() {
   for (const uint64_t number : groups_.take_vacated()) {
     const auto found = keys_.find(number);
