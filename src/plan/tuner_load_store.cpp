@@ -15,8 +15,8 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-// The largest sizes for one_shot on devices if no algorithm is requested. The second is for ranks on one device, where
-// 64 KiB among 8 ranks took 6.6 us by one_shot, but 9.0 us by two_shot. Among more ranks, one_shot moves more bytes.
+// The largest sizes for one_shot on devices if no algorithm is requested. The second is for up to 8 ranks on one
+// device. There, 64 KiB among 8 ranks took 6.6 us by one_shot, but 9.0 us by two_shot. More ranks move more bytes.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
@@ -93,8 +93,8 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
 }
 
 /// Chooses for collectives other than all-reduce. Ranks on one device use load_store at any size. On an H200, calls of
-/// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. Ranks on several
-/// devices use load_store only above the size limit of one_shot, which was not measured.
+/// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. On several
+/// devices, load_store is used only above device_one_shot_bytes_max. That limit was not measured.
 std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
   const rondo_algorithm_t algorithm = load_store_algorithm(collective);

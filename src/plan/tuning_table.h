@@ -66,7 +66,7 @@ inline constexpr const char *tuning_format = "rondo tuning table";
 inline constexpr uint64_t tuning_version = 1;
 inline constexpr size_t tuning_file_bytes_max = size_t{16} << 20;
 
-/// Parses a table from the text of a file, which may be anything. It skips the keys that `rondo tune` writes for people
+/// Parses a table from the text of a file, which may be any text. It skips the keys that `rondo tune` writes for people
 /// and other programs, and refuses unknown keys. The error names the place in the text.
 [[nodiscard]] Result<TuningTable> parse_tuning(std::string_view text);
 

@@ -26,7 +26,7 @@ namespace rondo::hosts {
 /// interface of each rail. Control connections use the first rail.
 struct MeshRequest : InitContext {
   std::vector<bool> linked{};      ///< by rank on another host, whether slots go to it; equal at both ends
-  std::vector<bool> controlled{};  ///< by rank, whether it and this rank, each first on its host, connect for control
+  std::vector<bool> controlled{};  ///< by rank: whether both are the first of their hosts, which connect for control
   uint32_t sockets_per_rail = 1;   ///< 0: another network carries the data, and all sockets are for control
   Congestion congestion{};
 

@@ -115,7 +115,7 @@ void Acceptor::wait() {
   ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(paused ? accept_again_ns_ : request_.deadline_ns));
 }
 
-/// Accepts visitors. If descriptors run out, closes the oldest visitor, or returns an error if no visitor is left.
+/// Accepts visitors. If descriptors run out, closes the oldest visitor once it had exchange_ns. Fails if there is none.
 Result<void> Acceptor::accept_all(const FileDescriptor &listener) {
   for (size_t count = 0; count < strangers_max; ++count) {
     FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -15,7 +15,7 @@ namespace rondo::net {
 namespace {
 
 // A check sees the kernel's state up to one heartbeat late. So the limit is reached after 1.0 to 1.2 s, or after 1.4 to
-// 1.6 s if three retransmissions are needed. Up to three probes in a row may be lost.
+// 1.6 s if three retransmissions are needed. Up to three lost probes in a row do no harm.
 constexpr SilenceLimits usual = silence_limits(default_network_timeout_ns, heartbeat_ns);
 static_assert(usual.looks == 5 && usual.repeats == 3 && usual.probes == 4);
 constexpr uint32_t cells_max = 4096;  // most cells that one call takes
@@ -37,7 +37,7 @@ Result<void> ControlLines::open() {
 }
 
 /// Returns the errno that explains why the connection ended. If one direction of the network is cut, the other end
-/// notices that and resets the connection. This end then has unacknowledged data, so the network was cut. If a process
+/// notices that and resets the connection. So if this end has unacknowledged data, the network was cut. If a process
 /// ended instead, its kernel acknowledged everything before the reset. `error` may be 0 because send() took the error
 /// from the socket; from then on the socket reads as closed.
 int ControlLines::reason_of_end(uint32_t host, int error) const {

@@ -16,7 +16,7 @@
 namespace rondo {
 namespace {
 
-/// The host of the root, where the chain begins or ends, and whether this rank is there.
+/// The place of the root, in whose host the chain begins or ends, and whether this rank is on that host.
 struct Chain {
   Chain(const HostLayout &hosts, const ScheduleArgs &args)
       : root_place(place_of(hosts, args.root)), in_root_host(hosts.own_host == root_place.host) {}

@@ -151,7 +151,7 @@ class DataCheck {
     return {};
   }
 
-  /// Returns whether the rank's recv buffer, or its send buffer, has this chunk.
+  /// Returns whether the rank's recv buffer has this chunk, or if `recv` is false, whether its send buffer has it.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
     const Collective &traits = traits_of(args_.collective);
     if ((recv ? traits.target : traits.source) == BufferLayout::own_block) return chunk == rank;
@@ -313,7 +313,7 @@ class DataCheck {
   std::vector<uint16_t> clocks_;  ///< lane_count_ entries for each step
   std::vector<uint16_t> ordinal_; ///< position in its lane, from 1
   std::vector<bool> finished_;
-  std::vector<uint32_t> payload_version_;  ///< version of the payload's cell when it was posted
+  std::vector<uint32_t> payload_version_;  ///< last writer of the payload's memory when the step sent it
   std::vector<uint32_t> waiting_, ready_;
 
   std::optional<Violation> wrong_scale_;  ///< first wrong scale; it is reported only if there is no other violation
