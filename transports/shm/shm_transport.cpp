@@ -25,10 +25,10 @@ constexpr uint64_t naming_patience_ns = 1'000'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // limit for all simple slots of a communicator
 constexpr uint32_t slot_bytes_min = 4096;         // slots of this size may exceed slot_budget_bytes
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
-// If budgets were halved this often to limit memory, slots also get fewer, and smaller than usual.
+// Once budgets were halved this number of times to limit memory, slots also get fewer, and smaller than usual.
 constexpr uint32_t tight_halvings = 12, tight_slot_count = 2, tight_slot_bytes_min = 1024;
 constexpr uint64_t message_budget_bytes = 4u << 20;  // limit for all slots for messages together
-// Slots of two ranks together exceed the L2 cache, because a line that the peer has read lately is slow to write. More
+// A line that the peer has read lately is slow to write, so the slots of two ranks together exceed the L2 cache. More
 // and smaller slots would make short messages slower.
 constexpr uint32_t message_slot_bytes_max = 64u << 10;
 constexpr uint32_t message_slot_count_max = 32;
@@ -60,7 +60,7 @@ class ShmTransport final : public Transport {
   SegmentRecorder recorder_;
 };
 
-/// The notice of the segment that the first rank sends to the others.
+/// The notice by which the first rank hands the segment to the others.
 struct SegmentNotice {
   SegmentId id;
   FdTicket ticket;

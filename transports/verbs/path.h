@@ -42,8 +42,8 @@ struct PathLink {
 
 /// The numbers of a path.
 struct PathPlace {
-  uint32_t index = 0;   ///< among all paths of the network, as completions report it
-  uint32_t number = 0;  ///< among the paths to the remote rank
+  uint32_t index = 0;   ///< number among all paths of the network; completions report it
+  uint32_t number = 0;  ///< number among the paths to the remote rank
   uint32_t count = 1;   ///< the number of paths to the remote rank
 };
 
