@@ -15,7 +15,7 @@
 
 namespace rondo {
 
-/// The factor of one rank's elements.
+/// The factor by which a premul sum multiplies one rank's elements.
 struct Factor {
   const std::byte *address = nullptr;  ///< address of the factor on the communicator's device; null if it is `value`
   uint64_t value = 0;                  ///< the factor as an element, in the first bytes

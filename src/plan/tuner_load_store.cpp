@@ -59,12 +59,12 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// The bytes that one block reads in shared buffers, on one device and on several. Calls above shared_all_blocks_bytes
-/// use all blocks. The value for one device was measured on an H200. There, 128 KiB among 8 ranks took 10.6 us with 8
-/// blocks, 11.6 us with 2, and 12.7 us with 1.
+/// The bytes that one thread block reads in shared buffers, on one device and on several. Calls above
+/// shared_all_blocks_bytes use all blocks. The value for one device was measured on an H200. There, 128 KiB among 8
+/// ranks took 10.6 us with 8 blocks, 11.6 us with 2, and 12.7 us with 1.
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
 constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
-/// The bytes of one block in a one_shot: each thread of the block has a word.
+/// The bytes of one thread block in a one_shot: each thread has a word.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
 /// Returns whether kernels can read and write the ranks' own buffers.

@@ -48,8 +48,8 @@ class TuningTable {
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
   /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured,
-  /// returns the rows of the next smaller or larger measured number. The nearer ratio decides, and in a tie the larger
-  /// number. Returns no rows if `rank_count` is outside of the measured range.
+  /// returns the rows of the measured number that is nearer by ratio, below or above; in a tie, of the larger one.
+  /// Returns no rows if `rank_count` is outside of the measured range.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;

@@ -170,7 +170,7 @@ bool Control::tell_farewell() {
 
 void Control::ring() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(parts_.share.bell.get(), &one, sizeof one);  // full: it rings
+  [[maybe_unused]] const ssize_t written = ::write(parts_.share.bell.get(), &one, sizeof one);  // full: rings already
 }
 
 bool Control::is_lowest() const {

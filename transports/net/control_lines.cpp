@@ -124,7 +124,7 @@ bool ControlLines::has_rest(uint32_t host) const {
   return peer.unsent_bytes != 0 && peer.lost == 0 && peer.send_error == 0;
 }
 
-/// Serves each host whose connection is ready. A lost host leaves the epoll instance here. Other ranks of this host
+/// Serves each host whose connection is ready. Removes a lost host from the epoll instance. Other ranks of this host
 /// keep the connection to the lost host open, so the kernel would report its end again and again.
 void ControlLines::for_each_ready(const std::function<void(uint32_t)> &serve) const {
   std::array<epoll_event, ready_count_max> events;

@@ -104,7 +104,7 @@ class Progress {
   FarWindows *const windows_;
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
-  std::array<Event, events_per_step> events_;  ///< events of one step; a member, because a new array clears a kilobyte
+  std::array<Event, events_per_step> events_;  ///< events of one step; a local array would be cleared each time
   std::vector<uint32_t> lost_;
   std::optional<Error> failure_;  ///< error of the first flush that failed
 };

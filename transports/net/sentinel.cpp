@@ -45,7 +45,7 @@ Sentinel::~Sentinel() {
 
 void Sentinel::kick() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // full: it rings already
+  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // if full, it rings already
 }
 
 void Sentinel::open_messages() {

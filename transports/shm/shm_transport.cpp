@@ -28,8 +28,8 @@ constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 ca
 // Once budgets were halved this number of times to limit memory, slots also get fewer, and smaller than usual.
 constexpr uint32_t tight_halvings = 12, tight_slot_count = 2, tight_slot_bytes_min = 1024;
 constexpr uint64_t message_budget_bytes = 4u << 20;  // limit for all slots for messages together
-// A line that the peer has read lately is slow to write, so the slots of two ranks together exceed the L2 cache. More
-// and smaller slots would make short messages slower.
+// A line that the peer has read lately is slow to write. So slots are so large that two ranks' slots exceed the L2
+// cache. More and smaller slots would make short messages slower.
 constexpr uint32_t message_slot_bytes_max = 64u << 10;
 constexpr uint32_t message_slot_count_max = 32;
 constexpr uint64_t post_budget_bytes = 2u << 20;  // limit for all one_shot posts of a communicator together

@@ -32,7 +32,7 @@ struct Arrival {
   uint32_t signature = 0;
   uint32_t bytes = 0;
   bool in_device = false;  ///< as in net::Event
-  Operation fetch;  ///< the fetch of a rendezvous
+  Operation fetch;  ///< fetches the payload of a rendezvous
 };
 
 struct Link {
@@ -59,7 +59,7 @@ struct Peer {
   std::string name;
   std::vector<Link *> links;  ///< by channel
   ucp_ep_h endpoint = nullptr;
-  void *closing = nullptr;  ///< request of the close
+  void *closing = nullptr;  ///< UCX's request to close the endpoint
   PeerProof hello;
   Operation greeting;        ///< the greeting to this peer
   Operation greeting_fetch;  ///< fetches the peer's greeting, if its payload arrives by rendezvous

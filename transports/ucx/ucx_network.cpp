@@ -17,8 +17,8 @@ namespace {
 
 constexpr int progress_rounds_max = 16;
 constexpr uint64_t close_patience_ns = 1'000'000'000;
-/// The most sent bytes without the peer's credit that have surely left UCX. The smallest buffer of a socket holds this
-/// number of bytes, so all of them have reached the kernel or a device.
+/// If no more sent bytes than this lack the peer's credit, all of them have left UCX. The smallest buffer of a socket
+/// holds this number of bytes, so the kernel or a device has them.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
     "; check the firewalls between the hosts, UCX_TLS, UCX_NET_DEVICES and the MTU of these devices, or set "
@@ -160,7 +160,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   }
 }
 
-/// Sends a whole slot from the memory in which slots are.
+/// Sends the greeting: a whole slot, from the memory that has the link's slots.
 void UcxNetwork::greet(Peer &peer, uint32_t own_rank) {
   peer.hello = {own_rank, peer.known.own_proof};
   const Link *const link = first_link(peer);

@@ -119,7 +119,7 @@ class Path {
   Loss &loss_;
   std::string their_port_;
   ProtectionDomain domain_;
-  std::vector<Cell> cells_;  ///< for each link: cells that the peer writes, then cells to send
+  std::vector<Cell> cells_;  ///< cells that the peer writes, for all links, and then cells to send, for all links
   MemoryRegion landing_;
   MemoryRegion staging_;
   std::vector<PathLink> links_;  ///< by channel; never moves

@@ -69,7 +69,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
               {});
 }
 
-/// Writes step 3 of the head of this file, host by host: first the results of this host's owners, then of other hosts'.
+/// Writes step 3 of the head of this file, host by host: first this host's results, then the other hosts' results.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();
