@@ -69,7 +69,7 @@ struct Message {
   uint32_t signature = 0;
   uint32_t bytes = 0;
   const std::byte *payload = nullptr;
-  uint64_t consumed = 0;  ///< credit for the other direction, which is sent along
+  uint64_t consumed = 0;  ///< credit for the other direction, sent with this message
 };
 
 struct Event {
@@ -98,8 +98,8 @@ class EventList {
   uint32_t count_ = 0;
 };
 
-/// Sends and receives payloads. Only one thread at a time calls it. No function blocks or, once the network was made,
-/// allocates.
+/// Sends and receives payloads. Only one thread at a time calls it. No function blocks. Once the network was made, no
+/// function allocates memory.
 class Network {
  public:
   virtual ~Network() = default;

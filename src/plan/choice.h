@@ -32,7 +32,7 @@ struct PlanChoice {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 
   bool operator==(const PlanChoice &) const = default;
-  /// Returns a name for messages: the interpreter's protocol, or "load_store".
+  /// Returns the name that texts for people use: the interpreter's protocol, or "load_store".
   [[nodiscard]] const char *way() const {
     return kernel == RONDO_KERNEL_LOAD_STORE ? rondo_kernel_string(kernel) : rondo_protocol_string(protocol);
   }

@@ -199,7 +199,7 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
     if (usable(input.overrides.algorithm)) return input.overrides.algorithm;
     return none_can(input, collective, registry);
   }
-  // With two ranks, an algorithm with one hop moves as many bytes as an algorithm with two hops.
+  // With two ranks, one_shot moves as many bytes as two_shot, but in one hop instead of two.
   if (input.several_hosts() && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
       usable(RONDO_ALGORITHM_ONE_SHOT))
     return RONDO_ALGORITHM_ONE_SHOT;
@@ -255,9 +255,9 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
   return protocol == RONDO_PROTOCOL_LL ? input.ll_slot_bytes : input.slot_bytes;
 }
 
-/// On a device, the interpreter gets one more channel, which is a thread block, for each such number of bytes. At 97
-/// GB/s, a block moves them in less than the time of a step: 7 us by simple, 4 us by ll (docs/lab/tuner.md). The steps
-/// another. With ll, a block gets the bytes of one slot, because each slot is a step.
+/// On a device, the interpreter gets one more channel, a thread block, for each such number of bytes. At 97 GB/s, a
+/// block moves them in less than the time of a step: 7 us by simple, 4 us by ll (docs/lab/tuner.md). A block's steps
+/// run one after another. With ll, a block gets the bytes of one slot, because each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {

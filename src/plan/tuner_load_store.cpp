@@ -16,7 +16,7 @@ constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 // The largest sizes for one_shot on devices if no algorithm is requested. The second is for up to 8 ranks on one
-// device. There, 64 KiB among 8 ranks took 6.6 us by one_shot, but 9.0 us by two_shot. More ranks move more bytes.
+// device: 64 KiB among 8 took 6.6 us by one_shot, but 9.0 us by two_shot. With more ranks, one_shot moves more bytes.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
@@ -45,7 +45,7 @@ const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
   return found;
 }
 
-/// Returns the first row that fits, or null. The table has a row for every size.
+/// Returns the first row that fits. There always is one, because the table has rows for all sizes and numbers of ranks.
 const LoadStoreRow *row_for(const TunerInput &input) {
   for (const LoadStoreRow &row : load_store_table)
     if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&

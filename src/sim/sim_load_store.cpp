@@ -41,7 +41,7 @@ class Machine {
   }
 
   Result<Outcome> run() {
-    for (;;) {  // ends, as each round runs a step, turns a core, lets time pass or is the last
+    for (;;) {  // ends: each round gives a core a turn, or lets time pass, or is the last
       Core *const core = next_core();
       if (core == nullptr) {
         if (!let_time_pass()) break;

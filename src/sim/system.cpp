@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t align_bytes = 64;  // alignment of parts, as in plan.cpp
 
-/// The number of latest shapes with which a new lane is compared.
+/// A new lane is compared with this number of the latest shapes.
 constexpr size_t compared_shape_count = 16;
 
 /// No rank's schedule has more than this number of times the steps of another rank's schedule.

@@ -36,7 +36,7 @@ inline constexpr uint64_t retry_ns = 20'000'000;
 /// Returns the keys for both directions of a connection. This rank is the `own` end of the handshake.
 [[nodiscard]] net::FrameKeys frame_keys(const MeshRequest &request, wire::Role own, const wire::Challenge &client,
                                         const wire::Challenge &server);
-/// Adds a socket of which both ends have proved themselves.
+/// Adds a socket whose two ends have proved themselves.
 void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket,
                 const net::FrameKeys &keys);
 

@@ -62,7 +62,7 @@ class Control {
   struct Parts {
     uint32_t rank = 0;
     std::vector<uint32_t> host_of;  ///< by rank
-    Ranks *local = nullptr;         ///< ranks of this host, numbered as in host_of; outlives the control plane
+    Ranks *local = nullptr;         ///< ranks of this host, in their order in host_of; outlives the control plane
     ControlShare share;
     /// Receives each better measurement of the clock of rank 0's host. It is null on that host.
     std::function<void(const ClockOffset &)> clock_measured{};

@@ -42,7 +42,7 @@ Result<void> ControlLines::open() {
 /// from the socket; from then on the socket reads as closed.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
-  const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
+  const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end the connection earlier
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
   // This limit is lower than the usual one, because a busy machine retransmits late and checks late. The other end may
   // also have begun to count earlier.

@@ -73,7 +73,7 @@ void Control::take_waits_question(uint32_t host, ByteReader body) {
   const auto rank_count = static_cast<uint32_t>(std::min<size_t>(parts_.host_of.size(), message_ranks_max));
   uint32_t with = batch_count == 0 ? rank_count : 0;
   bool last = false;
-  while (!last) {  // ends, because each cell but the last takes ranks
+  while (!last) {  // ends: each cell except the last takes ranks
     std::array<std::pair<uint32_t, WaitReport::Pair>, cell_pairs_max> taken;
     uint32_t count = 0;
     for (; with < rank_count && count < cell_pairs_max; ++with) {

@@ -55,8 +55,8 @@ struct NetworkKind {
   NetworkChoice choice;
   const char *name;  ///< as Network::name()
   bool needs_sockets;
-  /// True if the network may be able to use slots in device memory (Network::takes_device_memory()). If it then cannot,
-  /// the network is made a second time, so a kind with this flag must need no sockets.
+  /// True if the network may be able to use slots in device memory (Network::takes_device_memory()). If it cannot after
+  /// all, the network is made a second time, so a kind with this flag must need no sockets.
   bool reaches_devices;
   Make make;
 };

@@ -56,7 +56,7 @@ class Progress {
   /// Returns the peers from which nothing arrives any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
-  /// Returns the first rank for which `fits` is true and to which a served link exists that is not lost.
+  /// Returns the first rank that `fits` accepts and that has a served link that is not lost.
   template <class Fits>
   [[nodiscard]] std::optional<uint32_t> find_reached(const Fits &fits) const {
     for (const Link &link : served())

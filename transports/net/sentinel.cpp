@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint32_t rounds_max = 256;  // over the links before it serves the control plane; a peer may put without end
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // time for the control plane to report the reason
-constexpr uint64_t reset_patience_ns = 100'000'000;  // for this long, the links of an ended process may still end
+constexpr uint64_t reset_patience_ns = 100'000'000;  // in this time after a reset, an ended process's links end
 // These times are for the links of a device, for which no thread rings the bell.
 constexpr uint64_t eager_ns = 100'000;         // this long after something moved, it still polls without a pause
 constexpr uint64_t eager_max_ns = 2'000'000;  // after polling for this long, it serves the control plane
@@ -95,7 +95,7 @@ void Sentinel::expect_posts() {
 }
 
 void Sentinel::run() {
-  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // of this thread, for its short pauses
+  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // for this thread's short pauses
   bool serves_puts = false;
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()

@@ -171,7 +171,7 @@ ExchangeGeometry choose_exchange(uint32_t rank_count, uint32_t halvings) {
   ExchangeGeometry exchange;
   exchange.rank_count = rank_count;
   exchange.post_bytes = area_bytes(post_budget_bytes >> halvings, 2 * uint64_t{rank_count}, post_bytes_max);
-  const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions, and results of 1/n
+  const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions and results of 1/n
   exchange.chunk_bytes = area_bytes(area_budget_bytes >> halvings, fewest, chunk_bytes_max);
   const uint64_t area_bytes_here = rank_count * (exchange.chunk_bytes + exchange.result_bytes());
   const uint64_t fitting = (area_budget_bytes >> halvings) / area_bytes_here;

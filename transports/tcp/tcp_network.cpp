@@ -335,8 +335,8 @@ bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
-/// Says whether everything is acknowledged. If not, a credit that arrives after closing makes the kernel reset the
-/// connection and drop unsent data.
+/// Says whether everything is acknowledged. If a rank closes earlier, a credit that arrives after closing makes the
+/// kernel reset the connection and drop unsent data.
 bool TcpNetwork::delivered() const {
   return flushed() && std::ranges::none_of(sockets_, [](const auto &socket) {
     return !socket->mute && net::is_under_way(socket->ends.socket.get());

@@ -21,7 +21,7 @@ struct Peer;
 /// the header.
 struct Operation {
   Peer *peer = nullptr;
-  void *request = nullptr;  ///< pointer to the end of that memory, as UCX wants it
+  void *request = nullptr;  ///< end of the request's memory, as UCX wants it
   bool busy = false;
   Header header;
 };

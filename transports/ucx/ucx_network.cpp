@@ -51,8 +51,8 @@ class UcxNetwork final : public net::Network {
   void settle_device_memory(const JoinRequest &request);
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   void greet(Peer &peer, uint32_t own_rank);
-  /// Handles the return value of a UCX function that starts an operation. The value is null if the operation has ended,
-  /// an error, or a request that will call back.
+  /// Handles the return value of a UCX function that starts an operation. The value is null if the operation has ended.
+  /// Otherwise it is an error, or a request that will call back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
   void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
   void send_credits();

@@ -16,7 +16,7 @@ namespace rondo::verbs {
 
 /// A slot that has arrived.
 struct Arrival {
-  bool here = false;  ///< has arrived, and was not reported yet
+  bool here = false;  ///< true if it has arrived and was not reported yet
   Frame frame;
 };
 
