@@ -2,8 +2,8 @@
 // The engine of the simulator runs the lanes of a System slice by slice, with times in place of data.
 //
 // A slice of a step starts when its lane is free, a slot of each receive link has arrived, and each send link has
-// credit for a slot. Its end follows from the costs of the step. All these times are maxima and sums, which are known
-// when the slices before are done. So lanes need not run in the order of time: each runs ahead until it must wait.
+// credit for a slot. Its end follows from the costs of the step. All these times are maxima and sums of times of
+// earlier slices. So lanes need not run in the order of time: each lane runs ahead until it must wait.
 //
 // The order of time matters only if several lanes share a resource (a port, cores). Requests for such a resource wait
 // in a queue until no lane can run ahead any more. From then on, no new request is earlier than the first request of

@@ -22,7 +22,7 @@ namespace rondo::hosts {
 
 /// The request to connect a group. The infos of all its ranks have the same number of network interfaces, at least one.
 struct GroupRequest : InitContext {
-  std::vector<bool> linked{};  ///< whether collectives have links to each rank, on another host; equal at both ends
+  std::vector<bool> linked{};  ///< by rank, whether it is on another host and collectives send to it; same at both ends
   bool messages = false;       ///< true if any two ranks of different hosts have a link for messages; equal on all
   const net::NetworkKind *network = nullptr;
   std::vector<std::string> near_ib_devices{};  ///< for verbs
