@@ -31,7 +31,7 @@ class HostStream;
 class Operations;
 class Store;
 
-/// The stream of a call. If both are null, host work runs in the call, and device work on the default stream.
+/// The stream of a call. If both members are null, host work runs in the call, and device work on the default stream.
 struct StreamRef {
   HostStream *host = nullptr;  ///< a stream of rondo_stream_create(); the caller keeps it alive during the call
   void *device = nullptr;      ///< a stream of a device's driver
@@ -115,7 +115,7 @@ class Executor {
   /// Returns whether the stream is captured into a graph, or an error if work cannot be enqueued on the stream. Any
   /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
-  /// Discards the notes of check_stream(). Call it if the checked call is not enqueued.
+  /// Discards what check_stream() has noted about a call. Call it if that call is not enqueued.
   virtual void forget_stream() const {}
   /// Returns the stream for work that belongs to no stream of the caller, such as the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
@@ -133,8 +133,8 @@ class Executor {
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
   /// Appends the work to the stream; the items have consecutive numbers. Without a stream, an executor with
-  /// runs_in_call completes the work before enqueue() returns. Reports progress and ends to Operations. Waits while a
-  /// queue is full, or other ranks of a shared launch have not called; an operation's deadline limits it.
+  /// runs_in_call completes the work before enqueue() returns. Reports to Operations when work advances and ends. Waits
+  /// while a queue is full, or other ranks of a shared launch have not called; the deadline limits this wait.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
   /// Prepares for messages. It must be called before the first enqueue_messages(). Any thread.
@@ -154,8 +154,8 @@ class Executor {
   /// Gives device memory back. All ranks must be idle. Until resume() has succeeded on all ranks, no call may use the
   /// device. Do not call share() and unshare(), either.
   [[nodiscard]] virtual Result<void> suspend() { return {}; }
-  /// Makes the memory of suspend() again. Every rank calls it, and all ranks get the same outcome. The keys of all
-  /// entries in the store begin with `key_prefix`.
+  /// Allocates the memory again that suspend() gave back. Every rank calls it, and all ranks get the same outcome. The
+  /// entries that it adds to the store have keys that begin with `key_prefix`.
   [[nodiscard]] virtual Result<void> resume(Store &, const std::string & /*key_prefix*/, uint64_t /*deadline_ns*/) {
     return {};
   }

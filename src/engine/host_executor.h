@@ -28,9 +28,9 @@ class HostExecutor final : public Executor {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     Links *links = nullptr;  ///< must outlive the executor
-    WaitPolicy wait;         ///< includes Links::needs_progress()
+    WaitPolicy wait;         ///< its `progresses` is Links::needs_progress()
     bool oversubscribed = false;
-    std::function<bool(const void *)> is_device_memory;  ///< null if that is unknown
+    std::function<bool(const void *)> is_device_memory;  ///< null if this process cannot find that out
   };
   explicit HostExecutor(Parts parts);
 
@@ -72,7 +72,7 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>
   [[nodiscard]] bool run(uint64_t number, const Body &body);
-  /// Runs `body` in the call, or as a task of the stream. `body` takes the batch. `what` names the batch's operations.
+  /// Runs `body` in the call, or as a task of the stream. `body` takes the batch. Errors call its operations `what`.
   template <class Batch, class Body>
   [[nodiscard]] Result<void> enqueue_batch(Batch &batch, StreamRef stream, const char *what, const Body &body);
   [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);

@@ -55,7 +55,7 @@ class MeanOperands {
 };
 
 /// The operands of a premul sum. load_store scales the operands while it copies them, which is faster than a separate
-/// pass into a buffer that peers can read. For other kernels they are scaled first, into recv or memory of this call.
+/// pass into a buffer that peers can read. For other kernels, run() first scales them into recv or memory of this call.
 class ScaledOperands {
  public:
   ScaledOperands(const WorkItem &work, uint32_t)

@@ -120,9 +120,9 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Compares this rank's records with the records of all ranks, including completed operations: a rank may complete an
-/// operation before the ranks that disagree have called it. The root of a broadcast may do so. If ranks disagree on the
-/// root, every rank may be such a root. From such an operation on, the histories of the ranks differ.
+/// Compares this rank's records with the records of all ranks. Completed operations count, too: a rank may complete an
+/// operation before a disagreeing rank calls it, as the root of a broadcast may. If ranks disagree on the root, every
+/// rank may be such a root. From such an operation on, the histories differ, so the latest histories suffice.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;

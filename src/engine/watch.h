@@ -14,8 +14,8 @@
 
 namespace rondo {
 
-/// The time for which a watch still expects what an ended rank of another host had sent. Usually the link's end is
-/// reported at once.
+/// The time for which a watch still waits for data that an ended rank of another host had sent. The wait is mostly
+/// shorter, because the end of the link is reported at once.
 inline constexpr uint64_t delivery_patience_ns = 500'000'000;
 
 class OperationWatch final : public Watch {

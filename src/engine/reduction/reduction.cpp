@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file chooses the implementation of reduction.h once. It is named by RONDO_SIMD, or the fastest that runs here.
+// This file chooses an implementation of reduction.h once: the one of RONDO_SIMD, or the fastest that runs here.
 #include "src/engine/reduction/reduction.h"
 
 #include <string>
