@@ -46,7 +46,7 @@ void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator>
 /// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
 void refuse(const Error &error);
 
-/// Runs `body`, the body of a function whose calls groups keep. If `body` fails inside a group, notes the refusal.
+/// Runs `body` for a function that a group can keep. If `body` fails inside a group, notes the refusal in the group.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A region is memory of this process that other processes can map, because it belongs to a memfd. rondo_mem_alloc()
-// makes regions. Registering a user's buffer makes one by moving the buffer's pages into a memfd, in place.
+// makes regions. RONDO_REGISTER_MOVE_PAGES makes one of a user's buffer: it moves the pages into a memfd, in place.
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode). Ids
 // are never used again, so a mapping of a freed region is never taken for another region. The program may close any

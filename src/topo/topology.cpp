@@ -40,7 +40,7 @@ Result<Hwloc> load(Detail detail) {
   // These plugins are not needed. They would load whole runtimes to find devices, and so take long.
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // such processors are marked, not left out
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // keeps disallowed processors, marked
   if (hwloc_topology_load(raw) != 0) return system_error("hwloc cannot read this machine", errno);
   return hwloc;
 }
