@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every C entry point runs its body in at_boundary() or at_light_boundary(). Both functions refuse a call in a child of
-// fork(), and turn a Result into a status and the thread's last error. Both catch exceptions, since the standard
-// library may throw for lack of memory or threads.
+// fork() whose parent has used Rondo. Both turn a Result into a status and the thread's last error. Both catch
+// exceptions, since the standard library may throw for lack of memory or threads.
 #pragma once
 
 #include <exception>

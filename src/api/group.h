@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file keeps the calls of a thread between rondo_group_begin() and rondo_group_end(). The outermost
 // rondo_group_end() enqueues them. A thread's group is a mutable global, because a C caller has no object that could
-// hold the group. last_error.h has the other exceptions to "no mutable globals".
+// hold the group. Rondo has few such globals; last_error.h lists the others.
 #pragma once
 
 #include <memory>
@@ -43,10 +43,10 @@ void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator>
 /// Keeps a one-sided operation at its place, as keep() does for a message.
 void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const OneSided &operation,
           rondo_stream_t stream);
-/// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
+/// Notes that a call inside the group was refused. The outermost group's end returns the first such error.
 void refuse(const Error &error);
 
-/// Runs `body` for a function that a group can keep. If `body` fails inside a group, notes the refusal in the group.
+/// Runs `body`, which makes a call or keeps it in a group. If `body` fails inside a group, notes the refusal there.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions check the arguments of a collective. A refused one gives RONDO_ERROR_INVALID_ARGUMENT and the reason.
+// These functions check the arguments of a collective. They refuse by RONDO_ERROR_INVALID_ARGUMENT and a reason.
 #pragma once
 
 #include <algorithm>

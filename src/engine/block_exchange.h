@@ -44,7 +44,7 @@ class BlockExchange {
   [[nodiscard]] RunOutcome run(const WorkItem &work, Operations &operations, Waiter &waiter);
 
  private:
-  /// A block that is sent to a peer or received from it. In place, a lane does both.
+  /// The transfer of a block to a peer or from it. In place, one lane does both.
   struct Lane {
     LinkEnds *ends = nullptr;
     Block block;

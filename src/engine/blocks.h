@@ -17,7 +17,7 @@ struct Block {
   uint64_t bytes = 0;
 };
 
-/// The blocks of a _v collective, as one rank has called it. Some entries may be unused.
+/// The blocks of a _v collective, as one rank has called it. An entry without a transfer is unused.
 struct BlockLists {
   std::vector<Block> sends;     ///< indexed by the rank that receives
   std::vector<Block> receives;  ///< indexed by the rank that sends

@@ -61,7 +61,7 @@ class DeviceBatch {
   uint32_t queue_count_ = 0;
 };
 
-/// The FIFO of a channel from one rank to another.
+/// The size of a channel's FIFO from one rank to another.
 struct SlotShape {
   uint64_t slot_bytes = 0;  ///< payload of a slot
   uint64_t slot_count = 0;

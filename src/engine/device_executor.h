@@ -21,7 +21,7 @@ namespace rondo {
 class DeviceMonitor;
 
 /// The longest time that quiesce() waits for stopped kernels, and that DeviceExecutorDeleter waits for memory to be
-/// freed. A stopped kernel may still be queued; once its stream reaches it, it ends within milliseconds.
+/// freed. A stopped kernel may still be queued. Once it begins, it ends within milliseconds.
 inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 /// The time between two calls of stop() while something runs.
 inline constexpr uint64_t stop_interval_ns = 200'000;
@@ -132,7 +132,7 @@ class DeviceExecutor : public Executor {
   /// Enqueues, before launch(), the widening or scaling of the operands, if the plan needs either. Returns the buffers
   /// for launch().
   [[nodiscard]] virtual Result<Buffers> prepare_operands(const Plan &plan, const DeviceCall &call, void *stream) = 0;
-  /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
+  /// Enqueues, after launch(), the division of the sums. The results go to the buffers of `call`.
   [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
                                             void *stream) = 0;
   /// Launches a batch of messages, in the same way as launch().

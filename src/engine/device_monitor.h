@@ -60,7 +60,7 @@ class DeviceMonitor final : private ThreadSharer {
 
     [[nodiscard]] bool is_batch() const { return number == 0; }
   };
-  /// The operation that a turn in the device's reports belongs to.
+  /// The operation to which a turn in the device's reports belongs.
   struct Known {
     uint64_t turn = 0;
     uint64_t number = 0;

@@ -64,7 +64,7 @@ struct ExecutorCapabilities {
   std::byte *barrier_recv = nullptr;
 };
 
-/// A rank's memory of its device, in bytes.
+/// A rank's memory on its device, in bytes.
 struct DeviceBytes {
   uint64_t suspendable = 0;  ///< given back by suspend(); a suspension does not change this number
   uint64_t persistent = 0;   ///< all other memory, except for code
@@ -129,7 +129,7 @@ class Executor {
 
   /// Starts the executor, once, before the first work. `operations` must live until end().
   virtual void start(Operations &operations) = 0;
-  /// Returns false if prepare() would fail for lack of memory until other prepared plans are destroyed.
+  /// Returns false if prepare() lacks memory for the plan until other prepared plans are destroyed.
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
   /// Appends the work to the stream; the items have consecutive numbers. Without a stream, an executor with

@@ -31,7 +31,7 @@ namespace rondo {
 /// This rank's ends of the two connections with one peer on one channel. They live as long as the communicator.
 struct LinkEnds {
   uint32_t peer = 0;
-  uint32_t readable_kinds = 0;  ///< bits PayloadKind: the kinds of exported buffers that the peer can read
+  uint32_t readable_kinds = 0;  ///< bits of PayloadKind: the kinds of exported buffers that the peer can read
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;

@@ -79,7 +79,7 @@ class HostStream {
   std::condition_variable work_;            // wakes the thread: for a task, or to end
   std::condition_variable progress_;        // wakes callers: a task has completed, or the stream ends
   uint32_t progress_waiter_count_ = 0;
-  bool asleep_ = false;                     // the thread waits on work_
+  bool asleep_ = false;                     // true while the thread waits on work_
   bool closing_ = false;
   std::optional<Error> failure_;            // first failure since the last synchronize
   WaitClock wait_clock_;                    // guarded except for waited_ns()

@@ -60,8 +60,8 @@ class LoadStoreCall {
   [[nodiscard]] uint64_t bytes() const { return count_ * element_bytes_; }
   [[nodiscard]] bool apart() const { return buffers_.send.data != buffers_.recv.data; }
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
-  /// Returns whether results are written with stores that bypass the caches. In a call in place, recv was just read, so
-  /// its lines are in the caches.
+  /// Returns whether results are written with stores that bypass the caches. A call in place uses no such stores,
+  /// because recv was just read and its lines are in the caches.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
 
   /// Copies bytes. With past_caches it uses streaming stores.

@@ -78,7 +78,7 @@ RunOutcome RingCall::run_exported_parts() {
 
 /// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
 /// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
-/// begins with the half with which its peer ends, so that both do not request the same lines at once. This form is not
+/// begins with the half with which its peer ends, so that they do not request the same lines at once. This form is not
 /// used if the ranks share a core and its caches, or if arithmetic is slower than memory.
 RunOutcome RingCall::run_exported_whole() {
   in_ring_order_ = true;

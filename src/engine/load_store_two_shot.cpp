@@ -58,7 +58,7 @@ void TwoShotCall::contribute(uint64_t chunk) const {
 RunOutcome TwoShotCall::reduce_part(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // If the peer exports its operand, and this rank exports recv, the peer's announcement has covered this data.
+    // No wait if the peer exports its operand and this rank exports recv: the announcement has covered this data.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }
@@ -130,7 +130,7 @@ bool TwoShotCall::can_export(const Window &window) const {
   if (!window.handle.exported || !worth_exporting()) return false;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == end_.rank_) continue;
-    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // a copy is faster
+    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // slower than a copy
     if (window.handle.choose(accepted, window.data, bytes()) == PayloadKind::in_slot) return false;
   }
   return true;

@@ -106,7 +106,7 @@ struct TransferQueue {
   [[nodiscard]] bool is_blocked() const;
 };
 
-/// The listener to the progress of a batch's messages.
+/// An observer of a batch's messages.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;

@@ -75,8 +75,8 @@ bool SignalWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Fails the communicator if the peer has ended and this operation still needs it. To wait for signals, this rank reads
-/// first whether the peer has ended, then its signals. So all signals that the peer has sent count.
+/// Fails the communicator if the peer has ended and this operation still needs the peer. It reads first whether the
+/// peer has ended, and then the peer's signals. So it counts all signals that the peer has sent.
 bool SignalWatch::raise_end() {
   if (operation_.peer == owner_.rank()) return false;
   const RankState state = ranks_.state(operation_.peer);

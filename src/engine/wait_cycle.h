@@ -7,13 +7,13 @@
 // - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
-// Each edge of ranks that run on hosts stays true until one of its two ranks enters another operation. So if the ranks
+// On host memory, each edge stays true until one of its two ranks enters another operation. So if the ranks
 // of a circle are in the same operations before and after their edges were read, all edges were true at one time.
 //
 // A rank on a device enqueues operations that have not begun. So the search reads the report of the rank's monitor in
 // place of the rank's calls. Such a report may be old: src/engine/device_waits.h says why it still proves an edge.
 //
-// Ranks of other hosts report the operations that they are in (WaitReport). If the ranks run on hosts, each report was
+// Ranks of other hosts report the operations that they are in (WaitReport). If these use host memory, each report was
 // true at some time after it was asked for. But the reports need not be true at the same time. So one search over
 // several hosts proves nothing, and find_far_wait_cycle() must run twice.
 #pragma once

@@ -29,7 +29,7 @@ std::string seconds(uint64_t ns) {
   return text;
 }
 
-/// Returns the number of polls within which a record of another host arrives, if each far rank is on a host of its own.
+/// Returns the number of polls within which a record of another host arrives, even if each far rank has its own host.
 int far_looks_max(const Ranks &ranks, uint32_t rank_count) {
   size_t far = 0;
   for (uint32_t peer = 0; peer < rank_count; ++peer) far += ranks.is_near(peer) ? 0 : 1;
@@ -138,7 +138,7 @@ bool OperationWatch::disagrees(uint32_t peer) {
 
 std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
   const uint64_t latest = ranks_.latest_operation(peer);
-  // On a device, calls are entered long before they run, so the record of the running operation may be overwritten.
+  // On a device, later calls may have overwritten the running operation's record. Then the latest operation counts.
   for (const uint64_t own_latest : {operation_, ranks_.latest_operation(rank_)}) {
     const uint64_t operation = std::min(own_latest, latest);
     const auto own = operation == operation_ ? entered_ : ranks_.entered(rank_, operation);
@@ -149,7 +149,7 @@ std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t 
 }
 
 /// Returns whether the peer's record of this or a later operation has arrived and has an equal history. If not, the
-/// peer may have called another operation. At a deadline, or on a slow host, its record may also be missing still.
+/// peer may have called another operation. At a deadline, or on a slow host, its record may still be missing.
 bool OperationWatch::is_known_to_agree(uint32_t peer) const {
   const auto common = latest_in_common(peer);
   return common && common->operation >= operation_ && common->theirs.history == common->own.history;

@@ -50,7 +50,7 @@ class OperationWatch final : public Watch {
 
   bool check_agreement();
   bool disagrees(uint32_t peer);
-  /// Returns the latest operation that both ranks have entered. None if it does not exist or its record is lost.
+  /// Returns the latest operation that both ranks have entered, or none if none exists or a record is lost.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);

@@ -92,7 +92,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // at 0, find() takes no lock; relaxed, as a caller with a region has seen it grow
+  std::atomic<size_t> count_ = 0;    // if 0, find() takes no lock; relaxed, as a thread that has a region sees no 0
 };
 
 /// Frees the pages of a memfd at once, even if peers still map the memfd.

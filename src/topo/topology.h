@@ -82,7 +82,7 @@ struct DeviceDiscovery {
 /// knows, with their NVLinks. Without NVML it is unknown whether devices have NVLinks, which is no error.
 [[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
-/// Returns the topology with network cards, as discover_devices() does, but does not ask NVML, which they do not need.
+/// Returns the topology with network cards, as discover_devices() does, but without NVML, which cards do not need.
 [[nodiscard]] Result<Topology> discover_nics(const Config &config);
 
 /// Returns the RDMA devices for which a processing unit of this process is among the nearest.

@@ -107,8 +107,8 @@ struct Bfloat16Codec {
 };
 
 #if HWY_TARGET == HWY_AVX3
-/// Rounds with the processor's own conversion (AVX512_BF16). It flushes subnormals and keeps NaN payloads, so vectors
-/// with subnormals or NaNs, which are rare, use the integer code. It is assembler, because Highway's target lacks it.
+/// Rounds with the processor's own conversion (AVX512_BF16), in assembler, because Highway's target lacks it. It
+/// flushes subnormals and keeps NaN payloads, so vectors with subnormals or NaNs, which are rare, use the integer code.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
