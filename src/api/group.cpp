@@ -26,7 +26,7 @@ struct Part {
   std::vector<OneSided> sends;  ///< puts and signals
   std::vector<OneSided> waits;  ///< waits for signals
   bool has_own_messages = false;  ///< true if the rank sends messages to itself
-  std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null: the caller's thread
+  std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null for the caller's thread
   std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the calls' counts and displacements
   // The end of the group sets these two:
   std::vector<std::shared_ptr<HostStream>> held;  ///< the objects of `streams`; null stands for the call itself

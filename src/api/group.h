@@ -29,7 +29,7 @@ struct Part;
 struct Place {
   Group *group = nullptr;        ///< null if this thread has no group
   Part *part = nullptr;          ///< null if the group has no call on the communicator yet
-  Communicator *comm = nullptr;  ///< null without a part
+  Communicator *comm = nullptr;  ///< null if `part` is null
   bool has_messages = false;     ///< true if messages are among the calls of the part
 };
 [[nodiscard]] Place find(rondo_comm_t handle);
@@ -46,7 +46,7 @@ void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator>
 /// Notes that a call inside the group was refused. The outermost group's end returns the first such error.
 void refuse(const Error &error);
 
-/// Runs `body`, which makes a call or keeps it in a group. If `body` fails inside a group, notes the refusal there.
+/// Runs `body`, the code of an API call. If `body` fails while this thread has a group, notes the refusal in the group.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
   try {

@@ -31,7 +31,7 @@ class DeviceBatch {
   static constexpr uint64_t part_bytes_min = 64 << 10;
   static constexpr uint32_t channels_max = 4;  ///< the most channels, and so the most parts of a message
 
-  /// Copies the transfers of a batch. A message has at most `channel_count` parts; its two ends must pass the same.
+  /// Copies `transfers`. A message has at most `channel_count` parts. Its two ends must pass equal channel counts.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
 
   [[nodiscard]] std::span<const Transfer> transfers() const { return transfers_; }

@@ -155,7 +155,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
   /// Keeps one-sided operations from using Operations any more. Such operations may still be on streams.
   virtual void end_one_sided() {}
-  /// Returns the argument of start(), until end().
+  /// Returns the argument of start(). Call it only before end().
   [[nodiscard]] Operations *operations() const { return operations_; }
   // These functions describe the communicator's ranks. They may be called after start().
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
@@ -164,8 +164,8 @@ class DeviceExecutor : public Executor {
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
   [[nodiscard]] Result<void> launch_plan(const Plan &plan, const DeviceCall &call, void *stream);
-  /// Returns the transfers of the data blocks of `work`, if its plan has no schedules, such as all_to_all. Returns null
-  /// for other plans, or if memory ran out.
+  /// Returns the blocks of `work` as transfers if its plan has no schedules, as for an all_to_all. Returns null for
+  /// other plans, or if memory ran out.
   [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
   /// Calls launches(), and lets no moment of try_quiet() begin meanwhile. `number` is that of the collective, or 0.
   template <class Launch>

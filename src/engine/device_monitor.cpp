@@ -106,7 +106,7 @@ bool DeviceMonitor::take_turn() {
   const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
-  // If an earlier check fell between a replay's last two writes, it has counted one begun call too many.
+  // If an earlier check fell between a replay's last two writes, it counted one begun call too many. So forget it.
   if (!running) replay_ = watched_begun_ = 0;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();

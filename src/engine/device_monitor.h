@@ -97,7 +97,7 @@ class DeviceMonitor final : private ThreadSharer {
   Ranks &ranks_;  ///< ranks of operations_
   std::mutex mutex_;  ///< guards the following members
   std::deque<Outstanding> outstanding_;
-  bool has_captured_ = false;  ///< an operation was captured; replays have no place in the order of operations
+  bool has_captured_ = false;  ///< true after a capture, because replays have no place in the operations' order
   std::vector<Known> known_;  ///< the latest operations; the turn modulo the size is the index
 
   // Only the monitor's thread uses these members.

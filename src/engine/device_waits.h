@@ -6,8 +6,8 @@
 // yet. Its report describes its position: the operation that its device runs now. All operations of the rank after this
 // one count as not entered.
 //
-// The ranks may report at different times, because a circle never ends by itself: in it, each rank runs an operation
-// that needs a later operation of the next rank. An operation needs another one in two cases:
+// The ranks may report at different times, because a circle never ends by itself. In a circle, each rank runs an
+// operation that needs a later operation of the next rank. An operation needs another one in two cases:
 // - A receive needs its send.
 // - A send needs receive n if the slots of message n and of all messages up to the send do not fit into the FIFO. Until
 //   receive n begins, none of these slots becomes free.

@@ -54,7 +54,7 @@ struct ExecutorCapabilities {
   bool oversubscribed = false;      ///< true if some host has more ranks than cores
   bool runs_in_call = false;        ///< true if enqueue() without a stream returns when the work is done
   bool exchanges_blocks = false;    ///< true if prepare() takes plans that exchange blocks
-  bool exchanges_by_ll = false;     ///< true if small blocks in plans that exchange blocks go by ll
+  bool exchanges_by_ll = false;     ///< true if plans that exchange small blocks use the protocol ll
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
   bool puts_between_hosts = false;  ///< true if windows and signals work on several hosts
   bool one_sided_by_stream = false;  ///< true if only streams order one-sided operations, which then have no turns
@@ -106,7 +106,7 @@ class Executor {
   [[nodiscard]] virtual ExecutorCapabilities capabilities() const = 0;
   /// Describes the executor as text for people: "host memory", "CUDA device 0 (NVIDIA H100)".
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Returns the chunk size for a vector of the given bytes if the user requested none. 0 lets the tuner choose.
+  /// Returns the chunk size for a vector of the given bytes if the user requested no size. 0: the tuner chooses.
   [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
 
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on the buffer. `name` is the buffer's name in the
@@ -134,7 +134,7 @@ class Executor {
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
   /// Appends the work to the stream; the items have consecutive numbers. Without a stream, an executor with
   /// runs_in_call completes the work before enqueue() returns. Reports to Operations when work advances and ends. Waits
-  /// while a queue is full, or other ranks of a shared launch have not called; the deadline limits this wait.
+  /// while a queue is full, or while ranks of a shared launch have not called, until the deadline at most.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
   /// Prepares for messages. It must be called before the first enqueue_messages(). Any thread.
@@ -146,7 +146,7 @@ class Executor {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 
-  /// Returns the memory of this rank's device. Any thread.
+  /// Returns how much device memory this rank has. Any thread.
   [[nodiscard]] virtual DeviceBytes device_bytes() const { return {}; }
   /// Returns whether nothing runs on this rank's device, not even a replay. The answer is reliable only while no new
   /// calls arrive.
@@ -176,7 +176,7 @@ class Executor {
   [[nodiscard]] virtual Result<void> enqueue_one_sided(OneSidedBatch &, StreamRef) { return open_one_sided(); }
   /// Waits until the one-sided operations without turns are done. Returns false if the communicator has failed.
   [[nodiscard]] virtual bool wait_for_one_sided() { return true; }
-  /// Waits until no thread of this process writes to a window of this rank, after a failure.
+  /// Waits, after a failure, until no thread of this process writes to a window of this rank.
   virtual void wait_for_writers() const {}
 
   /// Raises a failure that the executor has found but not raised yet. Any thread.

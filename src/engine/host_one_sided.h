@@ -43,12 +43,12 @@ class HostOneSided {
   [[nodiscard]] bool post(const OneSided &operation, Operations &owner);
   /// Waits until the peer's links have taken all slots that post() has posted.
   [[nodiscard]] bool await_taken(const OneSided &operation, Operations &owner);
-  /// Waits until `ready` returns true. Returns false if the wait fails, which ends the communicator.
+  /// Waits until `ready` returns true. If the wait fails, fails the communicator and returns false.
   template <class Ready>
   [[nodiscard]] bool wait_until(const Ready &ready, const OneSided &operation, Operations &owner);
 
   Links &links_;
-  const bool serves_;  ///< while a batch runs, this thread also takes the slots that arrive from other hosts
+  const bool serves_;  ///< true if the thread of a batch also takes slots that arrive from other hosts
   const WaitPolicy wait_;
   std::vector<Far> far_;  ///< indexed by rank; only used for ranks of other hosts
 };

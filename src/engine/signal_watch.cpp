@@ -117,7 +117,7 @@ void SignalWatch::explain_refusal(int error_number) {
               "; keep that memory until the put is complete");
     return;
   }
-  for (int look = 0; look < refusal_looks_max; ++look) {  // the memory of a dying rank disappears before it is dead
+  for (int look = 0; look < refusal_looks_max; ++look) {  // a dying rank's memory disappears before the rank is dead
     if (ranks_.failed() || raise_end()) return;
     sleep_for_ns(refusal_look_interval_ns);
   }

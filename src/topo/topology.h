@@ -85,7 +85,7 @@ struct DeviceDiscovery {
 /// Returns the topology with network cards, as discover_devices() does, but without NVML, which cards do not need.
 [[nodiscard]] Result<Topology> discover_nics(const Config &config);
 
-/// Returns the RDMA devices for which a processing unit of this process is among the nearest.
+/// Returns the RDMA devices whose nearest processing units include one that this process may use.
 [[nodiscard]] std::vector<std::string> near_rdma_devices(const Topology &topology);
 
 /// Reads a topology from hwloc XML, which may be any text. Every PU that the XML allows counts as allowed.

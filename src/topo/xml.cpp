@@ -96,7 +96,7 @@ class MachineReader {
     return {};
   }
 
-  /// Returns the machine after the last tag.
+  /// Returns the machine. Call it after the last tag.
   [[nodiscard]] Result<Machine> finish() {
     if (!began_) return no_topology();
     if (!frames_.empty()) return invalid_argument("cut off: an element does not end");

@@ -29,7 +29,7 @@ struct ReductionArgs {
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;   ///< shifts of an avg's float inputs; the last byte applies to all of `more`
   bool past_caches = false;     ///< a hint for one large output: write it as stream_copy() does
-  /// Operands after the inputs, if each rank has one operand. Empty for a step. The data of each begin at `more_at`.
+  /// Operands after the inputs, in a call of reduce_in_rank_order(), otherwise empty. Each begins at `more_at`.
   std::span<const std::byte *const> more;
   size_t more_at = 0;  ///< offset in bytes
 
