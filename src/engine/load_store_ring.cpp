@@ -55,7 +55,7 @@ RingCall::Form RingCall::choose_form() const {
 
 /// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
 /// memory serves this faster than the ring's own parts. Two ranks out of place use streaming stores for sums that
-/// exceed the caches, as all ranks do for copies. Other rings use none for sums, because this was not measured.
+/// exceed the caches, as all ranks do for copies. For other sums, streaming stores were not measured and are not used.
 RunOutcome RingCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;

@@ -16,8 +16,8 @@ constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr uint64_t report_age_max_ns = 60'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
-// another host arrives only after a report and a question. On its own host, a rank sees every call at once, but the end
-// of a process may become visible late.
+// another host takes two exchanges: this host gets a report, then asks for the record. On its own host, a rank sees
+// every call at once, but the end of a process may become visible late.
 constexpr uint64_t far_reports_max = 10;
 constexpr int near_looks_max = 100;
 constexpr const char *advice =

@@ -85,8 +85,8 @@ class Links {
   /// Returns the network's memory, which is empty if all ranks are on this host.
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
-  /// Marks the begin or the end of a run, in which this rank may read its peers' exported buffers. set_running(true) is
-  /// a sync store. Check for a failure after it. Then wait_for_readers() sees the run, or this rank sees the failure.
+  /// Marks the begin or the end of a run, which may read peers' exported buffers. set_running(true) is a sync store if
+  /// peers share the process. Then check for a failure: if this rank sees none, wait_for_readers() sees the run.
   virtual void set_running(bool running) = 0;
   /// Waits until no thread of this process reads buffers that this rank exported, but at most one second. Call it after
   /// a failure.

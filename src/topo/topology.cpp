@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only this file uses hwloc. It does not use hwloc's XML reader: a fuzzer crashed that reader within seconds, and the
-// reader of hwloc 2 does not accept files of hwloc 3. Rondo's own reader is in src/topo/xml.cpp.
+// This file reads the machine by hwloc. It does not use hwloc's XML reader: a fuzzer crashed that reader within
+// seconds, and the reader of hwloc 2 does not accept files of hwloc 3. Rondo's own reader is in src/topo/xml.cpp.
 #include "src/topo/topology.h"
 
 #include <hwloc.h>
