@@ -27,7 +27,7 @@ inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
 /// blocks would not show what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
-/// The most device memory, in bytes, for the `simple` slots of one rank. Slots shrink as ranks and channels grow.
+/// The most device memory, in bytes, for the `simple` slots of one rank. More ranks or channels get smaller slots.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 /// The most host memory, in bytes, for the slots of one rank, if some devices do not reach each other.
 inline constexpr uint64_t host_slot_memory_bytes = 16 << 20;

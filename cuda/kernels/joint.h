@@ -142,7 +142,7 @@ RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block
   if constexpr (has_joint_words<Reduction>) {
     if (operation.word_count != 0) {
       reduce_words<Reduction>(group, operation, block);
-      if (block == 0) begin_joint(group, operation, ends);  // after the loads of words, which wait for nothing
+      if (block == 0) begin_joint(group, operation, ends);  // late, so that the loads of words do not wait for it
       return end_joint(group, operation, ends);
     }
   }

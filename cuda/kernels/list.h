@@ -8,7 +8,7 @@
 //     rondo_run_load_store_copy      a collective that only moves data, by load_store
 //     rondo_run_joint_TYPE_OP        a collective that reduces, for all ranks in one kernel
 //     rondo_run_joint_copy           a collective that only moves data, for all ranks in one kernel
-//     rondo_reduce_TYPE              one slice of a reduction, for the copy-engine executor; it has that parameter, too
+//     rondo_reduce_TYPE              a slice of a reduction, for the copy-engine executor; the operation is a parameter
 // TYPE is as in rondo_type_string() and OP as in rondo_op_string(). avg runs as sum.
 #pragma once
 

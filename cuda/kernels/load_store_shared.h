@@ -17,8 +17,8 @@
 
 namespace rondo::device {
 
-/// The ranks from whose buffers a part is read, the ranks into whose buffers it is written, and the offset of a rank's
-/// block there, in bytes.
+/// The ranks from whose buffers a part is read, and the ranks into whose buffers it is written. The last two members
+/// are the offsets, in bytes, of the block in these buffers.
 struct SharedRoute {
   uint32_t first_input, input_count;
   uint32_t first_output, output_count;
@@ -60,9 +60,9 @@ enum class Gate : uint8_t {
   }
 }
 
-/// Passes the gate `word` of rank 0's place. All threads get the same result. If `gives_up`, thread 0 checks whether it
-/// must stop, otherwise only whether a peer is lost. If `has_part` is false, the rank arrives only so that others do
-/// not wait, and no rank passes successfully. Only the values of thread 0 count.
+/// Passes the gate `word` of rank 0's place. All threads get the same result: false if the gate failed or was closed.
+/// Thread 0 waits until it must stop if `gives_up` is set, otherwise until a peer is lost. If `has_part` is false, the
+/// rank arrives only so that others do not wait, and all ranks get false. Arguments matter in thread 0 only.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
                                       bool has_part) {
@@ -126,7 +126,7 @@ template <Group G>
     const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
     // The region was withdrawn, but a graph that was captured with it was launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
-    const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
+    const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // ranks before the first wrap
     const bool own = rank == operation.rank;  // peers need not see buffers that they do not touch
     const Buffers &of_own = operation.base.buffers;
     if (input < route.input_count)

@@ -174,13 +174,13 @@ struct Places {
           load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
-  /// Judges a peer's `contributed` for chunk `index`. Another operation has stop.
+  /// Judges a peer's `contributed` for chunk `index`. Returns stop if the peer is in another operation.
   [[nodiscard]] RONDO_HD Look judge(uint64_t contributed, uint32_t index) const {
     if (!load_store_has_come(contributed, route.chunks + index + 1)) return Look::waits;
     return load_store_signature_in(contributed) == operation.base.buffers.signature ? Look::ready : Look::stop;
   }
 
-  /// Does R: waits until all have contributed, and then stores in `buffers` where this rank's part of the chunk is.
+  /// Begins R: stores in `buffers` where this rank's part of the chunk is, and waits until all ranks have contributed.
   /// Returns false to stop.
   [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
     const Range own = part(index, operation.rank);
