@@ -61,7 +61,7 @@ enum class Gate : uint8_t {
 }
 
 /// Passes the gate `word` of rank 0's place. All threads get the same result: false if the gate failed or was closed.
-/// Thread 0 waits until it must stop if `gives_up` is set, otherwise until a peer is lost. If `has_part` is false, the
+/// With `gives_up`, thread 0 gives up after a failure, otherwise only if a peer is lost. If `has_part` is false, the
 /// rank arrives only so that others do not wait, and all ranks get false. Arguments matter in thread 0 only.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
@@ -139,9 +139,9 @@ template <Group G>
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     any_withdrawn |= withdrawn;
   }
-  // If one rank has another operation, each rank sees an operation that differs from its own, so all ranks stop. With
-  // withdrawn regions it differs, because ranks clear the entry one after the other. A rank that has not cleared it yet
-  // continues. It may use the withdrawn memory, whose owner waits for it to close the memory, and this rank's buffers.
+  // If one rank has another operation, each rank sees an operation that differs from its own, so all ranks stop.
+  // Withdrawn regions differ: ranks clear the entry one after the other, and a rank that has not cleared it yet
+  // continues. It may use the memory, whose owner waits for it to close the memory, and this rank's buffers.
   if (group.any(foreign || any_withdrawn))
     return group.any(foreign || in_places) ? Agreement::stop : Agreement::nothing;
   return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;

@@ -237,7 +237,7 @@ struct Places {
   }
 
   /// Copies the other ranks' results of the chunk to recv. Each owner has its own threads, so the loads from all owners
-  /// are in flight together. If one owner came after another, each would cost a round trip over the link.
+  /// are in flight together. One after the other, each owner would cost a round trip over the link.
   RONDO_HD void copy_results(uint32_t index) const {
     const uint32_t peers = operation.rank_count() - 1, share_of_group = group.size() / peers;
     const uint32_t warps = share_of_group / 32 * 32;  // a part of a warp would load parts of lines

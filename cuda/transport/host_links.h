@@ -30,7 +30,7 @@ struct HostLinksShape {
 
 class HostLinks {
  public:
-  /// Makes no links, because all devices of a node reach each other.
+  /// Makes an object without links, for nodes whose devices all reach each other.
   HostLinks() = default;
   /// Makes and maps the memory; every rank of the communicator calls it, with the same shape. The memory lives as long
   /// as this object.
@@ -50,7 +50,7 @@ class HostLinks {
     return 2 * shape_.pairs.size() * shape_.channel_count * shape_.connection_bytes;
   }
 
-  HostLinksShape shape_;        ///< with the pairs of this rank's node alone
+  HostLinksShape shape_;        ///< with only the pairs of this rank's node
   std::vector<bool> reached_;  ///< by rank
   std::shared_ptr<const RegisteredFile> memory_;
   DevicePointer address_ = 0;

@@ -211,7 +211,7 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
                        : shape_.connection_offset(channel, sender, receiver);
   };
   ConnectionView out = view(peers_[peer] + offset(rank, peer)), in = view(address() + offset(peer, rank));
-  // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
+  // A receiver may store a head after the sender has left, so the head must not be in the sender's CUDA IPC memory.
   if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
   return {out, in};
 }
