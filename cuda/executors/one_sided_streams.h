@@ -2,14 +2,14 @@
 // This class runs the one-sided operations of a rank on its device, by copies and by memory operations of the caller's
 // stream. It launches no kernel.
 //
-// Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream adds to a
-//           signal by writing the new total after its copy, and waits until the total is reached.
+// Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream signals by
+//           writing the new total after its copy, and the peer's stream waits for that total.
 // Streams   Each operation has a word of pinned memory. The stream writes `begun` there before the operation, and
-// `ended` after the operation. So a thread of the process knows which waits are under way.
+//           `ended` after it. So a thread of the process, which watches the waits, knows which are under way.
 // Order     A put or a signal follows the earlier ones of the rank to that peer, by an event if they are on another
 //           stream. So the totals only grow, and a signal follows all earlier data.
-// Failure   That thread watches each wait that has begun (SignalWatch). After a failure it ends all waits of this rank,
-//           by a value that no total reaches.
+// Failure   The watching thread polls each wait that has begun (SignalWatch). After a failure it ends all waits of this
+//           rank, by a value that no total reaches.
 #pragma once
 
 #include <atomic>
@@ -104,7 +104,7 @@ class OneSidedStreams final : private ThreadSharer {
   const uint32_t rank_, rank_count_;
   unsigned wait_flags_ = 0;
   PrimaryContext owner_;      ///< gone after everything that needs the context
-  std::shared_ptr<const RegisteredFile> signals_;  ///< of this process
+  std::shared_ptr<const RegisteredFile> signals_;  ///< as mapped in this process
   DevicePointer signals_address_ = 0;
   HostMemory words_;
   std::vector<LastSend> last_sends_;  ///< by peer; only enqueue() uses it

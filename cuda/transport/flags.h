@@ -85,7 +85,7 @@ class Flags {
             channel < shape_.message_channels ? shape_.message_geometry : shape_.geometry};
   }
 
-  /// Ends the waits of this rank. A stream of this rank or of a peer may write to the words later, so repeat the call.
+  /// Ends all waits of this rank, from any thread. Streams may write to the words afterwards, so repeat the call.
   void release() const;
 
  private:
