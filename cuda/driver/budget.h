@@ -92,7 +92,7 @@ struct BlockClaimTraits {
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
 /// The blocks that the ranks of a communicator want on a device. Each rank gets the same number of blocks.
 struct BlockWish {
-  std::vector<uint64_t> rank_counts;  ///< for each claim, the ranks that share it
+  std::vector<uint64_t> rank_counts;  ///< for each claim, the number of ranks that share it
   uint64_t least = 1, most = 1;       ///< blocks of a rank
 };
 /// Claims blocks for all ranks of a communicator on a device at once. Each rank gets share_of_rank() blocks, within the

@@ -32,7 +32,7 @@ enum class KernelFamily : uint8_t {
 
 struct LoadedKernel {
   CuFunction function = nullptr;
-  int block_threads_max = 0;  ///< what its registers allow
+  int block_threads_max = 0;  ///< the most that its registers allow
   bool remote = false;        ///< launched in the remote memory-sync domain
 };
 

@@ -141,7 +141,7 @@ Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
 }
 
 /// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if both streams share a
-/// hardware queue, the thread's test write comes after this wait, and shows it.
+/// hardware queue, the thread's test write comes after this wait, and does not pass.
 Result<void> CopyMessages::enqueue_waits(const Batch &batch, const StreamWork &work) {
   if (!batch.captured) {
     RONDO_TRY(work.write(place_of(words().begun), ++enqueued_count_));
@@ -212,7 +212,7 @@ void CopyMessages::release_streams() {
   memory::store_release(words().replay_done, flags_released);
 }
 
-/// Returns whether no batch runs any more. The thread alone calls it.
+/// Returns whether this rank has stopped or failed, so that no batch runs any more. Only the thread calls it.
 bool CopyMessages::has_failed() const {
   return progress_.verdict != 0 || memory::load_acquire(abort_) != 0;  // pairs with stop() and fail()
 }

@@ -278,7 +278,7 @@ Result<void> ExecutorBase::check_device() const {
   const CaptureModeGuard capture_goes_on(*driver_);
   const CuStatus status = guard.ok() ? driver_->stream_query(stream_.get().object) : guard.code();
   if (status == CuStatus::success || status == CuStatus::not_ready) return {};
-  if (status == CuStatus::not_permitted) return {};  // a stream's host function asked, which may not query
+  if (status == CuStatus::not_permitted) return {};  // the caller is a stream's host function, which may not query
   return cuda_error(*driver_, status, describe() + " has failed");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This is the common base of the executors on a CUDA device. It has the device and its segment. It orders calls on the
-// caller's streams, and answers queries about buffers and errors. Only cuda includes this header.
+// caller's streams, and answers queries about buffers and errors. Only code in cuda/ includes it.
 #pragma once
 
 #include <atomic>

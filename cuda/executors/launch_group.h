@@ -58,8 +58,8 @@ class LaunchGroup {
   /// rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
   ///
   /// If `launched` is set, one kernel runs for all ranks. Unless an error is returned, too, part.stream continues after
-  /// the kernel. Without `launched` and an error, nothing was launched: a rank has given up, or the parts do not fit
-  /// into one kernel. Parts do not fit if the ranks disagree, or if their streams are not in the same capture.
+  /// the kernel. With neither `launched` nor an error, nothing was launched: a rank has given up, or the parts do not
+  /// fit into one kernel. Parts do not fit if the ranks disagree, or if their streams are not in the same capture.
   [[nodiscard]] Result<void> launch(uint32_t place, const LaunchPart &part, const uint64_t &abort,
                                     uint64_t patience_ns, bool &launched);
   /// Says whether the ranks have lately launched separate kernels, because their calls did not arrive together. Any

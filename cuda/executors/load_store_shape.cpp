@@ -124,7 +124,7 @@ uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budge
 
 uint32_t load_store_threads(bool one_shot, uint32_t post_words) {
   if (!one_shot) return block_threads_max;
-  const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: a small barrier
+  const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: short barriers
   return std::min(for_words + warp_threads, block_threads_max);  // a warp without words handles the headers
 }
 

@@ -45,15 +45,15 @@ class OneSidedStreams final : private ThreadSharer {
   [[nodiscard]] MemoryPlace describe(const void *pointer, size_t bytes) const;
   /// Opens a buffer of a peer. RONDO_ERROR_UNSUPPORTED has the reason why this device cannot write to the buffer.
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open(uint32_t peer, const MemoryPlace &place) const;
-  /// Enqueues the operations. One thread at a time.
+  /// Enqueues the operations. One thread at a time may call it.
   [[nodiscard]] Result<void> enqueue(const OneSidedBatch &batch, CuStream stream);
 
-  /// Returns whether all operations have ended. Any thread.
+  /// Returns whether all operations have ended. Any thread may call it.
   [[nodiscard]] bool is_idle() const;
   /// Waits until is_idle(). Returns false if the communicator has failed. The communicator fails if no operation begins
   /// or ends within the timeout.
   [[nodiscard]] bool wait();
-  /// Ends all waits of this rank that have begun. Any thread.
+  /// Ends all waits of this rank that have begun. Any thread may call it.
   void stop();
   /// Releases the memory of peers that only ended operations still use. A thread of the user calls it, because the
   /// release may wait for the device.
@@ -103,7 +103,7 @@ class OneSidedStreams final : private ThreadSharer {
   Operations &operations_;
   const uint32_t rank_, rank_count_;
   unsigned wait_flags_ = 0;
-  PrimaryContext owner_;      ///< gone after everything that needs the context
+  PrimaryContext owner_;      ///< destroyed after everything that needs the context
   std::shared_ptr<const RegisteredFile> signals_;  ///< as mapped in this process
   DevicePointer signals_address_ = 0;
   HostMemory words_;

@@ -69,8 +69,8 @@ class RegionFollower final : private ThreadSharer {
 };
 
 /// Ends the sharing of all memory: this rank's and the other ranks'. Call it when the rank has nothing in flight any
-/// more. `follower` closes the others' memory once the process has nothing in flight, or otherwise after some seconds.
-/// Returns false if closing takes some seconds more; it then continues in the background.
+/// more. `follower` closes the others' memory once the process has nothing in flight, or after some seconds at the
+/// latest. Returns false if closing takes some seconds more; it then continues in the background.
 [[nodiscard]] bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank);
 
 }  // namespace rondo::cuda

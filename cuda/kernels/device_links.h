@@ -5,8 +5,8 @@
 // read between the next vote and the next such barrier (interpreter.h). With `ll`, every thread reads the receiving
 // ends before the vote, to poll its slots. So thread 0 advances these ends before the barrier.
 //
-// No thread sleeps on a device, so flags are acquire and release. Buffers are exported only by address, to peers in the
-// same address space.
+// No thread sleeps on a device, so flags are stored by release and loaded by acquire. Buffers are exported only by
+// address, to peers in the same address space.
 #pragma once
 
 #include <cstdint>

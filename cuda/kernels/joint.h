@@ -77,7 +77,7 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
   }
 }
 
-/// Runs the part of the vector that belongs to thread block `block`; with blocks of data, a part of one of them.
+/// Runs the part of thread block `block`. It is a part of the vector, or of one rank's block of data.
 template <class Reduction, Group G>
 RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t block, PartBuffers *buffers) {
   using Storage = typename Reduction::Storage;

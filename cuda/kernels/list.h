@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This list names all kernels, except in mean.h, scale.h and transfer.h, for the image and for emulated blocks.
+// This list names the kernels that are not in mean.h, scale.h or transfer.h, for the image and for emulated blocks.
 //
 //     rondo_run_PROTOCOL_copy        collectives that only move data, of any type
 //     rondo_run_PROTOCOL_TYPE        collectives that reduce; the operation is a parameter

@@ -52,16 +52,16 @@
 //   A rank that has passed the gate waits only in B5. All other ranks have arrived, so they pass and leave, too: B5
 //   completes without giving up. Hence no rank touches a buffer after the kernel of the buffer's owner has ended.
 //   On several devices, however, a rank may be lost together with its kernel. B3 takes milliseconds. So if a kernel
-//   still waits seconds after a failure, the host reports the loss to the kernel, and its B5 ends. After B2 a rank may
-//   also find that it cannot reach a buffer, because the buffer's region was withdrawn. Then it skips B3, and also
-//   adds gate_failed at B4. All ranks stay until all have left, and then each rank has failed. Arrived and left
-//   both grow by rank_count in each operation, so they show where the next operation begins. If a rank's window
-//   says that other devices cannot read its buffers, all ranks see that after B2. They touch no peer's buffer, and
-//   do C, R and G instead of B3. A peer that gives up in C, R or G never leaves, so this rank may give up in B5, as
-//   in B2. B4 and B5 are still needed: without them, a rank without elements could store its next window before a
-//   peer has read this one. If ranks are in several processes, a window says which region of its owner holds a
-//   buffer, and at which offset. Each rank has a table of its addresses of all ranks' regions
-//   (cuda/transport/regions.h).
+//   still waits seconds after a failure, the host reports the loss to the kernel, and its B5 ends.
+//   After B2 a rank may find that it cannot reach a buffer, because the buffer's region was withdrawn. Then it skips
+//   B3, and in B4 also adds gate_failed. All ranks stay until all have left, and then each rank has failed.
+//   Arrived and left both grow by rank_count in each operation, so they show where the next operation begins.
+//   If a rank's window says that other devices cannot read its buffers, all ranks see that after B2. They touch no
+//   peer's buffer, and do C, R and G instead of B3. A peer that gives up in C, R or G never leaves. So this rank may
+//   give up in B5, as in B2. B4 and B5 are still needed: without them, a rank without elements could store its next
+//   window before a peer has read this one.
+//   If ranks are in several processes, a window says which region of its owner holds a buffer, and at which offset.
+//   Each rank has a table of its addresses of all ranks' regions (cuda/transport/regions.h).
 // Abort     A block that gave up stores no more flags and counters, and neither does any later kernel. In a one_shot
 //           the other blocks of the kernel still post.
 #pragma once

@@ -56,7 +56,7 @@ RONDO_HD void rotate(Value (&values)[count]) {
 }
 
 /// Calls use(turn) for each of `turns` pieces. With `rotates`, the code of use() exists once, for position 0, because
-/// it is long. Then bring() moves the next piece to position 0, because a variable cannot select a register.
+/// it is long. Before the next piece, bring() moves it to position 0: a variable cannot select a register.
 template <uint32_t turns, bool rotates, class Use, class Bring>
 RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   if constexpr (rotates) {

@@ -54,7 +54,7 @@ struct PartBuffers {
   std::byte *output;
 };
 
-/// Says whether the collective has one block for each rank. Then each part of a chunk belongs to one block.
+/// Says whether the collective has one block for each rank. If so, each part of a chunk belongs to one block.
 [[nodiscard]] RONDO_HD constexpr bool has_blocks(LoadStoreCollective collective) {
   return collective == LoadStoreCollective::reduce_scatter || collective == LoadStoreCollective::all_gather;
 }

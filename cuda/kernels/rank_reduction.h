@@ -25,7 +25,7 @@ struct RankReduction {
   static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
   /// The number of operands of one piece that are in flight at once. Small elements need much code each.
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
-  static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot; plus the last rank: 8 ranks
+  static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot; with the last rank, 8 ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
   /// True if a mean scales its operands, because their sum might be too large for the accumulator.

@@ -95,7 +95,7 @@ RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint
   if (failed) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; if false, another lane was first
   if (operation.lane_count > 1) {
     const uint64_t own = lane_count + (failed ? failed_lanes : 0);
-    const uint64_t before = failed ? memory::add<memory::Site::lane_end>(progress.ended_lanes, own)  // E2, with itself
+    const uint64_t before = failed ? memory::add<memory::Site::lane_end>(progress.ended_lanes, own)  // E2 pairs with E2
                                    : memory::add_at_end<memory::Site::lane_end>(progress.ended_lanes, own);  // E2
     const uint64_t all = before + own;
     if (all % failed_lanes != operation.lane_count) return;

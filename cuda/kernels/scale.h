@@ -20,7 +20,7 @@ enum class ScaledType : uint32_t { int8, int32, int64, float16, bfloat16, float3
 struct ScaleOperation {
   const std::byte *from = nullptr;
   std::byte *to = nullptr;              ///< may be `from`
-  const std::byte *address = nullptr;   ///< of the factor, which the kernel reads; null: the factor is `factor`
+  const std::byte *address = nullptr;   ///< of the factor, which the kernel reads; if null, `factor` has it
   uint64_t factor = 0;                  ///< the value, in the first bytes
   uint64_t count = 0;                   ///< elements
   ScaledType type = ScaledType::int8;

@@ -52,7 +52,7 @@ class CudaRdmaMemory final : public RdmaMemory {
   }
 
  private:
-  const PrimaryContext context_;  ///< gone after the memory
+  const PrimaryContext context_;  ///< destroyed after the memory
   const DeviceMemory memory_;
   const GpuDirect ways_;
   std::span<std::byte> bytes_;

@@ -149,7 +149,7 @@ Result<void> Segment::check_links(const Plan &plan) const {
   return {};
 }
 
-/// Opens the segment of another thread of this process. Its addresses are valid here, too.
+/// Opens the segment of a rank that is another thread of this process. Its addresses are valid here, too.
 Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer) {
   if (const auto device = static_cast<CuDevice>(info.device); device != context.get().device) {
     auto theirs = open_peer_device(context, device);

@@ -49,7 +49,7 @@ struct SegmentShape {
   bool has_own_connections = true;  ///< false: a rank has no connections with itself, except for messages
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
-  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
+  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one connection, rounded up
   [[nodiscard]] uint64_t message_connection_bytes() const;  ///< likewise
   /// Returns how many connections of a channel are in a segment.
   [[nodiscard]] uint32_t sender_count() const { return has_own_connections ? rank_count : rank_count - 1; }

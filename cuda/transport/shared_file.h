@@ -24,7 +24,7 @@ namespace rondo::cuda {
 
 /// A file, or a part of one, that this process has mapped and registered for its devices.
 struct RegisteredFile {
-  PrimaryContext context;  ///< gone after the registration
+  PrimaryContext context;  ///< destroyed after the registration
   Mapping mapping;
   HostRegistration registration;
 };

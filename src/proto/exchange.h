@@ -3,7 +3,7 @@
 // all-reduce by one_shot, two_shot and ring. Every rank has one place in the exchange. A rank writes its contribution
 // there once, and all other ranks read it.
 //
-// Layout    an ExchangePlace for each rank, then its payloads; offsets are multiples of 64; a cache line has one writer
+// Layout    an ExchangePlace for each rank, then its payloads; offsets are multiples of 64, and a line has one writer
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
 //             hops_done      counter of hops of a ring, in a line of its own

@@ -43,7 +43,7 @@ struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is now at the buffer's address, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
-  // Only an exported handle has these fields. Otherwise they are not set: clearing them would slow down small calls.
+  // Only an exported handle sets these fields. To clear them in others would slow down small calls.
   const std::byte *first;
   uint64_t bytes;
   uint64_t inode;          ///< mapped: inode of the memfd that holds the buffer
