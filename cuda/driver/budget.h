@@ -23,8 +23,8 @@ inline constexpr uint32_t default_channel_count = 4;
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
 /// The most threads in a block of a kernel that waits; the lanes of a channel share them. Only blocks of a one_shot may
-/// be smaller. If sizes differed, a small block alone on a multiprocessor could keep larger ones out, and the number of
-/// blocks would not show what can be resident.
+/// be smaller. If others differed in size, a small block alone on a multiprocessor could keep larger ones out. Then the
+/// number of blocks would not show what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
 /// The most device memory, in bytes, for the `simple` slots of one rank. More ranks or channels get smaller slots.

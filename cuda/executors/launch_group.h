@@ -54,8 +54,8 @@ class LaunchGroup {
                                                                  uint32_t rank_count);
 
   /// Adds the part of the rank at index `place`, and waits until the parts of all ranks have arrived. The wait takes at
-  /// most 2 s, and at most `patience_ns`; endless_ns means no limit. The context must be current. If `abort`, this
-  /// rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
+  /// most 2 s, and at most `patience_ns`. With endless_ns, it has no limit. The context must be current. If `abort`,
+  /// this rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
   ///
   /// If `launched` is set, one kernel runs for all ranks. Unless an error is returned, too, part.stream continues after
   /// the kernel. With neither `launched` nor an error, nothing was launched: a rank has given up, or the parts do not

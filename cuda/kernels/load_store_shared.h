@@ -5,7 +5,7 @@
 //     reduce_scatter                  rank r reduces block r of all ranks
 //     all_gather                      rank r stores its block with all ranks
 // If one rank cannot read another's buffers, all ranks use their places (load_store_two_shot.h). The order of accesses
-// is in load_store_place.h, which also says why no rank touches a buffer after its owner's kernel.
+// is in load_store_place.h, which also says why no rank touches a buffer after its owner's kernel has ended.
 #pragma once
 
 #include <cstddef>

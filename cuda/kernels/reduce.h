@@ -235,8 +235,8 @@ struct GroupReduction {
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
   static constexpr uint32_t per_vector = vector_bytes / sizeof(Storage);
-  /// False for integers. Their division is a long subroutine. So they are divided in a loop over elements, which
-  /// contains it once.
+  /// False for integers. Their division is a long subroutine. So a loop over elements divides them, with one copy of
+  /// that code.
   static constexpr bool divides_vectors = !std::is_integral_v<Accumulator>;
 
   /// The number of vectors that a thread has in flight, for each of two operands. Conversions of small floats also need

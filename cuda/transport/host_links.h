@@ -39,7 +39,7 @@ class HostLinks {
 
   /// Returns whether the links with `peer` are in this memory.
   [[nodiscard]] bool reaches(uint32_t peer) const { return peer < reached_.size() && reached_[peer]; }
-  // These return the device's address of a connection between this rank and a rank for which reaches() is true.
+  // These functions return the device's address of a connection with a rank for which reaches() is true.
   [[nodiscard]] DevicePointer connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
   [[nodiscard]] DevicePointer message_connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
 

@@ -17,8 +17,8 @@
 //           callers' other memory accesses before and after the collective. On hosts unit 0 is written last, with sync
 //           if the receiver may sleep (memory.h).
 // Group     The threads divide a slot into pairs of units (2p, 2p + 1); a device accesses a pair at once. The caller
-//           has a barrier before F2 and a vote after F3. No thread waits for the units of others, and unit 0 may arrive
-//           before or after them. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
+//           has a barrier before F2 and a vote after F3. No thread waits for the units of other threads, and units may
+//           arrive in any order. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
 //           (docs/protocols.md says what orders callers). F4 is relaxed: a receiver stores the head only after it has
 //           seen every unit, and the sender writes the slot again only after it has seen the head.
 // State     A slot is stale (reader blocked) --F2--> full --F4, for the whole slot--> stale for the next lap.
