@@ -12,7 +12,7 @@
 
 namespace rondo::cuda {
 
-/// The most ranks that share registered buffers without a request for load_store. More ranks were not tried.
+/// The most ranks that share registered buffers without a request for load_store. Accesses of more were not counted.
 inline constexpr uint32_t region_ranks_by_default = 16;
 
 /// The placement that a rank sends to the others. Names of devices and processes are valid only within a node.

@@ -41,7 +41,7 @@ struct LoadStoreOperation {
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements of the vector, or of a block
   uint64_t chunk_elements = 0;  ///< of a channel's chunk in two_shot, or of each block in it; a multiple of 64 bytes
-  uint64_t shared_chunk_elements = 0;  ///< of a channel's chunk in `shared`; of any size, but best of whole lines
+  uint64_t shared_chunk_elements = 0;  ///< of a chunk in `shared`, any number; a multiple of a line keeps lines whole
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
