@@ -55,7 +55,7 @@ struct AdamUpdate {
   uint64_t step = 1;
 };
 
-/// The tokens that a model uses at the same time.
+/// The two arrays of tokens that a model uses at the same time.
 enum class TokenPlace : size_t { inputs, targets };
 
 /// Memory of a backend.
@@ -83,12 +83,12 @@ class Compute {
   [[nodiscard]] virtual Outcome finish() = 0;
 
   // The next functions move data between host memory and the backend's memory. host_view.h helps to use them.
-  [[nodiscard]] virtual bool on_host() const = 0;  ///< both memories are the same
-  /// Copies, and returns when the copy is complete. If an operation failed, a read gives zeros, and finish() reports
-  /// the failure.
+  [[nodiscard]] virtual bool on_host() const = 0;  ///< whether the backend's memory is host memory
+  /// Copies, and returns when the copy is complete. If an earlier operation failed, read() gives zeros, and finish()
+  /// reports the failure.
   virtual void read(const float *from, float *to, size_t count) = 0;
   virtual void write(const float *from, float *to, size_t count) = 0;
-  /// Returns host memory for samples, from which tokens can be taken quickly.
+  /// Returns the allocator of host memory for samples, from which take_tokens() is quick.
   [[nodiscard]] virtual std::pmr::memory_resource *sample_memory() = 0;
   /// Makes tokens in host memory available to operations, and returns the address that operations must use. The address
   /// and the tokens must stay valid until the next call with the same `place`.

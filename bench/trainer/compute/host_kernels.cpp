@@ -127,7 +127,7 @@ void gelu_backward(const float *x, float *gradients, size_t count) {
     const Vector value = hn::LoadU(d, x + at), tanh = gelu_tanh(value);
     const Vector inner = hn::Mul(
         hn::Set(d, gelu_slope), hn::MulAdd(hn::Mul(value, value), hn::Set(d, 3.0f * gelu_cubic), one));
-    const Vector slope = hn::NegMulAdd(tanh, tanh, one);  // of tanh
+    const Vector slope = hn::NegMulAdd(tanh, tanh, one);  // the derivative of tanh
     const Vector bent = hn::Mul(hn::Mul(value, half), hn::Mul(slope, inner));
     const Vector derivative = hn::Add(hn::MulAdd(half, tanh, half), bent);
     hn::StoreU(hn::Mul(hn::LoadU(d, gradients + at), derivative), d, gradients + at);

@@ -54,7 +54,7 @@ class Int8Packing final : public Packing {
 
   static size_t elements_at(size_t count) { return aligned((count + block - 1) / block * sizeof(float)); }
 
-  /// Packs a block. If the scale is not finite, all elements of the block become not finite, on all ranks.
+  /// Packs a block. If the scale is not finite, no rank gets a finite value from the block.
   static void pack_block(float *values, size_t count, float scale, std::byte *elements) {
     const bool usable = std::isfinite(scale) && scale >= std::numeric_limits<float>::min();
     const float factor = usable ? 1.0f / scale : 0.0f;

@@ -8,7 +8,7 @@
 namespace rondo::train {
 namespace {
 
-/// Visits the floats of the whole tensor that a slice contains. Copies to the slice and back use this function.
+/// Visits each run of the whole tensor's floats that a slice contains. Copies to the slice and back use this function.
 template <class Visit>
 void each_run_of(const Tensor &slice, const Visit &visit) {
   for (size_t block = 0; block < slice.blocks; ++block)
@@ -75,7 +75,7 @@ Outcome State::write_array(const float *values, const Sink &sink) {
   return std::nullopt;
 }
 
-/// Takes the first stage's if two stages have a tensor.
+/// Writes the tensors of all stages. If two stages have a tensor, the first one's values are written.
 Outcome State::write_stages(const float *values, const Sink &sink) {
   Group &joint = ranks_.joint();
   const size_t count = whole_.tensors.size();
@@ -151,7 +151,7 @@ Outcome State::deal_first_parameters() {
   return compute_.finish();
 }
 
-/// The last stage takes the first one's token embedding.
+/// Copies the first stage's token embedding to the last stage.
 Outcome State::deal_tokens(float *parameters) {
   const Stage stage{ranks_.stage().index, ranks_.stage().count};
   if (!stage.first() && !stage.last()) return std::nullopt;
@@ -163,7 +163,7 @@ Outcome State::deal_tokens(float *parameters) {
 
 Outcome State::deal_array(size_t array, float *values) {
   std::vector<float> whole;
-  size_t index = 0;  // of what this rank has
+  size_t index = 0;  // of this rank's next tensor
   for (const Tensor &each : whole_.tensors) {
     whole.resize(each.count);
     if (!filled_.empty())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file counts the memory of training: for each purpose, from allocations, and in total, from the system.
+// This file counts the memory of training: by purpose, from allocations; and in total, as the system reports it.
 #pragma once
 
 #include <cstddef>

@@ -20,9 +20,9 @@ namespace rondo::train {
 struct ExpertRoads {
   Slice slice;  ///< of the experts
   std::function<Buffer(size_t count)> allocate;  ///< memory for what is sent
-  /// Gives each rank its `each` numbers.
+  /// Sends each rank its block of `each` numbers, and receives the blocks of all ranks.
   std::function<void(const uint64_t *mine, uint64_t *theirs, size_t each)> exchange_counts;
-  /// Gives each rank its floats; counts are of floats.
+  /// Sends each rank its block of floats, and receives the blocks of all ranks. The counts are in floats.
   std::function<void(const float *send, const size_t *send_counts, float *recv, const size_t *recv_counts)>
       exchange_floats;
 };
@@ -58,7 +58,7 @@ class Experts {
     size_t count = 0;
     [[nodiscard]] float *get() const { return memory.get(); }
   };
-  /// The backward pass needs these of a layer's forward pass.
+  /// The results of a layer's forward pass that its backward pass needs.
   struct Kept {
     Buffer chances;                 ///< rows * experts: the probabilities of the router
     Buffer results;                 ///< of this rank's tokens, in the order of `places`

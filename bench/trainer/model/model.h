@@ -16,7 +16,7 @@ namespace rondo::train {
 /// Ranks that share a model. Each has a slice of every layer's heads and MLP, and their results are summed.
 struct Joint {
   Slice slice;
-  std::function<Buffer(size_t count)> allocate;              ///< memory for such sums
+  std::function<Buffer(size_t count)> allocate;              ///< memory for the results to sum
   std::function<void(float *values, size_t count)> add_up;  ///< over the ranks that share the model, on all of them
   ExpertRoads roads = {};                                   ///< of a model with experts
 };
@@ -45,7 +45,7 @@ class Model {
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
-  // Between stages, rows() * width floats.
+  // These arrays of rows() * width floats pass between stages.
   [[nodiscard]] float *input(size_t slot) const { return layers_[slot * layout_.layers.size()].input; }
   [[nodiscard]] float *output() const { return last_; }
   /// Returns the gradient of the output before backward(), and of the input after it.
@@ -85,7 +85,7 @@ class Model {
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
   /// Sums, in narrow_, the gradients that the ranks sharing the model have found for their common input.
   void join_gradients();
-  /// Runs a layer except for its last product, which is layer_end().
+  /// Runs a layer's forward pass up to its last product, which layer_end() computes.
   void layer_forward(const float *parameters, size_t layer, size_t slot);
   void layer_end(const float *parameters, size_t layer, size_t slot, float *out);
   void layer_backward(const float *parameters, size_t layer, size_t slot, float *gradients, const Ready &ready);

@@ -2,8 +2,8 @@
 // This file declares the model's shape, and the offset of each of its parameters.
 //
 // All parameters are one array of floats. Their gradients are another one, with the same layout. Tensors follow each
-// other in the order in which the backward pass completes their gradients. So each range of gradients is complete
-// before the next range, which buckets need.
+// other in the order in which the backward pass completes their gradients. So gradients are complete range by range, as
+// buckets need them.
 #pragma once
 
 #include <cstddef>

@@ -79,7 +79,7 @@ class Server {
     return std::nullopt;
   }
 
-  /// Also ends other threads that wait for their workers or for each other.
+  /// Keeps the first failure, and ends the other threads, which wait for their workers or for each other.
   void fail(const Failure &failure) {
     const std::lock_guard lock(mutex_);
     if (failure_) return;

@@ -88,7 +88,7 @@ Outcome Trainer::allocate() {
   if (joint_failure_) return joint_failure_;
   if (stage_.count > 1 && stage_.first())
     if (auto failure = compute_.allocate_shared(layout().tensors[layout().token].count, peer_tokens_)) return failure;
-  if (options_.sharded)  // the others read it in place
+  if (options_.sharded)  // the other ranks read it in place
     if (auto failure = compute_.allocate_shared(layout().count, parameters_)) return failure;
   if (!model_.allocated() || !optimizer_.allocated() || parameters_ == nullptr ||
       (options_.accumulate > 1 && pass_gradients_ == nullptr))
@@ -207,7 +207,7 @@ Outcome Trainer::find_norm(Work work, StepRecord &record) {
   }
   if (split) {
     std::vector<double> sums{squares[0]};
-    if (stage_.count > 1) sums.insert(sums.end(), losses_.begin(), losses_.end());  // which the last stage alone has
+    if (stage_.count > 1) sums.insert(sums.end(), losses_.begin(), losses_.end());  // only the last stage has losses
     if (auto failure = ranks_.joint().sum(sums.data(), sums.size())) return failure;
     squares[0] = sums[0];
     if (stage_.count > 1) std::copy(sums.begin() + 1, sums.end(), losses_.begin());

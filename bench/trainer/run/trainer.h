@@ -87,7 +87,7 @@ class Trainer {
   /// Ends a round, in which all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
-  /// Returns a failure of the pass: communication failed between ranks that share a model, or memory ran out.
+  /// Returns why a pass failed: ranks that share a model could not communicate, or memory ran out.
   [[nodiscard]] Outcome joint_failure() const;
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
@@ -121,7 +121,7 @@ class Trainer {
   const Corpus &corpus_;
   const Samples &samples_;
   uint64_t joint_ns_ = 0;  ///< in sums over the ranks that share a model
-  Outcome joint_failure_;  ///< the first of these
+  Outcome joint_failure_;  ///< the first failure of these sums
   const Stage stage_;
   Model model_;
   const Layout whole_;
@@ -136,7 +136,7 @@ class Trainer {
   std::vector<Batch> slots_;      ///< of a pipeline: samples of the passes that wait for their backward passes
   Buffer peer_tokens_;            ///< of a pipeline's first stage: what join_tokens() receives
   std::vector<double> squares_;  ///< of each piece of the gradients, in their order
-  const Batch *batch_ = nullptr;  ///< the last one
+  const Batch *batch_ = nullptr;  ///< the loader's latest batch
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
   /// Sums of squares of this rank's gradients: for tensors that a model's ranks divide, and for tensors that each has.
   double split_squares_ = 0, common_squares_ = 0;

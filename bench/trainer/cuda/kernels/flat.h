@@ -89,7 +89,7 @@ struct Adam {
   const float *gradients;
   uint64_t count;
   float beta1, beta2, epsilon;
-  float scale, keep, step, root;  ///< of the gradient, of the parameter (decay), the rate, and of the second's root
+  float scale, keep, step, root;  ///< factors of: the gradient, the parameter, the first moment, the second's root
 
   template <class Block>
   RONDO_TRAIN_FUNCTION void run(const Block &block) const {
