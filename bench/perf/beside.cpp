@@ -76,7 +76,7 @@ Outcome Beside::open(const ProductLibrary &library, std::span<const Member> memb
     if (auto failure = product_->prepare()) return failure;
     facts.version = product_->version();
   }
-  return session_.group.barrier();  // after it, kernels of other ranks may wait for this rank
+  return session_.group.barrier();  // after the barrier, kernels of other ranks may wait for this rank
 }
 
 Outcome Beside::enqueue_products(const BesideRun &what) {

@@ -62,7 +62,7 @@ class Beside {
   /// Opens the products of a rank. Every rank calls open() and measure().
   /// @param members  all ranks.
   [[nodiscard]] Outcome open(const ProductLibrary &library, std::span<const Member> members, ProductFacts &facts);
-  /// Measures calls that measure() in timing.h has measured. Spoils the calls' buffers, and adds to `facts.wrong`.
+  /// Measures the calls that measure() in timing.h has timed. Spoils their buffers, and adds to `facts.wrong`.
   [[nodiscard]] Outcome measure(const Case &what, const Shape &shape, Pointers at, BesideTimes &times,
                                 ProductFacts &facts);
 

@@ -27,7 +27,7 @@ enum class Placement { out_of_place, in_place };
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;
 inline constexpr rondo_collective_t hypercube = RONDO_RECV;
 
-/// Returns the collective with the same buffers, results and bandwidth.
+/// Returns the collective that has the same buffers, results and bandwidth as the pattern.
 [[nodiscard]] constexpr rondo_collective_t like(rondo_collective_t collective) {
   return collective == hypercube ? RONDO_ALL_GATHER : collective;
 }

@@ -39,7 +39,7 @@ struct Options {
   std::optional<uint32_t> warmup_count;     ///< empty: chosen by size
   uint32_t check_count = 1;                 ///< verified runs for each size and placement
   uint32_t aggregate_count = 1;             ///< calls in one timed run
-  uint32_t pause_ms = 0;                    ///< pause before each run without a check
+  uint32_t pause_ms = 0;                    ///< pause before each run whose results are not checked
   bool on_device = false;
   std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty for all visible ones
   std::string against_path;     ///< on a device, another library; empty if none

@@ -90,8 +90,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // This error is the rank's own. The communicator would report another one: it has failed if another rank with the
-  // same error has left.
+  // This thread's last error is the cause. The communicator may report a later one: after the same error, another rank
+  // may have left, and the communicator has failed.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -337,7 +337,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
   Rivals rivals;
-  Outcome failure = check_plans(session, ranks);  // first, because ranks that are processes communicate by `comm`
+  Outcome failure = check_plans(session, ranks);  // first: processes communicate by `comm`, which needs a possible plan
   if (!failure) failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.on_device && options.buffers == Buffers::registered)
     failure = session.group.barrier();  // registered memory is opened while nothing is in flight

@@ -54,8 +54,8 @@ bool includes(const std::string &list, const char *algorithm, std::string *unkno
   return excludes != (std::find(names.begin(), names.end(), algorithm) != names.end());
 }
 
-/// For a mean of integers, sets the count and type of the words that Rondo adds (widen() in src/plan), since the words
-/// determine the plan. For other elements, nothing changes.
+/// Replaces count and type by those of the words that Rondo adds for a mean of integers (widen() in src/plan), because
+/// these words determine the plan. For other elements, nothing changes.
 void widen_mean(size_t *count, rondo_type_t *type) {
   switch (*type) {
     case RONDO_INT8:
