@@ -157,7 +157,7 @@ static double seek(struct floor *floor, double low_us, double high_us, double se
     if (!late) continue;
     if (floor->job->rank == 0)
       compare_fail(floor->job, "the state did not come within %g s; the last reading was %.2f us", seconds, us);
-    pause(); /* rank 0's end is this one's */
+    pause(); /* this rank ends with rank 0 */
   }
 }
 

@@ -51,18 +51,18 @@ struct compare_job {
 /* A library. A failure ends in compare_fail(), which reports it and does not return. */
 struct compare_contender {
   const char *name;
-  int busy_threads; /* of one rank, that of the caller included */
+  int busy_threads; /* of one rank, with the caller's thread */
   bool only_float32;
   bool only_exchanges; /* makes no sum: out of place, each of two ranks gets what the other has */
   void (*join)(struct compare_job *);
-  void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* equal: in place */
+  void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* send == recv: in place */
   void (*leave)(struct compare_job *);
   void (*create)(struct compare_job *);                   /* makes and destroys a communicator; NULL if it cannot */
   void (*progress)(struct compare_job *);                 /* called in long waits of the barrier; NULL if not needed */
   void *(*allocate)(struct compare_job *, size_t bytes);  /* for buffers other than private; NULL if it has none */
 };
 
-/* The time of an iteration is that of its slowest rank. */
+/* The times of iterations. An iteration's time is that of its slowest rank. */
 struct compare_summary {
   double median_us, p10_us, p90_us, min_us;
 };

@@ -67,8 +67,8 @@ class Keeper:
         os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):
-        """Returns how much processor time it has used so far. After its end it returns 0, because the time then counts
-        for this process's children."""
+        """Returns how much processor time the keeper has used so far. After the keeper's end it returns 0, because that
+        time then counts for this process's children."""
         if self.process is None:
             return 0.0
         ticks = 0

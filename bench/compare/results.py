@@ -78,7 +78,7 @@ def geometric_mean(values):
 class Cell:
     """A contender at one size in one state."""
     values: tuple
-    enough: bool  # of them for a verdict
+    enough: bool  # whether there are enough for a verdict
 
     @property
     def median(self):
@@ -161,7 +161,7 @@ class Line:
     against: tuple    # Cell or None, as the peers
     best: int | None  # which of `against`
     ratios: tuple     # ours / best, or None
-    sure: tuple       # whether both have runs enough
+    sure: tuple       # whether both have enough runs
 
     def to_floor(self, index):
         cell = self.ours[index]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES_BYTES = [8] + [16 << step for step in range(0, 25, 2)]  # 8 B, then 16 B to 256 MiB by four
-TIE_RATIO = 1.1  # of two ranks, what is slower than the best by less than that is a tie
+TIE_RATIO = 1.1  # between two ranks, ours / best above 1 and up to this is a tie
 UNITS = {"K": KIB, "M": MIB, "G": 1 << 30}
 
 
@@ -45,7 +45,7 @@ class Setting:
     sizes_min: int = 8
     sizes_max: int = 256 * MIB
     against_peers: bool = True
-    reference: tuple = ()       # what ours are held against where that is not the peers
+    reference: tuple = ()       # what ours are compared with, if not with the peers
     create: bool = False
     bar_ratio: float | None = None  # the most that ours / best may be, at each size
     bar_us: float | None = None     # the most that ours may take

@@ -94,7 +94,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "raw_verbs")
         try:
-            # The guest's processor has not all that this machine's has.
+            # The guest's processor lacks features of this machine's processor.
             workshop = peers.Workshop(folder, builds[0])
             workshop.compile("the raw exchange over verbs (libibverbs-dev)",
                              [*workshop.cc, "-std=c11", *peers.FLAGS, "-march=x86-64", peers.HERE / "raw_verbs.c",

@@ -30,7 +30,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // a stopped launcher is silent, too
+constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // long, because a stopped launcher is silent, too
 constexpr uint64_t drain_limit_ns = 1'000'000'000;        // for pipes that an unkillable process holds open
 constexpr size_t read_bytes = 16 * 1024;
 
@@ -249,7 +249,7 @@ void Agent::read_outputs() {
     if (pipes_[index].descriptor.valid() && events_[first + index].revents != 0) read_output(pipes_[index]);
 }
 
-/// Reports that all ranks have ended, after their last output.
+/// Reports that all ranks have ended. Before that, it passes on their last output.
 void Agent::tell_end() {
   if (drain_until_ns_ == 0 || told_end_) return;
   const bool open =
@@ -305,7 +305,7 @@ int run_agent() {
   FileDescriptor out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!in.valid() || !out.valid() || !null.valid()) return exit_failed;
-  // The ranks inherit /dev/null, so they can neither read nor write between the frames.
+  // The ranks inherit /dev/null in place of the connection to the launcher, so they cannot disturb its frames.
   if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) return exit_failed;
   for (const int descriptor : {in.get(), out.get()})
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);

@@ -44,7 +44,7 @@ uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// Adds a choice, unless the list has an equal one. Chunk sizes that are not smaller than the message are equal.
+/// Adds a choice, unless the list has an equal one. Chunk sizes that are not smaller than the message count as equal.
 bool add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;
@@ -56,7 +56,7 @@ bool add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes
   return true;
 }
 
-/// The candidates so far, and by size what they choose.
+/// The candidates so far, and for each size the plans to which they lead.
 struct List {
   const Options &options;
   const Group &group;
@@ -64,7 +64,7 @@ struct List {
   std::vector<Candidate> candidates{};
   std::map<uint64_t, std::vector<PlanChoice>> known{};
 
-  /// Adds a candidate for the sizes from the first to the last one at which no other candidate does the same.
+  /// Adds a candidate. Its sizes are from the first to the last one at which no earlier candidate leads to its plan.
   void add_new(const PlanChoice &asked) {
     Candidate candidate{asked};
     candidate.bytes_min = candidate.bytes_max;

@@ -57,8 +57,8 @@ struct Group {
 struct Series {
   uint64_t bytes = 0;
   PlanChoice choice;
-  double median_us = 0;  ///< over rounds: the median of each round's median over its runs
-  double min_us = 0, max_us = 0;  ///< of the medians of rounds
+  double median_us = 0;  ///< the median over rounds of each round's median
+  double min_us = 0, max_us = 0;  ///< over the medians of the rounds
   uint32_t round_count = 0, run_count = 0;
   uint32_t quiet_round_count = 0;  ///< rounds without other programs on the processors; if any, only they count
 };
