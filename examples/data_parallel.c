@@ -21,7 +21,7 @@ typedef struct {
   rondo_comm_t comm;
   rondo_stream_t stream;       /* a queue with a thread of its own, on which the collectives run */
   rondo_event_t done[layers];  /* passed when the gradients of a layer are averaged */
-  float *parameters;           /* of a layer: the matrix, row by row, then the biases */
+  float *parameters;           /* parameters of a layer: the matrix, row by row, then the biases */
   float *gradients;            /* the same layout, in memory that peers read in place: a layer is a bucket */
   int rank, size;
 } job_t;

@@ -12,7 +12,7 @@
 
 struct compare_control {
   _Alignas(64) _Atomic uint32_t arrived;
-  _Alignas(64) _Atomic uint32_t generation; /* of the barrier; also what sleeping ranks wait on */
+  _Alignas(64) _Atomic uint32_t generation; /* generation of the barrier, for which sleeping ranks wait */
   _Alignas(64) int64_t start_ns;            /* from here on: one rank writes between two barriers; read after these */
   int iterations;
   int cpu[compare_ranks_max];

@@ -44,7 +44,7 @@ struct compare_job {
   double target_s;     /* about how long a loop of timed calls may take */
   const char *control_path;
   const char *result_path; /* NULL: standard output */
-  const char *interface;   /* for what goes over a network */
+  const char *interface;   /* network interface or RDMA device */
   pid_t keeper; /* process group that keeps the machine's state; 0 if none */
 };
 

@@ -159,7 +159,7 @@ class Line:
     floor_us: float | None
     ours: tuple       # Cell or None, as Setting.ours
     against: tuple    # Cell or None, as the peers
-    best: int | None  # which of `against`
+    best: int | None  # index of the best cell in `against`
     ratios: tuple     # ours / best, or None
     sure: tuple       # whether both have enough runs
 

@@ -35,7 +35,7 @@ rondo() {{
 }}
 """
 LATENCY, RATE = "us", "MiB/s"
-GATHERED_MIB = 8  # of two ranks together, half of it in each direction
+GATHERED_MIB = 8  # MiB that two ranks gather together, half of it in each direction
 
 
 class Series:

@@ -65,8 +65,8 @@ class Sequence {
 
 /// A rank's input and its expected output, for a run of a given seed.
 struct Data {
-  Sequence input;   ///< of this rank, for the logical vector
-  Sequence output;  ///< of every rank; for sendrecv, the previous rank's input
+  Sequence input;   ///< elements of this rank's inputs, for the logical vector
+  Sequence output;  ///< elements of every rank's output; for sendrecv, the previous rank's input
 };
 
 /// Makes the data. `seed` determines the rows. Sequence::with_seed() distinguishes runs.

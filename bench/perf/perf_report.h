@@ -69,11 +69,11 @@ struct ProductFacts {
 /// The ranks, and where each ran.
 struct Machine {
   std::vector<Member> members;
-  std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
+  std::optional<rondo_comm_properties_t> properties = {};  ///< properties of rank 0's communicator
   /// The time to make the communicator: the shortest time of any rank, so that a rank's late start does not count.
   std::optional<double> setup_ms = {};
-  std::vector<double> copy_GBps = {};  ///< of each rank's device, bytes read and written; empty on hosts
-  std::vector<double> hand_over_us = {};  ///< of each rank's device; 0 or empty if no processes share one
+  std::vector<double> copy_GBps = {};  ///< bandwidth of each rank's device, as bytes read and written; empty on hosts
+  std::vector<double> hand_over_us = {};  ///< hand-over time on each rank's device; 0 or empty: no processes share one
 };
 
 /// The sizes of one collective, type and operation.

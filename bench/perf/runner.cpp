@@ -104,8 +104,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
 
 /// The work of a rank besides its own calls.
 struct Rivals {
-  std::optional<OtherComm> other;  ///< of --against
-  std::optional<Beside> beside;    ///< of --beside-product
+  std::optional<OtherComm> other;  ///< the communicator of --against
+  std::optional<Beside> beside;    ///< the products of --beside-product
 };
 
 Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, const Part &part,
@@ -183,7 +183,7 @@ size_t other_ranks_on_a_device() {
 
 /// Returns a failure if a device has more ranks than the other library allows.
 Outcome check_for_other(std::span<const Member> members) {
-  std::map<size_t, std::vector<size_t>> ranks_of;  // by the first rank of each device
+  std::map<size_t, std::vector<size_t>> ranks_of;  // ranks by the first rank of their device
   for (size_t rank = 0; rank < members.size(); ++rank) ranks_of[first_on_device(members, rank)].push_back(rank);
   const size_t most = other_ranks_on_a_device();
   for (const auto &[first, ranks] : ranks_of) {

@@ -19,7 +19,7 @@
 
 namespace rondo::perf {
 
-inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< besides a run to warm up
+inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< a run to warm up comes before these runs
 inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 
 /// Returns the processes on the device of `rank`, each by its first rank.

@@ -74,7 +74,7 @@ struct Options {
   uint32_t measure_rounds = 9;
   int delay_rank = -1;  ///< for tests: this rank needs delay_ms longer for a step
   uint64_t delay_ms = 0;
-  bool flip_bit = false;  ///< for tests: on rank flip_rank, before step flip_step
+  bool flip_bit = false;  ///< for tests: flips a bit on rank flip_rank, before step flip_step
   int flip_rank = 0;
   uint64_t flip_step = 0;
   rondo_config_t config = RONDO_CONFIG_INIT;

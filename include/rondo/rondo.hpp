@@ -332,7 +332,7 @@ private:
   }
 
   rondo_comm_t comm_ = nullptr;
-  int exceptions_ = std::uncaught_exceptions(); // in flight when the communicator was made
+  int exceptions_ = std::uncaught_exceptions(); // exceptions in flight when this object was made
 };
 
 } // namespace rondo

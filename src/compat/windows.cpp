@@ -12,7 +12,7 @@ using namespace rondo::compat;
 
 namespace {
 
-constexpr int numbers = 4;  // of contexts, and of signals in each
+constexpr int numbers = 4;  // number of contexts, and of signals in each context
 static_assert(numbers * numbers == RONDO_SIGNAL_COUNT);
 constexpr int symmetric_window = 1;  // NCCL_WIN_COLL_SYMMETRIC
 

@@ -50,7 +50,7 @@ struct AdamUpdate {
   float *parameters = nullptr, *first_moment = nullptr, *second_moment = nullptr;
   const float *gradients = nullptr;
   size_t count = 0;
-  float gradient_scale = 1.0f;  ///< from clipping
+  float gradient_scale = 1.0f;  ///< factor that limits the gradients' norm
   float learning_rate = 0.0f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.0f;
   uint64_t step = 1;
 };

@@ -79,7 +79,7 @@ class Exchange {
   struct Times {
     Lane::Event began = nullptr, ended = nullptr;
     uint64_t ready_ns = 0;  ///< time at which the collective was enqueued
-    bool used = false;      ///< in this step
+    bool used = false;      ///< whether this step has used the events
   };
 
   /// Calls `enqueue` between the two events that record the time.
@@ -105,9 +105,9 @@ class Exchange {
   std::unique_ptr<Lane> losses_lane_;  ///< a lane on the host, where the losses are; null if lane_ sums them
   std::unique_ptr<Carrier> carrier_;
   std::vector<Times> times_;              ///< round_count for each bucket, and one for the losses
-  std::vector<size_t> counts_, offsets_;  ///< of each rank's share of each bucket; offsets as in the layout
+  std::vector<size_t> counts_, offsets_;  ///< sizes and layout offsets of the ranks' shares of each bucket
   size_t filling_ = 0;                    ///< the first bucket that is not started
-  std::vector<Interval> waits_;           ///< in this step
+  std::vector<Interval> waits_;           ///< the waits of computation in this step
   uint64_t waited_ns_ = 0;                ///< since the last take_waited_ns()
   Outcome failure_;  ///< the first failure of this step
 };

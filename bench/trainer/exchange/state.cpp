@@ -163,7 +163,7 @@ Outcome State::deal_tokens(float *parameters) {
 
 Outcome State::deal_array(size_t array, float *values) {
   std::vector<float> whole;
-  size_t index = 0;  // of this rank's next tensor
+  size_t index = 0;  // index of this rank's next tensor
   for (const Tensor &each : whole_.tensors) {
     whole.resize(each.count);
     if (!filled_.empty())
@@ -171,7 +171,7 @@ Outcome State::deal_array(size_t array, float *values) {
     if (auto failure = ranks_.all().broadcast(whole.data(), whole.size() * sizeof(float))) return failure;
     if (index == layout_.tensors.size() || layout_.tensors[index].number != each.number) continue;
     const Tensor &tensor = layout_.tensors[index++];
-    if (array > 0 && tensor.offset >= layout_.trained) continue;  // it has no moments here
+    if (array > 0 && tensor.offset >= layout_.trained) continue;  // such a tensor has no moments here
     each_run_of(tensor, [&](size_t to, size_t from, size_t count) {
       std::copy_n(whole.data() + from, count, values + tensor.offset + to);
     });

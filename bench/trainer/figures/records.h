@@ -20,7 +20,7 @@ struct StepRecord {
   double norm = 0;    ///< norm of the gradients, before clipping
   double rate = 0;
   bool skipped = false;  ///< the update was skipped, because float16 gradients were out of range
-  uint64_t expert_bytes = 0;  ///< of tokens, results and gradients that this rank sent to other ranks' experts and back
+  uint64_t expert_bytes = 0;  ///< bytes of tokens, results and gradients that this rank sent to others
   StepTimes times;
 };
 
@@ -37,17 +37,17 @@ struct Staleness {
 
 struct Run {
   size_t ranks = 1, parameters = 0, bucket_count = 0;
-  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< of rank 0 in a step; plain: as all-reduced floats
+  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< bytes of rank 0 in a step; plain: all-reduced floats
   size_t corpus_bytes = 0, corpus_files = 0;
   std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
   std::vector<StepRecord> steps;                            ///< steps of this process, with rank 0's times
   std::vector<Validation> validations;
   std::vector<Round> rounds;
   Staleness staleness;
-  std::vector<double> idle_shares;  ///< of a pipeline, in each step of this process
+  std::vector<double> idle_shares;  ///< idle share of a pipeline's stages, for each step of this process
   MemoryBytes memory;
   size_t memory_before = 0;  ///< memory of the process before it joined the others
-  std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps
+  std::vector<std::vector<Span>> spans;  ///< spans of each rank, from the last steps
 };
 
 inline double bits_per_byte(double loss) { return loss / std::numbers::ln2; }

@@ -49,8 +49,8 @@ struct StepTimes {
   uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can be in flight
   uint64_t waiting_ns = 0;        ///< wait of computation for collectives, which may have waited for a late rank
   uint64_t joint_ns = 0;          ///< part of forward and backward: sums over the ranks that share a model
-  uint64_t passes_ns = 0;         ///< on a stage of a pipeline, all turns of a step
-  uint64_t stage_wait_ns = 0;     ///< on a stage of a pipeline, in messages to and from others
+  uint64_t passes_ns = 0;         ///< a pipeline's stage: all turns of a step
+  uint64_t stage_wait_ns = 0;     ///< a pipeline's stage: messages to and from other stages
   uint64_t step_ns = 0;
   // settle() of traffic.h computes these:
   uint64_t in_flight_ns = 0;      ///< sum over all collectives, each from its turn on the stream to its end

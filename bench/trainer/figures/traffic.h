@@ -30,7 +30,7 @@ struct Flight {
 
 struct Traffic {
   std::vector<Flight> flights;  ///< at most one at a time
-  std::vector<Interval> waits;  ///< of the computing thread, one after another
+  std::vector<Interval> waits;  ///< the waits of the computing thread, one after another
 
   [[nodiscard]] uint64_t in_flight_ns() const;
 };

@@ -80,14 +80,14 @@ class Group {
 
   rondo_comm_t comm_ = nullptr;
   size_t rank_ = 0, size_ = 1;
-  std::vector<size_t> members_;  ///< of a part: its ranks' numbers in the run
+  std::vector<size_t> members_;  ///< in a part of the run: the ranks' numbers in the whole run
 };
 
 /// The way in which ranks share a model. At most one of these numbers is more than its default.
 struct Parts {
-  size_t slices = 1;   ///< of each layer
-  size_t stages = 1;   ///< of a pipeline
-  size_t experts = 0;  ///< of each layer
+  size_t slices = 1;   ///< number of slices of each layer
+  size_t stages = 1;   ///< number of stages of a pipeline
+  size_t experts = 0;  ///< number of experts of each layer, or 0
 };
 
 /// One of `count` neighbours that share a model.

@@ -18,7 +18,7 @@ struct Joint {
   Slice slice;
   std::function<Buffer(size_t count)> allocate;              ///< memory for the results to sum
   std::function<void(float *values, size_t count)> add_up;  ///< over the ranks that share the model, on all of them
-  ExpertRoads roads = {};                                   ///< of a model with experts
+  ExpertRoads roads = {};                                   ///< communication of the experts, in a model with experts
 };
 
 class Model {
@@ -109,12 +109,12 @@ class Model {
   std::unique_ptr<Experts> experts_;
   size_t float_count_ = 0;
   Buffer memory_, joint_memory_;
-  std::vector<Activations> layers_;  ///< of the stage's layers, slot after slot
+  std::vector<Activations> layers_;  ///< activations of the stage's layers, slot after slot
   float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
   float *narrow_ = nullptr;                  ///< scratch, and sums over the ranks that share the model
-  std::vector<const uint8_t *> inputs_;  ///< of each slot
+  std::vector<const uint8_t *> inputs_;  ///< inputs of each slot
   const uint8_t *targets_ = nullptr;
 };
 

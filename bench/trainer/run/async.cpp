@@ -97,7 +97,7 @@ class Server {
   std::vector<uint64_t> read_;    ///< how many updates the parameters of each worker include
   Staleness staleness_;
   Outcome failure_;
-  const size_t count_;  ///< of gradients, and of parameters
+  const size_t count_;  ///< number of gradients, and of parameters
 };
 
 Outcome work(const Options &options, size_t ranks, bool shown, Trainer &trainer, Group &pair,

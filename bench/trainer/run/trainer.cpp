@@ -110,7 +110,7 @@ Outcome Trainer::begin() {
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
                         worker() * options_.accumulate, options_.accumulate, progress_.step};
   if (worker() >= worker_count()) return std::nullopt;  // a parameter server
-  if (!stage_.first() && !stage_.last()) return std::nullopt;  // it sees no tokens
+  if (!stage_.first() && !stage_.last()) return std::nullopt;  // a stage between them sees no tokens
   loader_ = std::make_unique<Loader>(corpus_, samples_, sharing, compute_.sample_memory());
   return loader_->start();
 }

@@ -120,7 +120,7 @@ class Trainer {
   Compute &compute_;
   const Corpus &corpus_;
   const Samples &samples_;
-  uint64_t joint_ns_ = 0;  ///< in sums over the ranks that share a model
+  uint64_t joint_ns_ = 0;  ///< time of sums over the ranks that share a model
   Outcome joint_failure_;  ///< the first failure of these sums
   const Stage stage_;
   Model model_;
@@ -129,15 +129,15 @@ class Trainer {
   Optimizer optimizer_;
   Schedule schedule_;
   Buffer parameters_;
-  Buffer pass_gradients_;  ///< of one pass, if a step has several
+  Buffer pass_gradients_;  ///< gradients of one pass, if a step has several passes
   State state_;
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;
-  std::vector<Batch> slots_;      ///< of a pipeline: samples of the passes that wait for their backward passes
-  Buffer peer_tokens_;            ///< of a pipeline's first stage: what join_tokens() receives
-  std::vector<double> squares_;  ///< of each piece of the gradients, in their order
+  std::vector<Batch> slots_;      ///< in a pipeline: samples of passes that wait for their backward passes
+  Buffer peer_tokens_;            ///< on a pipeline's first stage: what join_tokens() receives
+  std::vector<double> squares_;  ///< sum of squares of each piece of the gradients, in their order
   const Batch *batch_ = nullptr;  ///< the loader's latest batch
-  std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
+  std::vector<double> losses_;    ///< losses of the step's batches; a rank fills in its own
   /// Sums of squares of this rank's gradients: for tensors that a model's ranks divide, and for tensors that each has.
   double split_squares_ = 0, common_squares_ = 0;
   std::vector<double> round_losses_;

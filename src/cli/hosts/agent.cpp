@@ -244,7 +244,7 @@ void Agent::read_output(RankPipe &pipe) {
 }
 
 void Agent::read_outputs() {
-  constexpr size_t first = 4;  // of the events
+  constexpr size_t first = 4;  // index of the first pipe's event
   for (size_t index = 0; index < pipes_.size() && first + index < events_.size(); ++index)
     if (pipes_[index].descriptor.valid() && events_[first + index].revents != 0) read_output(pipes_[index]);
 }

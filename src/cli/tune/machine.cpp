@@ -200,7 +200,7 @@ Rates measure_rates(size_t working_set_bytes, uint32_t others, double seconds) {
 Costs measure_costs(const Topology &topology, double seconds) {
   Costs costs;
   const std::vector<uint32_t> processors = allowed_os_indices(topology);
-  uint32_t other = processors.front();  // of a core other than the first
+  uint32_t other = processors.front();  // a processor of another core than the first one's
   for (const Pu &pu : topology.pus)
     for (const Pu &first : topology.pus)
       if (pu.allowed && first.os_index == processors.front() && pu.core != first.core) other = pu.os_index;

@@ -16,7 +16,7 @@ namespace rondo::cli::tune {
 /// A choice that the ranks request, and the sizes at which the choice is tried.
 struct Candidate {
   PlanChoice asked;         ///< AUTO or 0 means that the library chooses
-  uint32_t blocks_max = 0;  ///< of a call on a device; 0 for no limit
+  uint32_t blocks_max = 0;  ///< the most blocks of a call on a device; 0 for no limit
   uint64_t bytes_max = std::numeric_limits<uint64_t>::max();
   uint64_t bytes_min = 0;
 };

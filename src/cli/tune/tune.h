@@ -91,7 +91,7 @@ struct Rates {
 /// Costs of the machine itself. A cost is 0 if it could not be measured, for instance on one core.
 struct Costs {
   double latency_us = 0;       ///< until one core sees a word that another wrote
-  double bandwidth_GBps = 0;   ///< of reading what another core has just written
+  double bandwidth_GBps = 0;   ///< rate of reading what another core has just written
   double handover_us = 0;      ///< until a core switches to a thread that waits by yielding
   double wake_us = 0;          ///< the same for a thread that sleeps on a futex
   std::vector<Rates> rates;    ///< by ascending working set
