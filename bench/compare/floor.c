@@ -29,16 +29,16 @@ enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));
 
 struct flags {
-  _Alignas(64) _Atomic uint64_t turn[2][8]; /* a line for each rank */
+  _Alignas(64) _Atomic uint64_t turn[2][8]; /* a cache line for each rank */
 };
 
 struct floor {
   struct compare_job *job;
   struct flags *flags;
   char *shared[2]; /* each written by one rank, read by the other */
-  char *from, *to; /* this rank's own */
+  char *from, *to; /* this rank's own buffers */
   size_t bytes;
-  volatile uint64_t sink; /* what was read is used, or the compiler would not read it */
+  volatile uint64_t sink; /* makes the compiler keep the reads */
 };
 
 static void copy(void *state) {

@@ -48,7 +48,7 @@ struct compare_job {
   pid_t keeper; /* process group that keeps the machine's state; 0 if none */
 };
 
-/* A library. A failure ends in compare_fail(), which reports it and does not return. */
+/* A library to compare. A failure ends in compare_fail(), which reports it and does not return. */
 struct compare_contender {
   const char *name;
   int busy_threads; /* of one rank, with the caller's thread */

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import peers
 
-NEAR_BELOW_US = 1.6  # reading 64 KiB that the other core has just written
+NEAR_BELOW_US = 1.6  # the state is near if reading 64 KiB that the other core has just written takes less
 READINGS_US = {"near": (0, NEAR_BELOW_US), "far": (NEAR_BELOW_US, 1e9)}
 END_WITHIN_S = 20
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")

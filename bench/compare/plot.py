@@ -86,7 +86,7 @@ def ratio_panel(panel, setting, lines, labels):
 
 @dataclass(frozen=True)
 class Outline:
-    """A setting in the summary: for each size that has enough runs, the ratio, or the greatest of ours."""
+    """A setting in the summary: the ratio at each size with enough runs, or the greatest ratio if there are several."""
     setting: object
     colour: str
     dashed: bool

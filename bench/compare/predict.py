@@ -31,7 +31,7 @@ STATE_MATTERS_BELOW = 16 * MIB
 SCHEDULES = ("ring", "tree", "halving_doubling", "one_shot", "two_shot")
 LOAD_STORE = ("ring by load_store", "one_shot by load_store", "two_shot by load_store")
 ALGORITHMS = SCHEDULES + LOAD_STORE
-ONE_SHOT_BYTES_MAX = 64 * 1024  # by load_store: a post among at most 16 ranks
+ONE_SHOT_BYTES_MAX = 64 * 1024  # the most for one_shot by load_store, among at most 16 ranks
 
 
 def parse_arguments():
@@ -67,7 +67,7 @@ def tune(rondo, ranks, size, rounds, table):
 
 
 def way(algorithm):
-    """Returns options of `rondo perf`."""
+    """Returns the options by which `rondo perf` runs the algorithm."""
     name, _, kernel = algorithm.partition(" by ")
     return ["--algorithm", name, *(("--kernel", kernel) if kernel else ("--protocol", "simple"))]
 

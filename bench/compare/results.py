@@ -157,8 +157,8 @@ class Line:
     """A size of a setting in one state: what the table's row and the plot's points show."""
     size: int
     floor_us: float | None
-    ours: tuple       # Cell or None, as Setting.ours
-    against: tuple    # Cell or None, as the peers
+    ours: tuple       # Cell or None, in the order of Setting.ours
+    against: tuple    # Cell or None, in the order of the peers
     best: int | None  # index of the best cell in `against`
     ratios: tuple     # ours / best, or None
     sure: tuple       # whether both have enough runs

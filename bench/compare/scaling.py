@@ -107,7 +107,7 @@ def between(args, rondo, folder):
 
 
 def simulated_us(rondo, collective, algorithm, ranks, size):
-    """Returns None if the algorithm does not support this many ranks."""
+    """Returns the simulated time, or None if the algorithm does not support this many ranks."""
     done = subprocess.run([rondo, "sim", "--collective", collective, "--algorithm", algorithm, "--ranks", str(ranks),
                            "--bytes", size, "--protocol", "simple", "--alone", "--json", "-"], capture_output=True,
                           text=True, timeout=600, check=False)

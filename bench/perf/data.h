@@ -60,7 +60,7 @@ class Sequence {
 
   size_t element_bytes_;
   uint64_t seed_;
-  std::shared_ptr<const Pattern> pattern_;  ///< pattern_elements packed elements
+  std::shared_ptr<const Pattern> pattern_;  ///< the pattern's elements, packed
 };
 
 /// A rank's input and its expected output, for a run of a given seed.

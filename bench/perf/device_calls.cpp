@@ -94,7 +94,7 @@ Outcome DeviceCalls::enqueue_all() {
   return is_first ? std::nullopt : session_.device->follow(*session_.first);
 }
 
-/// Enqueues the calls between their marks. With --together, they wait for the word first.
+/// Enqueues the calls between their marks. With --together, they first wait for the word that starts all streams.
 /// @param host_ns  receives the time in which this thread has enqueued one call
 Outcome DeviceCalls::enqueue_run(double &host_ns) {
   Device &device = *session_.device;

@@ -209,7 +209,7 @@ Outcome join_other(Session &session, const OtherLibrary *library, std::span<cons
   return other->init(session.group);
 }
 
-/// Makes the word at which all streams begin. It belongs to rank 0.
+/// Makes the word whose value starts all streams. It belongs to rank 0.
 Outcome open_start(Session &session) {
   if (session.group.rank() == 0)
     if (auto failure = session.device->make_start(session.start)) return failure;

@@ -37,7 +37,7 @@ struct Options {
   uint64_t seed = 1;
   std::vector<std::string> corpus;  ///< files and folders, or empty for the default corpus
 
-  bool on_device = false;  ///< CUDA
+  bool on_device = false;  ///< whether ranks compute on CUDA devices
   int ordinal = -1;        ///< ordinal of the device, or -1 if each rank of a host takes a different one
   Precision precision = Precision::float32;
   std::string product_library;  ///< for matrix products on a device; empty for the usual names

@@ -124,7 +124,7 @@ ncclResult_t tell_memory(ncclComm *comm, ncclCommMemStat_t stat, uint64_t *value
 }  // namespace
 
 ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspensions) {
-  std::vector<const ncclComm *> comms;  // each once
+  std::vector<const ncclComm *> comms;  // each communicator once
   for (const Suspension &each : suspensions)
     if (std::find(comms.begin(), comms.end(), each.comm) == comms.end()) comms.push_back(each.comm);
   if (comms.empty()) return ncclSuccess;

@@ -40,8 +40,8 @@ rondo_window_t window_of(ncclWindow_t window) { return reinterpret_cast<rondo_wi
 
 }  // namespace
 
-/// Registers a window together with the other ranks. Writes a null handle and returns success if Rondo has no windows
-/// here, as NCCL does. A group gets the same, because a thread with several ranks would wait for itself.
+/// Registers a window together with the other ranks. If Rondo has no windows here, writes a null handle and returns
+/// success, as NCCL does. Does the same in a group, as a thread with several ranks would wait for itself.
 NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window,
                                                 int flags) {
   constexpr const char *function = "ncclCommWindowRegister";

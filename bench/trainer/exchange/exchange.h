@@ -48,7 +48,7 @@ class Exchange {
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 
   void set_overlap(bool overlap) { overlap_ = overlap; }
-  /// Sets the factor that multiplies gradients before they are narrowed, and divides the sums.
+  /// Sets the factor by which gradients are multiplied before they are narrowed, and by which the sums are divided.
   void set_wire_scale(float scale) { carrier_->set_scale(scale); }
 
   /// Records that the gradient of `tensor` is complete. Call it for the tensors in the order of the layout.

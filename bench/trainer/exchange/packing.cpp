@@ -60,7 +60,7 @@ class Int8Packing final : public Packing {
     const float factor = usable ? 1.0f / scale : 0.0f;
     for (size_t at = 0; at < count; ++at) {
       const float scaled = usable ? values[at] * factor : 0.0f;
-      const auto element = static_cast<int32_t>(scaled + std::copysign(0.5f, scaled));  // to nearest: within +-127
+      const auto element = static_cast<int32_t>(scaled + std::copysign(0.5f, scaled));  // to nearest, from -127 to 127
       elements[at] = static_cast<std::byte>(static_cast<int8_t>(element));
       values[at] -= scale * static_cast<float>(element);
     }

@@ -50,7 +50,7 @@ struct Thin {
 
 struct Rounds {
   std::vector<Thin> tensors;
-  size_t first = 0, first_count = 0, second = 0, second_count = 0;  ///< floats in the rounds' buffers
+  size_t first = 0, first_count = 0, second = 0, second_count = 0;  ///< offsets and counts in the buffers, in floats
 };
 
 class PowerCarrier final : public Carrier {

@@ -49,8 +49,8 @@ struct OverlapFigures {
     measured
   };
   State state = State::not_measured;
-  Estimate step_us;      ///< with overlap
-  Estimate plain_us;     ///< without
+  Estimate step_us;      ///< time of a step with overlap
+  Estimate plain_us;     ///< time of a step without overlap
   Estimate less;         ///< the share of plain_us that overlap saves; below 0 if overlap costs time
   bool less_told = false;  ///< the saving is larger than the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
@@ -64,7 +64,7 @@ struct OverlapFigures {
 
 /// Computes the figures.
 /// @param overlap  false if the run had --no-overlap
-/// @param ranks  ranks that add up gradients
+/// @param ranks  number of ranks that add up gradients
 [[nodiscard]] OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size_t ranks);
 
 /// Returns one sentence without a full stop. It is empty if nothing was measured.

@@ -20,8 +20,8 @@ struct StageTimes {
 [[nodiscard]] double idle_share(const std::vector<StageTimes> &ranks);
 
 struct PipelineFigures {
-  double ideal = 0;   ///< share of the passes: (stages - 1) / (passes + stages - 1), if all stages take equally long
-  Estimate idle;      ///< share of the passes, over steps
+  double ideal = 0;   ///< ideal idle share: (stages - 1) / (passes + stages - 1), if all stages take equally long
+  Estimate idle;      ///< measured idle share of the passes, over steps
   bool told = false;  ///< there are enough steps, and their spread is less than the ideal share
 };
 

@@ -47,7 +47,7 @@ struct LibraryCounts {
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
   uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can be in flight
-  uint64_t waiting_ns = 0;        ///< wait of computation for collectives, which may have waited for a late rank
+  uint64_t waiting_ns = 0;        ///< time in which computation waited for collectives, and perhaps for a late rank
   uint64_t joint_ns = 0;          ///< part of forward and backward: sums over the ranks that share a model
   uint64_t passes_ns = 0;         ///< a pipeline's stage: all turns of a step
   uint64_t stage_wait_ns = 0;     ///< a pipeline's stage: messages to and from other stages

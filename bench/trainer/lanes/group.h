@@ -60,7 +60,7 @@ class Group {
   [[nodiscard]] Outcome receive(float *values, size_t count, size_t from);
   /// Sends each rank its block of `each` numbers of `mine`, and receives the blocks of all ranks.
   [[nodiscard]] Outcome exchange_counts(const uint64_t *mine, uint64_t *theirs, size_t each);
-  /// Gives each rank its block of floats. Blocks stand one after another, in the order of ranks.
+  /// Sends each rank its block of floats, and receives the blocks of all ranks. Blocks are in the order of ranks.
   [[nodiscard]] Outcome exchange_blocks(const float *send, const size_t *send_counts, float *recv,
                                         const size_t *recv_counts);
   /// Sends and receives all messages at once.
@@ -108,7 +108,7 @@ class Ranks {
   /// Returns the ranks that have the same part of a model. In a model with experts, they add up the experts' gradients.
   [[nodiscard]] Group &same() { return sharers_ > 1 ? same_ : all_; }
   [[nodiscard]] Group &joint() { return joint_; }  ///< ranks that share a model; unused if each has a whole model
-  [[nodiscard]] size_t sharers() const { return sharers_; }  ///< ranks that share a model
+  [[nodiscard]] size_t sharers() const { return sharers_; }  ///< number of ranks that share a model
   [[nodiscard]] Place slice() const;  ///< its place among the ranks that divide layers or experts
   [[nodiscard]] Place stage() const;
 

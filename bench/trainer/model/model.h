@@ -83,7 +83,7 @@ class Model {
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
   /// Computes linear() if each of the ranks that share the model has some columns of x.
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
-  /// Sums, in narrow_, the gradients that the ranks sharing the model have found for their common input.
+  /// Adds up, in narrow_, the gradients of the input that the ranks sharing the model have in common.
   void join_gradients();
   /// Runs a layer's forward pass up to its last product, which layer_end() computes.
   void layer_forward(const float *parameters, size_t layer, size_t slot);
@@ -110,7 +110,7 @@ class Model {
   size_t float_count_ = 0;
   Buffer memory_, joint_memory_;
   std::vector<Activations> layers_;  ///< activations of the stage's layers, slot after slot
-  float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
+  float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< used after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
   float *narrow_ = nullptr;                  ///< scratch, and sums over the ranks that share the model

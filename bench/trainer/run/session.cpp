@@ -14,7 +14,7 @@
 namespace rondo::train {
 namespace {
 
-constexpr uint64_t timeline_steps = 4;  ///< the last steps of a run
+constexpr uint64_t timeline_steps = 4;  ///< number of last steps that the timeline has
 constexpr uint64_t progress_lines = 10;
 constexpr size_t pending_max = 64;  ///< most steps whose times one exchange settles
 
@@ -91,8 +91,8 @@ Outcome Session::step(Run &result) {
   return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
 }
 
-/// Does what is due after a step. If ranks take the mean of several steps, it is due only after the step in which they
-/// take the mean.
+/// Does the work that is due between steps. If ranks take the mean only after several steps, the work is done only
+/// after a step with a mean.
 Outcome Session::after_step(uint64_t step, Run &result) {
   const uint64_t round = options_.mode == Mode::local_sgd ? options_.local_steps : 1;
   const uint64_t before = (step - 1) / round * round;

@@ -47,7 +47,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// Makes the functions for ranks that share a model. They are not called if each model has one slice.
+/// Makes the functions by which ranks that share a model communicate. Nothing calls them if each model has one slice.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;
@@ -173,8 +173,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Waits for the buckets in the order in which they were started, and squares one bucket while the next is in flight.
-/// Squares are summed by pieces, so the sums do not depend on the division into buckets.
+/// Waits for the buckets in the order in which they were started, and sums one bucket's squares while the next is in
+/// flight. Squares are summed by pieces, so the sums do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {

@@ -56,7 +56,7 @@ class Trainer {
 
   /// Computes the gradients of the next samples, on a worker.
   [[nodiscard]] Outcome find_gradients(StepRecord &record);
-  /// Updates the parameters of a parameter server on the host with a worker's gradients.
+  /// Updates a parameter server's parameters, which are in host memory, with a worker's gradients.
   /// @return false if the gradients are not finite, and were ignored
   [[nodiscard]] bool apply(const float *gradients);
   /// Sends rank 0's parameters to all ranks.

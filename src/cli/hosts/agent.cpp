@@ -76,7 +76,7 @@ class Agent {
   std::vector<pollfd> events_;
   uint64_t heard_ns_ = now_ns();
   uint64_t next_alive_ns_ = 0;
-  uint64_t drain_until_ns_ = 0;  ///< 0: ranks run
+  uint64_t drain_until_ns_ = 0;  ///< end of the wait for the last output; 0 while ranks run
   uint32_t left_count_ = 0;
   bool launcher_rests_ = false;
   bool told_end_ = false;

@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint64_t ready_limit_ns = 30'000'000'000;   // from starting ssh until all hosts are ready
 constexpr uint64_t silence_limit_ns = 15'000'000'000;  // an agent sends something every alive_interval_ns
-constexpr uint64_t farewell_ns = 2'000'000'000;       // for ssh to end after its agent, and for a reader of the output
+constexpr uint64_t farewell_ns = 2'000'000'000;       // for ssh to end after its agent, and for output to be read
 constexpr size_t events_of_connection = 3;
 
 class HostsLauncher {

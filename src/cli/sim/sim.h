@@ -38,7 +38,7 @@ class TunedNetworks {
 
  private:
   std::string path_;
-  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by number of ranks, by bytes
+  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by number of ranks, then by bytes
 };
 
 /// A size at which an algorithm was simulated.

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t small_bytes = 256 << 10;
 constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20};  // sizes of caches, and larger
-constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is cut off, and only becomes worse
+constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is cut off, and is then less exact
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
 /// Binds this thread. If the system refuses that, the thread stays where it is, and the result is less exact.

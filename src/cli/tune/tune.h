@@ -35,7 +35,7 @@ struct Options {
   uint32_t round_count = 5;
   std::string output = "rondo-tuning.json";
   std::string hosts;                    ///< like --hosts of `rondo run`; empty for ranks on this host
-  std::vector<HostShare> host_shares;   ///< the hosts in it
+  std::vector<HostShare> host_shares;   ///< the hosts that `hosts` names
   bool quick = false;                   ///< --quick
   bool keep_disturbed = false;          ///< --keep-disturbed
   std::string device;                   ///< like --device of `rondo perf`; empty for host memory

@@ -34,7 +34,7 @@ struct Bfloat16 {
 struct Float16 {
   static constexpr uint32_t exponent_gap = 112u << 23;  ///< difference of the exponents' biases
   static constexpr uint32_t normal_min = 113u << 23;  ///< 2^-14
-  static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520: from here on infinity is nearest
+  static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520, from which on infinity is the nearest value
 
   /// Rounds to nearest, ties to even. Values beyond the range become infinity.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
