@@ -39,7 +39,7 @@ static void end_communicator(struct compare_job *job) {
 }
 
 static void join(struct compare_job *job) {
-  static const rondo_type_t types[] = {RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT16}; /* by enum compare_type */
+  static const rondo_type_t types[] = {RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT16}; /* as enum compare_type */
   struct session *session = calloc(1, sizeof *session);
   if (session == NULL) compare_fail(job, "no memory");
   job->state = session;

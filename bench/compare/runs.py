@@ -129,7 +129,7 @@ class Machine:
             time.sleep(1)
 
     def state(self):
-        """Returns 'near' or 'far' and the reading, 'unknown' and the error, or ONE_STATE and None."""
+        """Returns the state and its reading. For an unknown state, returns the error in place of the reading."""
         if self.floor is None:
             return ONE_STATE, None
         result, error = result_of(self.start([str(self.floor), "state"], {}, self.deadline_s))

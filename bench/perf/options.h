@@ -41,7 +41,7 @@ struct Options {
   uint32_t aggregate_count = 1;             ///< calls in one timed run
   uint32_t pause_ms = 0;                    ///< pause before each run whose results are not checked
   bool on_device = false;
-  std::vector<int> ordinals;    ///< devices that the ranks take in turn; empty: all visible ones
+  std::vector<int> ordinals;    ///< devices that the ranks take in turn (empty: all visible ones)
   std::string against_path;     ///< on a device, another library; empty if none
   uint32_t product_size = 0;    ///< on a device, rows of the product beside calls; 0 if none
   std::string product_library;  ///< library of the product; if empty, the cuBLAS that the linker finds

@@ -81,8 +81,8 @@ typedef struct rondo_config {
   uint32_t max_ctas;             /**< most blocks on a device, 1-1024 (0: no limit). RONDO_MAX_CTAS. */
   uint32_t nonblocking;          /**< 1: rondo_comm_init() and rondo_comm_init_env() return at once */
   uint32_t reserved;             /**< always 0 */
-  /** The most bytes that the communicator takes (0: no limit): on a host for all its ranks there, on a device for each
-   *  rank. To stay below, Rondo makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
+  /** The most bytes that the communicator takes (0: no limit). On a host, this is for all its ranks together; on a
+   *  device, for each rank. To stay below, Rondo makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
   uint64_t max_memory_bytes;
 } rondo_config_t;
 

@@ -90,7 +90,7 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  *   are opened, some ranks may have the window. The communicator remains usable. A call that is refused on one rank
  *   fails on the others at once. It still counts in that rank's order of registrations.
  * - RONDO_ERROR_INVALID_ARGUMENT: An argument was refused here or on another rank.
- * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ; the error names two ranks. Or a rank gave up this
+ * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ, and the error names two ranks. Or a rank gave up this
  *   registration, and has called this function several times since.
  * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, and use devices or are more than 64. Or a rank cannot
  *   reach the buffer of another rank of its host.

@@ -54,8 +54,8 @@ bool includes(const std::string &list, const char *algorithm, std::string *unkno
   return excludes != (std::find(names.begin(), names.end(), algorithm) != names.end());
 }
 
-/// Replaces count and type by those of the words that Rondo adds for a mean of integers (widen() in src/plan), because
-/// these words determine the plan. For other elements, nothing changes.
+/// Replaces the count and type of a mean of integers, for which Rondo adds up other words (widen() in src/plan). These
+/// words determine the plan. For other elements, nothing changes.
 void widen_mean(size_t *count, rondo_type_t *type) {
   switch (*type) {
     case RONDO_INT8:

@@ -242,7 +242,7 @@ class CudaCompute final : public Compute {
   struct Heads {
     size_t count = 0, width = 0;
     float scale = 1.0f;
-    Lie triple, rows, square;  ///< triple: queries, keys and values; rows: the output; square: the weights
+    Lie triple, rows, square;  ///< of queries, keys and values (triple), the output (rows), the weights (square)
     Matrices queries, keys, values;
     float *weights = nullptr;
 

@@ -17,7 +17,7 @@ namespace rondo::train {
 struct Joint {
   Slice slice;
   std::function<Buffer(size_t count)> allocate;              ///< memory for the results to sum
-  std::function<void(float *values, size_t count)> add_up;  ///< over the ranks that share the model, on all of them
+  std::function<void(float *values, size_t count)> add_up;  ///< sums over the ranks that share the model, on every rank
   ExpertRoads roads = {};                                   ///< communication of the experts, in a model with experts
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes rows, the comparison of choices, and fits from the measurements. It does no I/O.
+// This file computes three results from the measurements: rows, comparisons of choices, and fits. It does no I/O.
 #include <algorithm>
 #include <cmath>
 #include <limits>
