@@ -11,7 +11,7 @@
 /** @defgroup rondo_errors Statuses and errors
  * Every call that can fail returns a rondo_status_t. docs/errors.md lists the causes of each status. */
 /** @defgroup rondo_types Types and choices
- * These enumerations list the element types, the reductions, and the choices that the tuner otherwise makes. */
+ * These enumerations list element types, reductions, and choices that a program can make in the tuner's place. */
 /** @defgroup rondo_config Configuration */
 /** @defgroup rondo_comm Communicators */
 /** @defgroup rondo_queries Properties, statistics and plans */

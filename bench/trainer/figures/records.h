@@ -37,7 +37,7 @@ struct Staleness {
 
 struct Run {
   size_t ranks = 1, parameters = 0, bucket_count = 0;
-  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< bytes of rank 0 in a step; plain: all-reduced floats
+  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< rank 0's bytes in a step (plain: as floats)
   size_t corpus_bytes = 0, corpus_files = 0;
   std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
   std::vector<StepRecord> steps;                            ///< steps of this process, with rank 0's times
