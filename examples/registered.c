@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * This program uses memory that peers read in place, without a copy. Rondo allocated it, or the program registered it.
+ * This program uses memory that peers read in place, without a copy: memory of Rondo, and memory that it registers.
  *
  *     $ rondo run -n 2 -- registered
  *     2 ranks: 262144 numbers each, 0 wrong, in memory of Rondo and in a registered buffer

@@ -3,7 +3,7 @@
  * how near the two cores' caches are at the moment. docs/performance.md has the formulas. It runs on x86-64 only.
  *
  *     floor state                how long reading 64 KiB takes that the other core has just written
- *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps
+ *     floor keep LOW HIGH S      naps until that time is from LOW to below HIGH, for at most S seconds; then keeps
  *                                both cores busy at idle priority, so that it stays so, until standard input ends
  *     floor BYTES                every part at this size
  *

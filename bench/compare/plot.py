@@ -118,8 +118,8 @@ def outlines(sections, sizes):
 
 
 def summary(panel, state, shown):
-    """Draws the panel that summarises all settings. A dashed line is for buffers that peers can map, and shows the
-    slower one of two kinds."""
+    """Draws the panel that summarises all settings. A dashed line is for buffers that peers can map. It shows the
+    slower one of the two kinds of such buffers."""
     title = "Rondo's time by that of the best peer" + ("" if state == "any" else f": {state}")
     frame(panel, sorted({size for each in shown for size, *_ in each.points}), title, (1, 1.5, 2, 3, 5))
     panel.set_gid("summary")

@@ -160,8 +160,8 @@ def place(case):
 
 
 def draw(found, caption):
-    """Draws one panel of times by number of ranks, or by size. Of two cases with as many ranks it takes the one with
-    more hosts."""
+    """Draws one panel of times by number of ranks, or by size. Of two cases with equally many ranks it takes the one
+    with more hosts."""
     made = plot.new_figure()
     panel = made.add_subplot()
     lines = {}

@@ -4,7 +4,7 @@
 with an RDMA device in software; tests/net/soft_roce.py fetches what is missing from Debian's packages. All take turns,
 round by round. It prints a Markdown table. The machine's processors are emulated, so only ratios count.
 
-If other work disturbs a round, its times are far above all others. Compare the best with the median, then."""
+If other work disturbs a round, its times are far above all others. Then compare the best with the median."""
 
 import argparse
 import re

@@ -73,7 +73,7 @@ struct Machine {
   /// The time to make the communicator: the shortest time of any rank, so that a rank's late start does not count.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< bandwidth of each rank's device, as bytes read and written; empty on hosts
-  std::vector<double> hand_over_us = {};  ///< hand-over time on each rank's device (0 or empty if none is shared)
+  std::vector<double> hand_over_us = {};  ///< hand-over time on each rank's device (0 or empty: none is shared)
 };
 
 /// The results of one collective, type and operation, for all sizes.

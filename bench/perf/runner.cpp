@@ -90,8 +90,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // This thread's last error is the cause. The communicator may report a later one: after the same error, another rank
-  // may have left, and the communicator has failed.
+  // This thread's last error describes the failure. The communicator may have failed since then, because another rank
+  // had the same error and left.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -174,8 +174,8 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// Returns how many ranks the other library allows on one device. With this variable at 1, NCCL allows two from version
-/// 2.30 on.
+/// Returns how many ranks the other library allows on one device. From version 2.30 on, NCCL allows two if this
+/// variable is 1.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string_view(text) == "1" ? 2 : 1;

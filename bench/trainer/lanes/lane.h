@@ -24,7 +24,7 @@ class Lane {
   [[nodiscard]] virtual Outcome record(Event event) = 0;
   /// Makes later collectives wait for the computation that was enqueued until now.
   [[nodiscard]] virtual Outcome follow_computation() = 0;
-  /// Make the caller wait: wait() until the event is reached, wait_for_all() until everything enqueued is done.
+  /// These functions make the caller wait: wait() for the event, wait_for_all() until everything enqueued is done.
   /// @return a failure, if there was one
   [[nodiscard]] virtual Outcome wait(Event event) = 0;
   [[nodiscard]] virtual Outcome wait_for_all() = 0;

@@ -71,8 +71,8 @@ double time_of(double seconds, const std::function<void()> &call) {
   return median(samples);
 }
 
-/// A ball that two threads pass to each other. `word` counts the passes. The thread with the parity of the count makes
-/// the next pass.
+/// A ball that two threads pass to each other. `word` counts the passes. One thread makes the even passes, and the
+/// other one makes the odd passes.
 class Ball {
  public:
   enum class Wait { spin, yield, sleep };
