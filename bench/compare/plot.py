@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the picture by matplotlib. A panel with the ratios of all settings is first. For each setting and state, time
-by size follows beside ratio by size. All axes are logarithmic. A hollow point has too few runs."""
+"""Draws the picture by matplotlib. The first panel has the ratios of all settings. For each setting and state, a panel
+of time by size and a panel of ratio by size follow. All axes are logarithmic. A hollow point has too few runs."""
 
 import importlib.util
 from collections import Counter

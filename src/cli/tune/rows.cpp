@@ -49,8 +49,8 @@ double time_of(std::span<const Series> size, const PlanChoice &choice) {
   return time_us;
 }
 
-/// The best division of the sizes before an index into rows: its price, and the first index and the choice of its last
-/// row.
+/// The best way to divide the sizes before some index into rows. It has the price of these rows, and the first index
+/// and the choice of the last row.
 struct Division {
   double price = never;
   size_t begin = 0;
