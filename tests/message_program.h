@@ -36,7 +36,7 @@ struct MessageProgram {
   uint32_t rank_count = 2;
   uint32_t comm_count = 1;
   std::vector<Item> items;
-  /// The first items of each rank's groups and single calls, by rank. A group may have only one call.
+  /// By rank: the first item of each group or single call. A group may also have only one call.
   std::vector<std::vector<size_t>> cuts;
 };
 
@@ -102,7 +102,7 @@ class ProgramMaker {
       if (below(2) == 0) item.exchange = static_cast<Exchange>(1 + below(7));
       return program.items.push_back(item);
     }
-    // These are patterns with many crossing messages, and single messages.
+    // Pattern 0 is a single message. Patterns 1 and 2 are messages of all ranks, many of which cross.
     const uint32_t count = program.rank_count, pattern = below(3), shift = 1 + below(count - 1);
     const size_t bytes = size();
     for (uint32_t rank = 0; rank < (pattern == 0 ? 1 : count); ++rank) {

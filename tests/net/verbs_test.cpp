@@ -43,7 +43,7 @@ class Hostile {
     std::memcpy(payload, "12345678", 8);
     return {counter, 7, 8, payload, 0};
   }
-  /// Takes completions, also of rank 0's credits.
+  /// Takes completions of this rank's sends, and of receives, such as rank 0's credits.
   void take_completions() {
     for (ibv_wc completion; ibv_poll_cq(completions_.get(), 1, &completion) > 0;) {
       REQUIRE(completion.status == IBV_WC_SUCCESS);

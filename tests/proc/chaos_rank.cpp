@@ -259,7 +259,7 @@ void live_on(const Options &self, rondo_comm_t a, rondo_comm_t b) {
   auto *const values = static_cast<int32_t *>(buffer.memory);
   const bool from_outside = self.kind == "kill" || self.kind == "stop" || self.kind == "crash" || self.kind == "exit" ||
                             self.kind == "abort";
-  std::thread striker;  // it may strike while the others are still in the barrier below
+  std::thread striker;  // this thread may strike while other ranks are in the barrier below
   if (self.rank == self.victim && from_outside)
     striker = std::thread([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(self.delay_us));

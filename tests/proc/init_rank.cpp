@@ -42,7 +42,7 @@
 
 namespace {
 
-constexpr long long id_patience_ns = 20'000'000'000;  // for ranks whose rank 0 may have failed to make it
+constexpr long long id_patience_ns = 20'000'000'000;  // limit of a wait for an id that rank 0 may fail to make
 
 std::atomic<bool> armed{false};
 std::atomic<long> call_count{0};

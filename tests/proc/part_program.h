@@ -36,7 +36,7 @@ int run_scenario(int argc, char **argv, std::span<const Scenario> scenarios);
 /// Prints that the rank got a wrong result. Returns the exit status.
 int fail(const Rank &self, const char *what);
 
-/// The resources of a communicator that may remain.
+/// Resources of this process. A destroyed communicator must not leave any of them behind.
 struct Held {
   Held();
   long descriptors = 0, threads = 0, mappings = 0;

@@ -46,7 +46,7 @@ int run_idle(const Rank &self, const Arguments &args) {
   return wait_for_failure(self);
 }
 
-/// leave RANK ROUND: that rank exits normally, or destroys its communicator
+/// leave RANK ROUND: that rank destroys its communicator before round ROUND, and soon exits normally
 int run_leave(const Rank &self, const Arguments &args) {
   bool destroyed = false;
   const int outcome = sums(self, std::stoi(args[1]) - (self.rank == std::stoi(args[0]) ? 1 : 0), 5000, [](int) {});
@@ -97,7 +97,7 @@ int run_starved(const Rank &self, const Arguments &args) {
   return finish(self, sum_once(self, memory, count, 1));
 }
 
-/// closed ROUNDS: the program was started with descriptors 0 to 2 closed, and they stay so
+/// closed ROUNDS: the program was started with descriptors 0 to 2 closed, and they must stay closed
 int run_closed(const Rank &self, const Arguments &args) {
   bool stay_closed = true;
   const int outcome = sums(self, std::stoi(args[0]), 5000, [&](int) {

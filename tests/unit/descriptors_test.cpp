@@ -117,7 +117,7 @@ TEST_CASE("absorbed signals: writes fail by errno; a signal that the program had
   CHECK(in_child([&] {
           ::signal(SIGPIPE, SIG_DFL);
           static_cast<void>(write_one());
-          return ::write(ends[1], "x", 1) < 0 ? 1 : 0;  // as the program has it: it ends
+          return ::write(ends[1], "x", 1) < 0 ? 1 : 0;  // SIGPIPE has the program's action again: it ends the child
         }) == -SIGPIPE);
   CHECK(in_child([&] {
           sigset_t pipe_signal, pending;

@@ -237,7 +237,7 @@ TEST_CASE(
       std::mt19937_64 random(seed);
       std::vector<Call> calls;
       while (calls.size() < call_count) calls.push_back(random_call(random));
-      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results do not fit in it
+      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results do not fit in the cache
       CHECK(wrong_calls(world, rank_count, calls, seed) == std::vector<uint32_t>(rank_count, 0));
     }
   }

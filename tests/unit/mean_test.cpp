@@ -193,7 +193,7 @@ TEST_CASE("mean: no order of reducing the largest number overflows, for up to 30
       }
       CAPTURE(rondo_type_string(type), ranks, chain);
       REQUIRE(of.decode(partials.front().bits) <= of.largest);
-      // Partial sums of an 8-bit float stop growing if an operand is less than half the sum's last place.
+      // The sum of an 8-bit float stops growing once operands are below half its last place, so it has no lower bound.
       if (static_cast<long double>(ranks) * of.unit < 0.5L)
         REQUIRE(of.decode(partials.front().bits) >= of.largest * (1 - static_cast<long double>(ranks) * of.unit));
     }

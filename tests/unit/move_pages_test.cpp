@@ -128,7 +128,7 @@ TEST_CASE("move pages: after moving back, a child of fork has a copy of its own 
     const auto moved = move_pages(table, memory.get().address, memory.get().bytes);
     REQUIRE(moved.ok());
     write_in_child();
-    CHECK(*word == 2);  // as rondo.h warns
+    CHECK(*word == 2);  // the child shares moved pages, as rondo.h warns
     *word = 1;
   }
   write_in_child();

@@ -25,7 +25,7 @@ struct Partial {
   uint32_t ranks;
 };
 
-/// Reduces partial results. A mean keeps the sum of m ranks times 2^-ceil(log2 m).
+/// Reduces partial results. A mean of m ranks is kept as their sum times 2^-ceil(log2 m).
 inline Partial reduce_partials(rondo_type_t type, rondo_op_t op, const std::vector<Partial> &partials,
                                uint32_t divisor) {
   uint32_t ranks = 0;

@@ -64,7 +64,7 @@ void rest() {
   while (now_ns() < until_ns) sleep_for_ns(until_ns - now_ns());
 }
 
-/// Waits until rank 0 is in its next operation.
+/// Waits until the latest operation that rank 0 has entered is `operation`.
 void wait_until_entered(rondo_comm_t comm, uint64_t operation) {
   const auto object = process().communicators.find(comm);
   const auto segments = shm::observe_process(static_cast<int>(::getpid()));

@@ -324,7 +324,7 @@ TEST_CASE("transports: a rank that dies is told once, however often the others a
         world.progress();
         REQUIRE(ranks.find_dead() == std::vector<uint32_t>{1});
       }
-      CHECK(ranks.state(1) == RankState::alive);  // it has not reported another state
+      CHECK(ranks.state(1) == RankState::alive);  // the state that it reported last
       CHECK(ranks.state(2 - rank) == RankState::alive);
       CHECK_FALSE(ranks.how_dead(1).empty());
     }

@@ -55,7 +55,7 @@ class World {
   /// Makes progress. Links between hosts move only while their ranks make progress, and late stores only while time
   /// passes. The rank `silent` makes no progress.
   void progress(std::optional<uint32_t> silent = {});
-  /// Runs the rank's own calls in `body`. If they call a seeded rank's transport, its earlier posts become visible.
+  /// Runs `body`, which makes calls of the rank. In a seeded world, the rank's earlier posts become visible meanwhile.
   void act(uint32_t rank, const std::function<void()> &body);
 
  private:
