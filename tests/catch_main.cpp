@@ -2,7 +2,7 @@
 // This is Catch2's main. A program fails if no test case matches its arguments. Two variables show where a program is:
 //
 //     RONDO_TEST_PROGRESS      each test case is named on standard output as it begins, with the time since the start
-//     RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named
+//     RONDO_TEST_CASE_SECONDS  a case that takes longer is named, and ends the program, whatever the case waits for
 #if __has_include(<catch2/catch_all.hpp>)
 #include "tests/catch.h"
 using CatchListener = Catch::EventListenerBase;

@@ -71,7 +71,7 @@ class Packages(unittest.TestCase):
             (place / "var/lib/dpkg" / name).mkdir(parents=True)
         for name in ("status", "available"):
             (place / "var/lib/dpkg" / name).touch()
-        # This root is empty. It has no library that they depend on, and no program that a trigger could start.
+        # This root is empty: it has no library that the packages need, and no program that a trigger could start.
         dpkg = ("dpkg", f"--root={place}", "--force-depends", "--no-triggers", "--log=/dev/null",
                 "--force-script-chrootless")
         run(*dpkg, "--install", *self.packages.values())

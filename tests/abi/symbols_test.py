@@ -17,7 +17,7 @@ def run(*command):
 
 
 def exported(library):
-    """Names that the dynamic linker gives to others, with their version: {"rondo_barrier@@RONDO_0.1"}."""
+    """Returns the names that the library exports, with their versions: {"rondo_barrier@@RONDO_0.1"}."""
     lines = run("nm", "-D", "--defined-only", "--with-symbol-versions", str(library)).splitlines()
     symbols = {line.split()[-1] for line in lines if line.split()[-2] != "A"}
     return symbols

@@ -56,7 +56,7 @@ class Processes(HostsTest):
     def test_a_killed_rank_is_named_although_a_process_that_it_forked_lives_on(self):
         for kind in ("fork", "double", "exec"):
             with net.Hosts(3) as hosts:
-                job = Job(hosts, [0, 1, 2], [PROGRAM, "orphan", kind, "2", "7"]).finish(60)  # far from 300 s
+                job = Job(hosts, [0, 1, 2], [PROGRAM, "orphan", kind, "2", "7"]).finish(60)  # far below 300 s
                 with self.subTest(kind=kind):
                     self.expect(job, {0, 1}, "remote rank failed", r"rank 2 \(host h2", {2})
 

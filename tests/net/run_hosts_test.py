@@ -172,7 +172,7 @@ class RunOnHosts(HostsWithLogins):
         with open(program, "w") as file:
             file.write(f"#!/bin/sh\necho > {began}\n")
         os.chmod(program, 0o755)
-        # sshd runs in the host's namespace of mounts, in which this makes the folder empty.
+        # This makes the folder empty in the host's namespace of mounts, in which sshd runs.
         hide = self.hosts.start(1, ["mount", "-t", "tmpfs", "none", programs])
         self.assertEqual(hide.communicate(timeout=120)[0], "")
         try:

@@ -194,7 +194,7 @@ class SeveralHosts(HostsTest):
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 1], [PROGRAM, "busy", "1000", "1000"]).begun()
             hosts.kill(1)
-            job.finish(60, skip={1, 2})  # far from the operation's 300 s
+            job.finish(60, skip={1, 2})  # far below the operation's 300 s
             self.expect(job, [0], "remote rank failed", r"rank [12] \(host h1", {1, 2})
 
     def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
@@ -277,7 +277,7 @@ class SeveralHosts(HostsTest):
         found = set()
         for look in looks:
             lines = re.sub(r"\n\s+", " ", look.communicate(timeout=60)[0]).splitlines()  # one for each connection
-            links = [line for line in lines if f":{job.port} " not in line]  # the store's keep the system's
+            links = [line for line in lines if f":{job.port} " not in line]  # the store's keep the system's control
             self.assertNotEqual(links, [])
             found |= {re.search(r" (bbr|cubic|reno) ", line).group(1) for line in links}
         seen.touch()

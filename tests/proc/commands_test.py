@@ -130,7 +130,7 @@ class Commands(unittest.TestCase):
         cls.environment = clean | {
             "PATH": f"{cls.rondo.parent}:{clean['PATH']}", "LD_LIBRARY_PATH": str(package.parents[1]),
             "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(root),
-            # Open MPI starts the line's number of ranks, also for root.
+            # These let Open MPI start as many ranks as the line says, also as root.
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         for name in ("scripts", "tests", "bench"):

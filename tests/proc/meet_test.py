@@ -19,7 +19,7 @@ import side_by_side  # noqa: E402
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop()), os.path.abspath(sys.argv.pop())
 PERF = [RONDO, "perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
 HANG_S = 180
-PATIENT_S = "60"  # for ranks that must not need it
+PATIENT_S = "60"  # for ranks that must end long before
 ALONE_S = str(10 * PATIENCE)  # for a rank that waits in vain; meanwhile another one must come and be turned away
 TWO_JOBS = "two jobs meet at this address and port"
 

@@ -37,8 +37,8 @@ int run_windows(const Rank &self, const Arguments &args) {
   return report(self, rondo_comm_finalize(self.comm));
 }
 
-/// SIGNAL FILE: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. When the file exists,
-/// rank 0 finds the value and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1 itself.
+/// SIGNAL FILE: rank 1 puts a value to rank 0, signals once more, and sends itself SIGNAL. When the file exists, rank 0
+/// finds the value and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1.
 int run_last_put(const Rank &self, const Arguments &args) {
   int64_t own = 0;
   const int64_t value = 77;

@@ -100,7 +100,7 @@ class Judge {
       complain(rank, "initialisation blames rank " + std::to_string(peer) + ": " + error.message);
   }
 
-  /// Checks that the store named a dead rank it knew, if this rank was initialising and the only faults were deaths.
+  /// Checks, if only deaths occurred, that an initialisation ended in time and named a dead rank.
   void check_death_in_init(uint32_t rank) {
     const RankRecord &it = record_.ranks[rank];
     const bool only_deaths = std::all_of(record_.happened.begin(), record_.happened.end(), [&](uint32_t index) {

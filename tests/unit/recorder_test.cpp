@@ -307,7 +307,7 @@ TEST_CASE("observe: what is not a segment, or one of another layout, is refused 
 TEST_CASE("observe: a segment full of random words, which change meanwhile, is printed without a crash") {
   const auto segment = make_segment(3);
   std::fill_n(reinterpret_cast<std::byte *>(&segment->board(0)), 3 * sizeof(shm::RankBoard), std::byte{1});
-  const auto seen = observe(segment->descriptor());  // maps only pages that exist, such as those filled above
+  const auto seen = observe(segment->descriptor());  // after the fill: absent pages would stay zeros in this mapping
   REQUIRE(seen.ok());
   const shm::SegmentRecording recording(seen.value());
   shm::SharedFailure &failure = segment->failure();  // only its state is atomic, so this precedes the other thread
