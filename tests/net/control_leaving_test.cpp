@@ -47,8 +47,8 @@ struct Line {
   net::ControlLines lines{memory, sockets};
 };
 
-/// Loses the first packet of a host's farewell, and returns whether the farewell arrives. The control plane waits for
-/// half a second by a clock that is held, so the kernel's next packet must arrive.
+/// Loses the first packet of a host's farewell, and returns whether the farewell arrives. The control plane waits half
+/// a second by a clock that is held, so the wait lasts until the kernel sends the packet again.
 bool farewell_arrives() {
   OneEnd end;
   const rondo_test::HeldClock clock;

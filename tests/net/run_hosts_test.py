@@ -220,7 +220,7 @@ class RunOnHosts(HostsWithLogins):
         os.kill(self.launcher(process), number)
 
     def wait_until_taken(self, process, number):
-        """Waits until the signal was received. Two pending signals of one number would count as one."""
+        """Waits until the launcher has received the signal. A second pending signal of this number would be lost."""
         def waits():
             with open(f"/proc/{self.launcher(process)}/status") as file:
                 told = dict(line.split(":", 1) for line in file)

@@ -30,7 +30,7 @@ class Hostile {
     for (uint32_t peer = 1; peer < rank_count; ++peer) request_.linked[peer] = false;
   }
 
-  /// Connects on another thread. `why` contains the failure.
+  /// Connects, on a thread other than rank 0's. After a failure, `why` has its message.
   void join() {
     if (const auto joined = try_to_connect(); !joined.ok()) why = joined.error().message;
   }

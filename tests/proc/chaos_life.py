@@ -189,7 +189,7 @@ class Life:
                 running = [who for who, process in processes.items() if process.poll() is None]
                 if self.kind == "early" and 0 not in running:
                     Path(folder, "gone").touch()  # so that no rank waits for an id that rank 0 did not make
-                # The signal is sent once. A leak check at the end stops its own threads, which another would continue.
+                # The signal is sent once: another would continue threads that the victim's leak check stops at its end.
                 if self.kind == "stop" and running == [self.victim] and is_stopped(processes[self.victim].pid):
                     processes[self.victim].send_signal(signal.SIGCONT)
                 if not running:

@@ -266,7 +266,7 @@ void live_on(const Options &self, rondo_comm_t a, rondo_comm_t b) {
       strike(self, a);
     });
   rondo_status_t status = RONDO_OK;
-  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // now each rank has B
+  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // now B exists
   if (status == RONDO_OK) status = sum_until_failure(self, a, values);
   report(self, "failed", a, status);
   const rondo_status_t again = rondo_barrier(a, nullptr);

@@ -52,7 +52,7 @@ struct Group {
   std::vector<std::unique_ptr<Rank>> ranks;
 };
 
-/// Makes a client's attempt to enter, without sockets, and returns its reply.
+/// Makes a client's attempt to enter, without sockets. Returns the store's reply.
 Reply enter(StoreCore &core, uint64_t client, const std::string &group, uint32_t rank, uint32_t count = 2,
             uint32_t generation = 0) {
   Request request = make_request(Request::Kind::enter, group);

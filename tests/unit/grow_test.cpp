@@ -191,7 +191,7 @@ TEST_CASE("grow: old ranks keep their numbers, new ranks have what they give, an
         CHECK((each.size == size && each.sum == size * (size - 1) / 2));
       }
       check_usable(ranks);
-      const rondo_unique_id_t next = id_of(ranks[maker]);  // it grows once more, from the same parent
+      const rondo_unique_id_t next = id_of(ranks[maker]);  // the same parent grows once more
       asked = old_ranks(ranks, before + 1);
       asked.push_back({nullptr, &next, before, before + 1});
       for (const Grown &each : grow_all(asked)) CHECK(each.sum == before * (before + 1) / 2);

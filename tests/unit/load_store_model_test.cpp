@@ -211,7 +211,7 @@ TEST_CASE("load_store model: every interleaving of each algorithm reduces as the
         if (rank_count == 4 && placement == Placement::mixed) continue;
         for (const Call &call : {two_shot, ring})
           for (const bool wake : {false, true})
-            if (!wake || exporting == Export::all)  // `wake` changes only the announced chunk size
+            if (!wake || exporting == Export::all)  // `wake` matters only if all ranks export
               CHECK(problem_of(Case(rank_count).then(placed(exported(call, exporting, wake), placement))) == "");
       }
       if (rank_count < 4) CHECK(problem_of(Case(rank_count).then(longer(exported(two_shot, exporting)))) == "");

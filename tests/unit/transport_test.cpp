@@ -161,7 +161,7 @@ TEST_CASE("transports: a rank that has returned and makes no other call holds up
     INFO(kind.name);
     World world(kind);
     constexpr uint32_t actor = 1;
-    std::vector<Flow> sent, received;  // by the actor
+    std::vector<Flow> sent, received;  // by the actor, and by its peers to the actor
     for (const uint32_t peer : {0u, 2u})
       for (uint32_t channel = 0; channel < channel_count; ++channel) {
         sent.emplace_back(world, channel, actor, peer);

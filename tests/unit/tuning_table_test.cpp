@@ -243,7 +243,7 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   CHECK(choose(input).algorithm == RONDO_ALGORITHM_TREE);
   input.buffers = BufferPlace::shared_device;
   CHECK(choose(input) == blocks);
-  input.exchange_channels = 16;  // as many as there are
+  input.exchange_channels = 16;  // all channels of the exchange are used
   CHECK(choose(input).channels == 16);
   input.overrides.channels = 4;
   CHECK(choose(input).channels == 4);

@@ -194,7 +194,7 @@ TEST_CASE("wait cycle: a rank in a collective waits for those whose data it need
 }
 
 TEST_CASE("wait cycle: a send on a device needs the first receive whose slots do not fit into the FIFO") {
-  /// A single head, which is a transfer of the batch.
+  /// Only one head: the transfer `at` of the batch.
   struct OneHead final : TransferHeads {
     const DeviceBatch &batch;
     const size_t at;
