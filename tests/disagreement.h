@@ -23,7 +23,7 @@ struct DrawnCall {
 
   /// Compares calls as ranks do: ignores the fields that the collective does not use.
   [[nodiscard]] bool same_as(const DrawnCall &other) const;
-  /// Returns the text by which errors name the call, such as "broadcast of 8 int32 from rank 1".
+  /// Returns the text that errors show for the call, such as "broadcast of 8 int32 from rank 1".
   [[nodiscard]] std::string text() const;
   /// Says whether a rank completes the call only after every rank has taken part in it.
   [[nodiscard]] bool waits_for_all() const;
@@ -39,7 +39,7 @@ struct Disagreement {
   std::vector<DrawnCall> parting;  ///< by rank: its call where the groups' calls differ
   std::vector<DrawnCall> after;    ///< calls on which all ranks agree; a finalize follows
   std::vector<uint8_t> in_place;   ///< by rank
-  std::vector<uint8_t> mapped;     ///< by rank: its buffers come from rondo_mem_alloc()
+  std::vector<uint8_t> mapped;     ///< by rank: true if its buffers come from rondo_mem_alloc()
 
   [[nodiscard]] std::string text() const;
 };
@@ -47,7 +47,7 @@ struct Disagreement {
 /// Draws a disagreement. If `blocks`, its calls may be all_to_all, gather and scatter, which devices do not support.
 [[nodiscard]] Disagreement draw_disagreement(uint64_t seed, bool blocks = false);
 
-/// The result of a rank. It is plain data, which processes exchange.
+/// The result of a rank. It is plain data, so that processes can exchange it.
 struct Told {
   rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure, or RONDO_OK
   uint32_t silent_exchanges = 0;  ///< number of calls that waited for all ranks and still succeeded after the parting

@@ -22,7 +22,7 @@ enum class Exchange : uint8_t {
 };
 
 struct Item {
-  bool collective = false;  ///< an item of all ranks: an all_reduce, or `exchange`
+  bool collective = false;  ///< all ranks take part in the item: an all_reduce, or `exchange`
   Exchange exchange = Exchange::none;
   uint32_t comm = 0;        ///< which communicator
   uint32_t from = 0, to = 0;
@@ -122,7 +122,7 @@ class ProgramMaker {
     for (size_t index = 0; index < program.items.size(); ++index) {
       const Item &item = program.items[index];
       if (!item.concerns(rank)) continue;
-      // Within a group, collectives run first. So a collective after a message begins another group.
+      // Within a group, collectives run before messages. So a collective after a message begins another group.
       if (cuts.empty() || below(habit) == 0 || (item.collective && has_messages)) {
         cuts.push_back(index);
         has_messages = false;

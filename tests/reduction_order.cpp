@@ -94,7 +94,7 @@ Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collec
     case RONDO_ALGORITHM_HALVING_DOUBLING: return halving(rank_count, chunk);
     case RONDO_ALGORITHM_HIERARCHICAL:
       return collective == RONDO_ALL_REDUCE ? from_owner(rank_count, chunk) : ring(rank_count, chunk);
-    case RONDO_ALGORITHM_HIERARCHICAL_TREE:  // on one host: the first tree, with the leader on top
+    case RONDO_ALGORITHM_HIERARCHICAL_TREE:  // on one host: the first tree, with the leader as its root
       return tree(rank_count, rooted ? root : channel % rank_count, true, false);
     default: return kernel == RONDO_KERNEL_LOAD_STORE ? rounded_once(rank_count) : in_rank_order(rank_count);
   }

@@ -15,7 +15,7 @@ namespace rondo::test {
 /// commute.
 struct Reduction {
   uint32_t rank = 0;           ///< used if there are no operands
-  std::vector<Reduction> operands;  ///< 2 or 3; with a single rounding, one for each rank
+  std::vector<Reduction> operands;  ///< 2 or 3, or, with a single rounding, one for each rank
 };
 
 /// Returns the order in which each element of a chunk is reduced. `root` matters only for reduce, and `channel` only

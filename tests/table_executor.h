@@ -25,7 +25,7 @@ class Table {
  public:
   explicit Table(uint32_t rank_count) : rank_count_(rank_count) {}
 
-  /// Sets recv to the sum of all ranks' send, as int32. Returns false if the communicator has failed.
+  /// Sets recv to the sum of all ranks' send buffers, as int32. Returns false if the communicator has failed.
   bool add_up(Operations &operations, const rondo::WorkItem &work) {
     std::unique_lock lock(mutex_);
     Round &round = rounds_[work.number];

@@ -179,7 +179,7 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
   }
-  CHECK_FALSE(waited_in_vain);  // rank 0 learned of it before the trial's deadline
+  CHECK_FALSE(waited_in_vain);  // rank 0 learned of the failure before the trial's deadline
 }
 
 TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {

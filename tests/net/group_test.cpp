@@ -266,7 +266,7 @@ TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
       if (rank == 2) return comm.abort(), failed.ok();
-      if (failed.ok()) failed = sum(comm, values);  // otherwise the abort came before this rank's call ended
+      if (failed.ok()) failed = sum(comm, values);  // if not, the abort came during this rank's call
       return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
     });
     CHECK(wrong == std::vector<uint32_t>());
@@ -280,7 +280,7 @@ TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
       if (rank == 1) return failed.ok();  // rank 1 then closes
-      if (failed.ok()) failed = sum(comm, values);  // otherwise another rank's error reached this call
+      if (failed.ok()) failed = sum(comm, values);  // if not, another rank's error ended this call
       return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
              failed.error().message.find("has destroyed its communicator") != std::string::npos;
     });

@@ -46,7 +46,7 @@ class Handle {
 Told tell(rondo_status_t status) { return {status, rondo_test::error_message()}; }
 void nap() { sleep_for_ns(1'000'000); }
 
-/// Runs `body` on each rank and returns what it reports. A rank stays until all have ended.
+/// Runs `body` on each rank. Returns the results by rank. A rank stays until `body` has ended on all ranks.
 std::vector<Told> told_by(World &world, const std::function<Told(uint32_t, Communicator &, rondo_comm_t)> &body) {
   std::vector<Told> told(world.rank_count());
   std::atomic<uint32_t> done = 0;

@@ -117,7 +117,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
   return false;
 }
 
-/// Ends the victim. Any thread may call it.
+/// Does to the victim what the life's kind says, such as SIGKILL. Any thread may call this.
 void strike(const Options &self, rondo_comm_t comm) {
   say(self, "strike", self.kind);
   if (self.kind == "kill") ::kill(::getpid(), SIGKILL);

@@ -64,9 +64,9 @@ int run_exec(const Rank &self, const Arguments &args) {
   });
 }
 
-/// orphan KIND RANK ROUND: before that round that rank leaves a process running, and kills itself. KIND is fork, double
-/// (a child's child) or exec (a child that becomes another program). The process outlives the test, so only tests that
-/// make their own hosts may use this.
+/// orphan KIND RANK ROUND: before round ROUND that rank leaves a process running, and kills itself. KIND is fork,
+/// double (a child's child) or exec (a child that becomes another program). The process outlives the test, so only
+/// tests that make their own hosts may use this.
 int run_orphan(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, 5000, [&](int round) {
     if (self.rank != std::stoi(args[1]) || round != std::stoi(args[2])) return;

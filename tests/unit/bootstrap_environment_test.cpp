@@ -316,7 +316,7 @@ TEST_CASE("address: a list of interfaces is a rail each") {
     return text;
   };
   CHECK(chosen("lo") == "lo=127.0.0.1 ");
-  CHECK(chosen("127.0.0.1,127.0.0.2") == "lo=127.0.0.1 =127.0.0.2 ");  // no interface lists the second
+  CHECK(chosen("127.0.0.1,127.0.0.2") == "lo=127.0.0.1 =127.0.0.2 ");  // no interface has the second
   CHECK(choose_address("127.0.0.2,127.0.0.1").value() == "127.0.0.2");
   CHECK(rail_count("") == 1);
   CHECK(rail_count("a,b,c") == 3);
@@ -362,7 +362,7 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
   CHECK(pick_address(host, "", "2001:db8::7").value() == "2001:db8::7");
   CHECK(pick_address(host, "", "fe80::1%eth0").value() == "fe80::1%eth0");
   CHECK(pick_address(host, "lo", "2001:db8::7").value() == "127.0.0.1");
-  for (const char *of_no_use : {"127.0.0.1", "::1", "192.0.2.8", "198.51.100.1"})  // loopback, down, another host's
+  for (const char *of_no_use : {"127.0.0.1", "::1", "192.0.2.8", "198.51.100.1"})  // loopback, down, or of another host
     CHECK(pick_address(host, "", of_no_use).value() == "192.0.2.7");
   for (const char *wrong : {"eth1", "wlan9", "192.0.2.99"}) {
     const auto refused = pick_address(host, wrong);

@@ -113,7 +113,7 @@ TEST_CASE("store group: a rank says its number with its proof, so that its death
   world.hub.receive(connection, client.output(), world.now);
   client.sent(client.output().size());
   client.receive(copy_of(world.hub.output(connection)));
-  CHECK_FALSE(client.open());  // proof and entry are sent together
+  CHECK_FALSE(client.open());  // the client sends its proof and its entry together
   world.hub.receive(connection, client.output(), world.now);
   world.hub.closed(connection, world.now);
   StoreClientSession other(world.secret, challenge_of(2), "test", Membership{"group", 0, 2});

@@ -218,7 +218,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
     const auto made = start_unique_id_server("lo");
     REQUIRE(made.ok());
     std::vector<Error> errors(3);
-    std::vector<std::thread> ranks;  // ranks 0 and 1 of 3 (or 4), and a wrong one
+    std::vector<std::thread> ranks;  // ranks 0 and 1 of 4; then rank 1 again, or a rank of 5
     for (uint32_t at = 0; at < 3; ++at)
       ranks.emplace_back([&, at] {
         const bool wrong = at == 2;

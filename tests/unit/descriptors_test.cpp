@@ -70,7 +70,7 @@ TEST_CASE("descriptors: the child of a fork closes all of ours and nothing else,
   FileDescriptor closed(::eventfd(0, EFD_CLOEXEC));
   const int reused = closed.get();
   closed.reset();
-  REQUIRE(::dup2(foreign, reused) == reused);  // the program now has this number, which was ours
+  REQUIRE(::dup2(foreign, reused) == reused);  // the program now uses this number, which was the library's
   const auto body = [&] {
     close_inherited_descriptors();
     if (is_open(kept.get()) || is_open(owner.get())) return 1;

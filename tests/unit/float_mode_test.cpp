@@ -18,7 +18,7 @@ constexpr FloatMode ordinary = rondo::float_mode_default;
 constexpr FloatMode flushing = rondo::float_mode_default | rondo::float_mode_flushing;
 constexpr FloatMode upward = rondo::float_mode_default | rondo::float_mode_upward;
 
-/// The modes of the callers; rank r has number r.
+/// The mode of each rank's caller, by rank.
 constexpr std::array<FloatMode, 4> mixed_modes{flushing, ordinary, upward, flushing | rondo::float_mode_upward};
 constexpr std::array<FloatMode, 4> ordinary_modes{ordinary, ordinary, ordinary, ordinary};
 

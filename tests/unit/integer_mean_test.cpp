@@ -28,7 +28,7 @@ constexpr rondo_type_t type_of() {
   else return std::is_signed_v<T> ? RONDO_INT64 : RONDO_UINT64;
 }
 
-/// Returns element `index` of `rank`. The index selects a limit, both limits, a value near a limit, or a random value.
+/// Returns element `index` of `rank`. By index, ranks have one limit, both limits, values near one, or random values.
 template <class T>
 T operand(uint32_t rank, size_t index, std::mt19937_64 &random) {
   constexpr T highest = std::numeric_limits<T>::max(), lowest = std::numeric_limits<T>::min();

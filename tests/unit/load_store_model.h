@@ -82,7 +82,7 @@ class Explorer {
   };
   struct State {
     std::vector<RankState> ranks;
-    std::vector<std::array<uint64_t, 6>> counters;  ///< by rank: the even and the odd post's, then one of each kind
+    std::vector<std::array<uint64_t, 6>> counters;  ///< by rank: of the even and the odd post, then of each other kind
     std::vector<uint32_t> cells;
   };
 

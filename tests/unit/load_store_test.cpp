@@ -135,7 +135,7 @@ class FailedWatch final : public Watch {
   bool look(uint64_t) override { return true; }
 };
 
-/// Ranks that have only an exchange.
+/// Ranks that share an exchange, and have no other links.
 class ExchangeWorld {
  public:
   ExchangeWorld(uint32_t rank_count, uint64_t seed, bool wake, uint64_t cache_bytes)

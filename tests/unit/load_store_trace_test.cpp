@@ -102,7 +102,7 @@ class Recorder final : public ExchangeTrace {
   }
 
  private:
-  /// Ends a group, which is the accesses up to a counter.
+  /// Ends a group. A group is all accesses up to a counter.
   void flush(size_t lane) {
     all_[lane].insert(all_[lane].end(), group_.begin(), group_.end());
     group_.clear();

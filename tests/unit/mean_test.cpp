@@ -66,7 +66,7 @@ rondo_status_t mean(rondo_collective_t collective, const void *send, void *recv,
   return rondo_reduce_scatter(send, recv, count / static_cast<size_t>(ranks), type, RONDO_AVG, comm, nullptr);
 }
 
-/// Returns how many elements that `rank` received are not the mean of all ranks' elements, as far as rounding allows.
+/// Returns how many elements that `rank` received differ from the ranks' mean by more than rounding explains.
 uint32_t wrong_means(const FloatType &of, const std::vector<std::vector<unsigned char>> &sends,
                      const std::vector<unsigned char> &recv, size_t first, size_t count) {
   const auto ranks = static_cast<long double>(sends.size());

@@ -205,7 +205,7 @@ TEST_CASE("move pages: memory of files, shared, locked, unreadable, pinned and m
   REQUIRE(::mprotect(base + page, page, PROT_NONE) == 0);
   CHECK(mentions(refused(base, 4 * page), "cannot be read"));
   REQUIRE(::mprotect(base + page, page, PROT_READ | PROT_WRITE) == 0);
-  REQUIRE(::syscall(SYS_mlock, base + page, page) == 0);  // sanitizers make mlock() do nothing
+  REQUIRE(::syscall(SYS_mlock, base + page, page) == 0);  // not mlock(), which sanitizers disable
   CHECK(mentions(refused(base, 4 * page), "locked"));
   REQUIRE(::syscall(SYS_munlock, base + page, page) == 0);
   REQUIRE(::madvise(base + page, page, MADV_DONTFORK) == 0);  // as libibverbs does with registered memory

@@ -39,7 +39,7 @@ inline Partial reduce_partials(rondo_type_t type, rondo_op_t op, const std::vect
   return {reduction_reference(type, op, values, divisor, shifts), ranks};
 }
 
-/// Returns one element. `operand(rank)` returns the rank's element. avg divides in the last step.
+/// Returns one element of the result. `operand(rank)` returns the rank's element. avg divides in the last step.
 template <class Operand>
 Bits rank_order_reference(rondo_type_t type, rondo_op_t op, uint32_t rank_count, const rondo::test::Reduction &reduce,
                     const Operand &operand) {

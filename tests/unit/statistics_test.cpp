@@ -25,7 +25,7 @@ rondo_statistics_t statistics_of(rondo_comm_t comm) {
   return statistics;
 }
 
-/// The number of failed calls. It is counted, because Catch2's assertions are not for threads.
+/// The number of failed calls. Threads count them, because Catch2's assertions must not be used in threads.
 std::atomic<uint32_t> failed_calls = 0;
 
 void expect_ok(rondo_status_t status) {

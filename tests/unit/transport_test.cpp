@@ -67,7 +67,7 @@ class Flow {
     world_.links(from_).peers().wake(to_);
     return true;
   }
-  /// `wakes` says whether to wake the sender, which must be alive.
+  /// Receives a slot. `wakes` says whether this wakes the sender, which must then be alive.
   bool receive(bool wakes = true) {
     if (!receiver_.can_receive()) return false;
     uint64_t value = 0;

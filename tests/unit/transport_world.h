@@ -38,7 +38,7 @@ enum class Counters : uint64_t { from_zero = 0, before_wrap = (uint64_t{1} << 32
 /// A group whose ranks are on the nodes of the kind, with a transport for each rank.
 class World {
  public:
-  /// Makes the group. `mortal` is a rank that can be killed, which is a separate process that does nothing.
+  /// Makes the group. `mortal` is a rank that can be killed: a separate process, which does nothing.
   explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {}, Counters counters = Counters::from_zero);
   ~World();
 
