@@ -36,7 +36,7 @@ struct MessageProgram {
   uint32_t rank_count = 2;
   uint32_t comm_count = 1;
   std::vector<Item> items;
-  /// By rank: the first item of each group or single call. A group may also have only one call.
+  /// The first item of each group or single call, by rank. A group may also have only one call.
   std::vector<std::vector<size_t>> cuts;
 };
 
@@ -44,7 +44,7 @@ struct MessageProgram {
 inline std::vector<std::byte> contents_of(const Item &item) {
   std::vector<std::byte> bytes(item.bytes);
   uint64_t state = item.seed * 0x9E3779B97F4A7C15u + 1;
-  for (size_t at = 0; at < bytes.size(); at += sizeof state) {  // by words: a sanitizer makes each step slow
+  for (size_t at = 0; at < bytes.size(); at += sizeof state) {  // 8 bytes at a time: a sanitizer makes each step slow
     state = state * 6364136223846793005u + 1442695040888963407u;
     const uint64_t word = state ^ state >> 32;
     std::memcpy(bytes.data() + at, &word, std::min(sizeof word, bytes.size() - at));

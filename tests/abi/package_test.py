@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the Debian packages of what meson installs: what each contains and depends on, and that nothing is left once
-they are installed and removed. Start package_test.py in the build folder, as root; otherwise it leaves the installation
-out."""
+they are installed and removed. Start package_test.py in the build folder. If it is not started as root, it skips the
+installation."""
 
 import os
 import re

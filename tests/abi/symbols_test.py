@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what librondo.so exports: symbols_test.py LIBRARY VERSION. symbols.txt is the contract, rondo.h the promise."""
+"""Tests that librondo.so exports what symbols.txt lists and rondo.h declares: symbols_test.py LIBRARY VERSION."""
 
 import re
 import subprocess

@@ -35,7 +35,7 @@ class CollectivesOfSeveralHosts(HostsTest):
                     if collective in ("all_reduce", "reduce_scatter", "reduce"):
                         command += ["-o", operation]
                     environment = dict(NETWORKS[network])
-                    if memory and len(layout) > 4:  # two threads a block would occupy all cores of the network
+                    if memory and len(layout) > 4:  # with two threads a block, the network would get no core
                         environment["SOFT_CUDA_THREADS"] = "1"
                     job = Job(hosts, layout, command, environment).finish(240)
                     with self.subTest(layout=layout, collective=collective, kind=kind, operation=operation):

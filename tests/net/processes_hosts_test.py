@@ -73,7 +73,7 @@ class Processes(HostsTest):
             job = Job(hosts, [0, 1], [PROGRAM, "quiet", "300"]).begun()
             killed = []
             deadline = time.monotonic() + 60
-            while not killed and time.monotonic() < deadline:  # at times, its timer waits for an acknowledgement
+            while not killed and time.monotonic() < deadline:  # at times, ss shows another timer
                 # Connections for data have no keepalive, so this finds only the control connection.
                 killed = [fields for fields in self.sockets(hosts) if "keepalive" in fields[-1]
                           and not any(end.endswith(f":{job.port}") for end in fields[2:4])]

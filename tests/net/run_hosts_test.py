@@ -278,7 +278,7 @@ class LimitedJob(HostsWithLogins):
 class CutHost(HostsWithLogins):
     def test_a_host_that_is_cut_off_is_told_and_its_ranks_end(self):
         process = self.launch("--", "sh", "-c", "echo up; exec sleep 617", hosts="h0,h1")
-        begun = [process.stdout.readline() for _ in range(2)]  # it ends by itself if a host is not ready
+        begun = [process.stdout.readline() for _ in range(2)]  # the launcher ends by itself if a host is not ready
         self.assertTrue(all("up" in line for line in begun), begun)
         self.hosts.cut(1)
         output = process.communicate(timeout=DEADLINE_S)[0]

@@ -115,8 +115,8 @@ class SeveralHosts(HostsTest):
 
     def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
         calls, size = 4, 8 << 20
-        # These are the parts of the vector that host 0 and host 1 send: first with the tuner's choice, then with a ring
-        # in the order of hosts.
+        # These are the fractions of the vector that host 0 and host 1 send: first with the tuner's choice, then with a
+        # ring in the order of hosts.
         chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
         ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
         with net.Hosts(2) as hosts:

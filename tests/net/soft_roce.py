@@ -108,7 +108,7 @@ def kernel_of(compressed):
 
 
 def find_modules(root):
-    """Returns MODULES and their dependencies by file name, in the order to load them. Missing modules are built in."""
+    """Returns the files of MODULES and of their dependencies in loading order. Modules without a file are built in."""
     files = {re.sub(r"\.ko.*", "", path.name).replace("-", "_"): path
              for path in root.glob("**/lib/modules/**/*.ko*") if path.is_file()}
     ordered = {}
@@ -174,7 +174,7 @@ def busybox(root):
 
 
 class Image:
-    """Kernel, initial files and QEMU in `folder`, and programs of the packages `more`. Built once; raises Missing."""
+    """Kernel, initial files and QEMU in `folder`, and programs of packages `more`. Raises Missing if one is missing."""
 
     def __init__(self, folder, more=()):
         self.folder, self.more = pathlib.Path(folder).absolute(), tuple(more)

@@ -157,7 +157,7 @@ class DeathBetweenContainers(Death):
 
 
 class Store(unittest.TestCase):
-    """A waiting rank must get its error long before its timeout. At the timeout it would be RONDO_ERROR_TIMEOUT."""
+    """A waiting rank must get its error long before its timeout, whose error would be RONDO_ERROR_TIMEOUT."""
 
     def test_the_store_process_dies_and_all_who_wait_for_it_say_so(self):
         host = StoreHost(STORE_HOST)

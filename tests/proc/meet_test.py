@@ -41,12 +41,12 @@ class Meet(unittest.TestCase):
         return process
 
     def rank(self, rank, port, command=None, size=2, **environment):
-        """Starts a rank by plain variables."""
+        """Starts a rank whose job is described by plain variables such as RANK."""
         variables = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         return self.start(command or PERF, **{**variables, **environment})
 
     def finish(self, *processes):
-        """Returns (status, output) of each."""
+        """Waits for the processes. Returns (status, output) of each."""
         said = [process.communicate(timeout=HANG_S)[0] for process in processes]
         return [(process.returncode, each) for process, each in zip(processes, said)]
 

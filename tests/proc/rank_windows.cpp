@@ -26,7 +26,7 @@ rondo_status_t run_window_program(const Rank &self, uint64_t seed) {
 
 }  // namespace
 
-/// FIRST LAST: runs the random programs of windows of these seeds, then finalizes.
+/// FIRST LAST: runs the random window programs of the seeds FIRST to LAST, then finalizes.
 int run_windows(const Rank &self, const Arguments &args) {
   for (uint64_t seed = std::stoull(args[0]); seed <= std::stoull(args[1]); ++seed) {
     const auto status = run_window_program(self, seed);

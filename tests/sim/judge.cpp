@@ -117,7 +117,7 @@ class Judge {
       if (!it.init_error) continue;  // all ranks had met
       const int32_t named = it.init_error->peer;
       const bool is_dead = named >= 0 && record_.ranks[static_cast<uint32_t>(named)].died_ns != never_ns;
-      // Rank 0 runs the store. The rank may also have entered after rank 0 had given up because of the death.
+      // If the rank entered after the death had made rank 0 give up, the error names rank 0, which ran the store.
       const bool too_late = named == 0 && it.entered_init_ns == never_ns && record_.ranks[0].init_error;
       if (it.init_error->status != RONDO_ERROR_REMOTE || (!is_dead && !too_late))
         complain(rank, "rank " + std::to_string(peer) + " died in initialisation, but: " + it.init_error->message);

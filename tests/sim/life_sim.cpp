@@ -25,7 +25,7 @@ using namespace rondo::sim;
 namespace {
 
 constexpr uint64_t failures_shown = 5;
-constexpr uint64_t quarters = 4, telling_lives = 2'500;  // so many lives contain each event
+constexpr uint64_t quarters = 4, telling_lives = 2'500;  // this many lives contain each event
 
 struct Options {
   std::optional<uint64_t> seed;

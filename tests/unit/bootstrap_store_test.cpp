@@ -306,7 +306,7 @@ TEST_CASE("store: a server that ends tells clients that wait which ranks they wa
   REQUIRE(there.ok());
   Result<std::vector<Bytes>> waited = std::vector<Bytes>();
   std::thread waiter([&] { waited = here.value()->gather("group", 1, 3, text("me"), soon()); });
-  // If the store tells the other client that only rank 0 is missing, the part of rank 1 has arrived.
+  // If, according to the store, only rank 0 is missing for the other client's gather, rank 1's part has arrived.
   std::optional<rondo_test::HeldClock> clock(std::in_place);  // no deadline passes while the server is slow to answer
   for (bool come = false; !come;) {
     const auto asked = there.value()->gather("group", 2, 3, text("it"), now_ns());

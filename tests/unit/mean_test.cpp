@@ -47,7 +47,7 @@ struct FloatType {
   long double unit = 0;  ///< the largest relative error of a rounding
 };
 
-/// Returns element `index` of `rank`. The index selects the largest, the lowest, both, nearly the largest, or random.
+/// Returns element `index` of `rank`: by index the largest number, the lowest, one of both, nearly the largest, or any.
 long double operand(const FloatType &of, uint32_t rank, size_t index, std::mt19937_64 &random) {
   const long double part = static_cast<long double>(random() % 1001) / 1000;
   switch (index % 5) {

@@ -368,7 +368,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   partition.tile_count = partition.count_tiles();
 }
 
-/// Returns the verifier's answer. `by_reference` says by rank whether it sends payloads by reference; empty: none does.
+/// Returns the verifier's answer. `by_reference` says by rank whether it sends by reference. If empty, no rank does.
 [[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
                                                                std::vector<bool> by_reference = {}) {
   return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,
