@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes the collectives that exchange blocks items of random programs. It has a rank's call, and the data
-// that the rank must receive.
+// Items of random programs may be collectives that exchange blocks. This file has a rank's call for such an item, and
+// the data that the rank must receive.
 #pragma once
 
 #include <cstddef>

@@ -136,7 +136,7 @@ int run_chaos(const Rank &self, const Arguments &args) {
 
 int run_strike(const Rank &self, const Arguments &args) {
   const int first = std::stoi(args[0]), second = std::stoi(args[1]);
-  int outcome = some_sums(self, 3);  // then all ranks are initialised
+  int outcome = some_sums(self, 3);  // after these sums, all ranks are initialised
   if (outcome == RONDO_OK && self.rank == first) ::raise(SIGKILL);
   if (outcome == RONDO_OK) outcome = some_sums(self, 1'000'000);
   if (outcome != RONDO_ERROR_REMOTE) return finish(self, outcome);

@@ -220,7 +220,7 @@ class Judge {
       complain(rank, name + ": not the first failure: " + call.error.message);
   }
 
-  /// Checks that no rank completed a call that waits for all although another rank had made a different call before.
+  /// Checks that `rank` did not complete a call that waits for all ranks after another rank had made a different call.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
     if (!waits_for_all(calls[index].signature)) return;

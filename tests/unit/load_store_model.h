@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs all interleavings of the
-// programs of load_store
-// (src/plan/load_store_program.h). It tries every
-// order in which ranks can reach their steps, and
-// visits each state once. Elements are
-// expressions that record each reduction. So if a
-// rank reads too early or too late, its result is
-// wrong.
+// This file runs all interleavings of the programs of load_store (src/plan/load_store_program.h). It tries every order
+// in which ranks can reach their steps, and visits each state once. Elements are expressions that record each
+// reduction. So if a rank reads too early or too late, its result is wrong.
+//
+// A step is one transition, with its waits, work and counter. This loses no case, for two reasons. First, a wait that
+// has become true stays true, so a step may be taken at any later time. A step that can never be taken stops the
+// program, which is detected. Second, steps of other ranks between a write and its counter are also possible after
+// both. If no wait protects memory from a write until it was read, the read is also tried after the write.
 #pragma once
 
 #include <algorithm>

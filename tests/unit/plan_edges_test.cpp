@@ -215,7 +215,7 @@ TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered
     return sums;
   };
   // The sums count both ends of each connection: 216 ends in place of 768, and 12 in place of 24 for the busiest rank.
-  const Sums all = sums_with(true);  // if oversubscribed, small reduce-scatters connect all
+  const Sums all = sums_with(true);  // if oversubscribed, small reduce-scatters are direct
   const Sums needed = sums_with(false);
   CHECK(all == Sums{768, 24, all.bytes});
   CHECK(needed == Sums{216, 12, all.bytes / 768 * 216});
