@@ -65,7 +65,7 @@ std::vector<Error> fail_on(World &world, const std::function<Result<void>(uint32
   return told;
 }
 
-/// Checks that all ranks have the status, and a message with that part.
+/// Checks that all ranks have the status, and a message that contains `part`.
 void check_all(const std::vector<Error> &told, rondo_status_t status, const std::string &part) {
   for (const Error &each : told) {
     CHECK(each.status == status);

@@ -16,7 +16,7 @@
 
 namespace {
 
-/// sum ROUNDS COUNT
+/// sum ROUNDS COUNT: runs ROUNDS sums of COUNT elements
 int run_sum(const Rank &self, const Arguments &args) {
   return sums(self, std::stoi(args[0]), std::stoul(args[1]), [](int) {});
 }

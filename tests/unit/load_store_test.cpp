@@ -225,7 +225,7 @@ std::vector<uint32_t> wrong_calls(ExchangeWorld &world, uint32_t rank_count, con
 TEST_CASE(
     "load_store: mixed runs of one_shot, two_shot and ring, exported or copied, are bit-equal to the reduction order") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   const size_t call_count = rondo_test::sanitized() ? 60 : 400;
   if (rondo_test::sanitized())
     std::puts("skipped: 340 of 400 calls: take a minute under a sanitizer; done without one");

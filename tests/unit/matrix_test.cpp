@@ -227,7 +227,7 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, ron
 
 TEST_CASE("all types, operations and collectives: bit-equal to the documented order of rounding") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   if (rondo_test::sanitized()) std::puts("skipped: 4 and 5 ranks: take a minute under a sanitizer; done without one");
   std::mt19937_64 random(seed);
   for (int algorithm = 1; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
@@ -238,7 +238,7 @@ TEST_CASE("all types, operations and collectives: bit-equal to the documented or
 
 TEST_CASE("load_store, all types and operations: bit-equal to the documented order of rounding") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
   for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING})
     check_algorithm(algorithm, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE, random);

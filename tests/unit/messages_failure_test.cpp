@@ -32,7 +32,7 @@ rondo_config_t with_timeout(uint32_t timeout_ms) {
   return config;
 }
 
-/// Checks that all ranks have the status, and a message with that part.
+/// Checks that all ranks have the status, and a message that contains `part`.
 void check_all(const std::vector<Told> &told, rondo_status_t status, const std::string &part) {
   for (const Told &each : told) {
     CHECK(each.status == status);

@@ -131,7 +131,7 @@ constexpr Way ways[] = {
 
 TEST_CASE("premul sum: the bits of a sum of the products, for every type, collective and way") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
   for (const Way &way : ways)
     for (const int rank_count : {1, 2, 3}) {
