@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether tests run under a sanitizer, which scripts/test sets. Then leaves out cases that run the same code as
-other cases."""
+"""Says whether tests run under a sanitizer, in which case scripts/test sets a variable. Under a sanitizer, leaves out
+cases that run the same code as other cases."""
 
 import os
 import unittest

@@ -22,7 +22,7 @@ IN_DEVICE = "slots of links to other hosts are in memory of the device"
 
 
 def by_executor(environment):
-    """Returns what a rank says in the end, if all is well."""
+    """Returns a pattern of the text that each rank prints in the end: the name of its executor."""
     return f"^{(environment or {}).get('RONDO_DEVICE_EXECUTOR', 'kernel')}$"
 
 

@@ -77,7 +77,7 @@ class Sim(unittest.TestCase):
                                                                      "sharing": "pair"}}}))
                 fastest = self.told("--topology", str(path), "--bytes", "4K")["fastest"]
                 self.assertEqual(fastest[0]["algorithm"], "one_shot")
-                # The sizes are equal where alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank
+                # The times are equal where alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank
                 # each, hierarchical is a two_shot on two channels: the first half returns while the second is sent.
                 parts = {"two_shot": 2, "hierarchical": 1.5}[fastest[1]["algorithm"]]
                 crossing = alpha * rate / (1 - parts / ranks)

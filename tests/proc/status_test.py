@@ -39,8 +39,8 @@ def status(*arguments, **popen):
 
 
 def alone():
-    """Returns a lock, to be closed. Cases run at the same time. With the lock, a case that lists the communicators of
-    all processes does not find the large segments of another case, which take long to show."""
+    """Returns a lock, which the caller must close. Cases run at the same time. With the lock, a case that lists the
+    communicators of all processes does not find the large segments of another case, which take long to show."""
     lock = open(__file__, encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
