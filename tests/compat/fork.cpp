@@ -12,7 +12,7 @@ using namespace compat_test;
 
 namespace {
 
-/// Runs a rank, with a sum on each of its communicators.
+/// Runs a rank: for each id it makes a communicator, sums, and destroys the communicator.
 void run_rank(int rank, int rank_count, const std::vector<ncclUniqueId> &ids) {
   const OnDevice current(0);
   const DevicePart part(0, 2 * half_bytes);
@@ -60,7 +60,7 @@ void compat_test::check_fork() {
   for (int rank = 0; rank < 3; ++rank) children.push_back(start_child([&] { run_rank(rank, 3, ids); }));
   wait_for(children);
   for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));
-  wait_for({start_child([&] {  // a child's own id, which its own child uses
+  wait_for({start_child([&] {  // this child makes an id, which its own child uses
     std::vector<ncclUniqueId> own(1);
     NCCL(ncclGetUniqueId(&own[0]));
     const pid_t grandchild = start_child([&] { run_rank(1, 2, own); });

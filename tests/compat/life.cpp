@@ -354,8 +354,8 @@ void compat_test::check_graphs() {
       CU(end_capture(ranks.part(rank).stream(), &graph));
       CU(instantiate(&execs[rank], graph, 0));
       CU(graph_destroy(graph));
-      // Without an upload, the first launch may wait for the device. There, the other rank's kernel waits for this
-      // rank.
+      // Without an upload, the first launch may wait for the device. The device runs the kernel of the other rank,
+      // which waits for this rank.
       CU(upload(execs[rank], ranks.part(rank).stream()));
       CU(synchronize(ranks.part(rank).stream()));
     }
@@ -366,7 +366,7 @@ void compat_test::check_graphs() {
     for (int rank = 0; rank < 2; ++rank) CU(launch(execs[rank], ranks.part(rank).stream()));
     ranks.check(it);
   }
-  // The communicators end before the graphs.
+  // The communicators are destroyed before the graphs.
   for (int rank = 0; rank < 2; ++rank) {
     NCCL(ncclCommDestroy(ranks.comm(rank)));
     ranks.comm(rank) = nullptr;

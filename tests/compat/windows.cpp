@@ -25,7 +25,7 @@ void run_rank(Ranks &ranks, int rank) {
   void *memory = nullptr, *found = nullptr;
   NCCL(ncclMemAlloc(&memory, 2 * count * 4));
   ncclWindow_t window = nullptr;
-  // If one rank passes no buffer, a size of 0 or no result, the other rank fails at once, and later calls work.
+  // If rank 1 passes no buffer, a size of 0, or no place for the result, rank 0 fails at once. Later calls work.
   for (int kind = 0; kind < 3; ++kind) {
     const bool wrong = rank == 1;
     const ncclResult_t result =
