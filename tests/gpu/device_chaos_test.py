@@ -88,7 +88,7 @@ class Life:
                 f"{settings}; the victim's {self.own[self.victim]}")
 
     def run(self, program):
-        """Returns the ranks, and what was broken."""
+        """Returns the ranks, and the promise that was broken, or None."""
         ranks = {}
         try:
             words = [self.kind, self.victim, self.delay_us, self.count, self.manner]

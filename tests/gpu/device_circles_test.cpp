@@ -13,7 +13,7 @@ using namespace rondo_test;
 
 namespace {
 
-/// Calls that ranks make one after another, on buffers of `count` float32.
+/// A call outside a group, on a buffer of `count` float32.
 struct Single {
   enum Kind { send, receive, all_reduce } kind;
   int peer = 0;

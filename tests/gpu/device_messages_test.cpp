@@ -187,7 +187,7 @@ TEST_CASE("device messages: a message without a counterpart times out with what 
     return rondo_recv(buffer.pointer(), 1, RONDO_INT8, 0, group.ranks[1], group.stream(1));
   };
   {
-    const HeldClock clock;  // the first message is received, however late
+    const HeldClock clock;  // no time passes, so the first message is received in time
     REQUIRE(rondo_send(buffer.pointer(), 1, RONDO_INT8, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
     REQUIRE(receive() == RONDO_OK);
     group.complete();

@@ -247,13 +247,13 @@ class Worlds {
   std::vector<std::unique_ptr<World>> worlds_;
 };
 
-/// Says whether ranks on one device use the code for several devices.
+/// Says whether ranks on one device use the code for several devices (RONDO_TEST_DEVICES_APART=on).
 inline bool acts_apart() {
   const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
   return text != nullptr && std::string(text) == "on";
 }
 
-/// Returns a configuration for each rank.
+/// Returns `config` for each rank, with the rank's device. If acts_apart(), existing devices stand for missing ones.
 inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devices,
                                               const rondo_config_t &config = on_device()) {
   std::vector<rondo_config_t> configs(devices.size(), config);

@@ -75,7 +75,7 @@ class LifeOfRanks {
   [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
 
  private:
-  /// Returns whether no rank ends a call before all have called. By the interpreter, a root need not wait for others.
+  /// Returns whether no rank ends a call before all have called. In the interpreter, a root need not wait for others.
   [[nodiscard]] bool all_wait(rondo_collective_t collective) const {
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(group_.ranks[0], collective, count_of(collective, life_.count), RONDO_FLOAT32,

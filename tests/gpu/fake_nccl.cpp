@@ -47,7 +47,7 @@ uint64_t graph_count() {
   return live.graph_execs;
 }
 
-/// Returns whether the call is to be made.
+/// Returns whether a call goes on to librondo. If not, `result` is what the call must return.
 bool goes_on(rondo_comm_t comm, int &result) {
   int rank = 0;
   result = mode() == "fails" ? internal_error : success;

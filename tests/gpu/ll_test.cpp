@@ -16,9 +16,9 @@ namespace {
 constexpr ConnectionGeometry geometry{4, 64, 64};
 constexpr uint32_t slot_count = geometry.slot_count;
 constexpr uint32_t signature = 0x7712'3456;
-constexpr uint64_t laps_again = uint64_t{ll::lap_count} * slot_count;  ///< counters, until a slot has the same lap
+constexpr uint64_t laps_again = uint64_t{ll::lap_count} * slot_count;  ///< counters until a slot has the same lap
 
-/// A connection and a payload at a multiple of 8.
+/// A connection, and a payload whose address is a multiple of 8.
 struct Slots {
   bool by_group = false;
   AlignedMemory memory{geometry.bytes()};

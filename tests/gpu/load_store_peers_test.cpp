@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run all-reduce on several devices that reach each other. Ranks are threads. If all ranks' buffers can be
-// read, the kernel uses the buffers, and otherwise the ranks' places. The tag "[peers]" needs devices that reach each
-// other, "[apart]" needs devices without atomics between them, and "[refused]" needs a driver that refuses peer access
-// once.
+// These tests run all-reduce on several devices that reach each other. Ranks are threads. If peers can read all ranks'
+// buffers, the kernel uses the buffers. Otherwise it uses the ranks' places. The tag "[peers]" needs devices that reach
+// each other, "[apart]" needs devices without atomics between them, and "[refused]" needs a driver that refuses peer
+// access once.
 #include <map>
 #include <random>
 #include <string>
@@ -61,7 +61,7 @@ struct Buffers {
     return rondo_all_reduce((in_place ? recv : send)[at].pointer(), recv[at].pointer(), call.count, call.type, call.op,
                             group.ranks[rank], group.stream(rank));
   }
-  void enqueue_all(bool in_place = false) const {  // on one thread: no call waits for another rank
+  void enqueue_all(bool in_place = false) const {  // one thread makes all calls, because none waits
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(enqueue(rank, in_place) == RONDO_OK);
   }
   void check(const std::vector<std::byte> &expected) const {
@@ -250,7 +250,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const Buffers buffers(group, Call{large});
   const uint32_t block_count = plan_of(group.ranks[1], large).channels;
   lose(1, 1);
-  struct Found {  // also at a failed check, since otherwise the ranks would never end
+  struct Found {  // finds the device even if a check fails, since the ranks would never end otherwise
     decltype(lose) tell;
     ~Found() { tell(1, 0); }
   } const found{lose};
@@ -260,7 +260,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const auto ended = [&] {
     return group.world.cu.stream_query(static_cast<CuStream>(group.stream(0))) == CuStatus::success;
   };
-  CHECK(conformance::becomes_true([&] { return waiting(0) == block_count; }));  // at the last one
+  CHECK(conformance::becomes_true([&] { return waiting(0) == block_count; }));  // at the last gate
   std::this_thread::sleep_for(conformance::a_while);
   CHECK_FALSE(ended());
   const auto aborted = std::chrono::steady_clock::now();

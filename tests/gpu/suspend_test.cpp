@@ -53,7 +53,7 @@ struct Group : DeviceRanks {
       buffer.write(bytes_of(std::vector<float>(count, 1)));
     }
   }
-  /// Lets each even rank send `first` plus its number to the next rank, checks what arrives, and makes all 1 again.
+  /// Lets each even rank send `first` plus its number to the next rank. Checks the received values, and writes 1 again.
   void exchange(float first) {
     const auto values = [&](int rank) { return std::vector<float>(count, first + static_cast<float>(rank)); };
     for (int rank = 0; rank < ranks.size(); ++rank) buffers[static_cast<size_t>(rank)].write(bytes_of(values(rank)));

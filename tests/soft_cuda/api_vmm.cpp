@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has physical memory, addresses and access, each apart, and handles that are descriptors.
+// This file has separate calls for physical memory, addresses and access, and handles that are descriptors.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

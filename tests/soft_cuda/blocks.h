@@ -27,7 +27,7 @@ class Places {
  public:
   /// Makes `count` places, of which `each` are on a multiprocessor.
   explicit Places(uint32_t count, uint32_t each = 1);
-  /// Returns the multiprocessor of the place: of those with room for the block, one with the fewest blocks.
+  /// Waits for a place, and returns its multiprocessor. Of those with room for the block, it has the fewest blocks.
   [[nodiscard]] uint32_t acquire(const SharedNeed &need);
   [[nodiscard]] std::optional<uint32_t> try_acquire(const SharedNeed &need);  ///< does not wait
   void release(uint32_t multiprocessor, const SharedNeed &need);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has a block on host threads, or on fibers of one thread (fibers.h). It is the third kind of group on which
-// the bodies of cuda/kernels run, and has a real barrier. On host threads, ThreadSanitizer finds a missing barrier or
+// This file has a block whose threads are host threads, or fibers of one host thread (fibers.h). The bodies of
+// cuda/kernels run on it, and it has a real barrier. On host threads, ThreadSanitizer finds a missing barrier or
 // release. On fibers, a missing barrier shows if a thread that runs ahead causes a wrong result.
 #pragma once
 

@@ -119,8 +119,8 @@ thread_local Fibers fibers;
 thread_local uint32_t looks_in_vain = 0;  ///< polls in vain since the kernel began
 
 /// Hands the core over after a poll that found nothing. Threads that only yield delay all other work of the machine,
-/// even the kernel's own threads: on Linux 6.18 no packet is received for seconds. So a thread sometimes sleeps, and
-/// always if its kernel waits for long. This also makes tests faster, since yields took most of their time.
+/// even threads of the operating system: on Linux 6.18 no packet is received for seconds. So a thread sometimes sleeps,
+/// and always if it waits for long. Tests are also faster, since yields took most of their time.
 void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;

@@ -45,7 +45,7 @@ struct Range {
   uint64_t references = 1;  ///< of an import
   uint64_t import_key = 0;  ///< of an import: which export it is
   bool accessible = true;   ///< of a mapping: its access was set
-  uint64_t access = 0;      ///< a bit by a device's number: a mapping was set for it, or it opened an import
+  uint64_t access = 0;      ///< a bit for each device, by its number, that a mapping names or that opened an import
   std::shared_ptr<Physical> physical;
 };
 

@@ -55,14 +55,14 @@ struct LargeParameters {
 /// its stream's word, and ends when all streams' words have reached this number. A kernel that has waited too long
 /// sets *gave_up.
 struct MeetParameters {
-  uint64_t *words;  ///< posts of the streams, meet_stride apart; meet_ended further, how many ended. 0 first
+  uint64_t *words;  ///< 0 at first. Each meet_stride: a stream's post, and after meet_ended, how many ended
   uint64_t *gave_up;
   uint64_t stream;
   uint64_t count;
 };
 inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
 inline constexpr uint64_t meet_patience_ns = 20'000'000'000;
-inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
+inline constexpr uint64_t meet_polls_per_look = 256;  ///< polls until a kernel reads the time and gave_up
 
 /// cost_store: one thread stores `round_count` times, to *pending if it is not null, and then, in `order`, to *word.
 struct StoreParameters {
