@@ -100,7 +100,7 @@ void die(const std::string &id_file) {
   NCCL(ncclCommAbort(comm));
 }
 
-/// Runs ranks that are threads, each with calls of its own.
+/// Runs ranks that are threads. Each thread makes all calls of its rank.
 void threads() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   ncclUniqueId id;

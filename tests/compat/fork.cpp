@@ -51,8 +51,8 @@ void wait_for(const std::vector<pid_t> &children) {
 
 }  // namespace
 
-/// Checks ranks that are all children. Then checks a parent that is a rank itself. Finally, a child is refused if its
-/// parent had communicators.
+/// Checks children that are all ranks, and then a parent that is a rank itself. Finally checks that a child is refused
+/// if its parent had communicators.
 void compat_test::check_fork() {
   std::vector<ncclUniqueId> ids(2);
   for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));

@@ -93,7 +93,7 @@ TEST_CASE("device messages: messages larger than all slots of a pair cross in on
 }
 
 TEST_CASE("device messages: a group meets calls that come one after the other") {
-  constexpr size_t large = 3'000'000, small = 10;  // the large one does not fit into the slots
+  constexpr size_t large = 3'000'000, small = 10;  // a large message does not fit into the slots
   DeviceRanks group(2, on_executor());
   const DeviceBuffer x(group.world, bytes_of(whole_numbers(1, large)));
   const DeviceBuffer y(group.world, bytes_of(whole_numbers(2, small)));

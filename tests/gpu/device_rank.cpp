@@ -155,7 +155,7 @@ struct ProcessWindow {
   rondo_window_t window = nullptr;
 };
 
-/// Puts the buffer into the window of the next rank, and waits for the values of the rank before.
+/// Puts the buffer into the window of the next rank, and waits for the values of the previous rank.
 int put_once(const DeviceProcess &self, int round, ProcessWindow &of) {
   using rondo::cuda::CuStatus;
   const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);

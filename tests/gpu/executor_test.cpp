@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite runs on every executor: the host's, kernels and copies on a device, and the tests' own. Each executor must
-// keep the promises of src/engine/executor.h. Ranks are threads, without a communicator.
+// One suite runs on every executor: on the host, by kernels, by copies, and an executor that only tests have. Each
+// executor must keep the promises of src/engine/executor.h. Ranks are threads, without a communicator.
 #include <atomic>
 #include <functional>
 #include <memory>

@@ -37,7 +37,7 @@ int current_device() {
   return ask != nullptr && ask(&device) == 0 ? device : -1;
 }
 
-/// Returns the executable graphs of the driver in software, or 0 on another driver.
+/// Returns the number of executable graphs of the driver in software, or 0 on another driver.
 uint64_t graph_count() {
   void *const driver = ::dlopen(std::getenv("RONDO_CUDA_LIBRARY"), RTLD_NOW);
   const auto ask = driver == nullptr ? nullptr

@@ -249,7 +249,7 @@ TEST_CASE("launches: a follower that waits for the device holds the end of its c
     rank.device.reset();
     CHECK_FALSE(driver.gave_up);
     sleep_for_ns(short_ns);
-    CHECK_FALSE(left.expired());  // the object that this thread uses still exists
+    CHECK_FALSE(left.expired());  // the follower's thread still uses this object
     CHECK(left_count == 0);
     driver.go_on();
     CHECK(comes_true([&] { return left.expired(); }));

@@ -97,7 +97,7 @@ rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
 }
 
 const std::vector<CuDevice> arrangements[] = {{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3}};
-constexpr size_t large = 20'003;  // larger than the largest one_shot, and no multiple of a block
+constexpr size_t large = 20'003;  // larger than the largest one_shot, and not divisible into equal blocks
 
 }  // namespace
 

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t count = 100'000;
 constexpr uint64_t look_ns = 1'000'000;
 constexpr int looks_max = 60'000;  // a limit against hangs
-constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
+constexpr uint64_t head_start_ns = 100'000'000;  // ranks begin to wait this long before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the counts of what the kernels of one rank did to memory, on emulated blocks (docs/tests.md). The
+// This file declares the counts of memory accesses that one rank's kernels make on emulated blocks (docs/tests.md). The
 // driver in software fills the counts in, and tests compare them with budgets.
 //
 // Accesses through src/proto/memory.h and the operands of reducers are counted. Two kinds are not counted:

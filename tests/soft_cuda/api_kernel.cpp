@@ -96,7 +96,7 @@ std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::
   return function;
 }
 
-/// Returns the function of a function's handle, or of a kernel's handle, which stands for its function in the context.
+/// Returns the function that `handle` names. The handle of a kernel names the kernel's function in the context.
 std::shared_ptr<Function> function_in(State &driver, CuFunction handle, const std::shared_ptr<Context> &context) {
   if (auto found = driver.functions.find(handle)) return found;
   const auto kernel = driver.kernels.find(reinterpret_cast<CuKernel>(handle));

@@ -20,7 +20,7 @@ namespace soft_cuda {
 template <class Policy = rondo::memory::Policy>
 void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
   if constexpr (requires { Policy::counter; }) {
-    auto *const mine = Policy::counter;  // the host thread's: each of its fibers sets it
+    auto *const mine = Policy::counter;  // all fibers of the host thread share the pointer, and each sets it
     give_way(waiting);
     Policy::counter = mine;
   } else {

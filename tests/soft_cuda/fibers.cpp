@@ -92,7 +92,7 @@ constexpr size_t kept_registers = 6;  // saved by soft_cuda_switch_stack
 
 struct Fiber {
   std::byte *stack = nullptr;  ///< lowest address; the first fiber has the host thread's stack instead
-  void *pointer = nullptr;     ///< into its stack, while it does not run
+  void *pointer = nullptr;     ///< its stack pointer, while it does not run
   bool ended = false;
   // These are for AddressSanitizer, which keeps some variables in a second stack, and must know the current stack.
   void *apart = nullptr;
@@ -141,7 +141,7 @@ Stacks &stacks() {
   return *all;
 }
 
-/// Makes a stack above inaccessible memory, so that a thread that needs more ends at once.
+/// Makes a stack above inaccessible memory, so that the process ends at once if a fiber needs more.
 std::byte *make_stack() {
   void *const begin = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);

@@ -2,7 +2,7 @@
 // This file declares the objects of the driver in software. State::mutex protects all fields, unless a comment says
 // otherwise.
 //
-// No number of a handle is used twice, except that of a stream. So a destroyed handle is mostly recognised.
+// No number of a handle is used twice, so the driver recognises a destroyed handle. Only numbers of streams are reused.
 #pragma once
 
 #include <atomic>

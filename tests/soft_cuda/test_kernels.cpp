@@ -53,7 +53,7 @@ void count_threads(Block &block, uint32_t, void *const *parameters) {
 
 void nothing(Block &, uint32_t, void *const *) {}
 
-/// Posts by one thread, which also polls all words.
+/// Meets the kernels of other streams, by one thread that posts and polls all words.
 void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;

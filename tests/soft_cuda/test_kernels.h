@@ -55,7 +55,7 @@ struct LargeParameters {
 /// its stream's word, and ends when all streams' words have reached this number. A kernel that has waited too long
 /// sets *gave_up.
 struct MeetParameters {
-  uint64_t *words;  ///< 0 at first. Each meet_stride: a stream's post, and after meet_ended, how many ended
+  uint64_t *words;  ///< per stream, meet_stride apart: its post, and meet_ended words later how many ended. 0 before
   uint64_t *gave_up;
   uint64_t stream;
   uint64_t count;
@@ -81,7 +81,7 @@ struct ReadParameters {
 
 /// cost_pair: two blocks pass a number to each other and back, `round_count` times. Each polls its own word.
 struct PairParameters {
-  uint64_t *words;  ///< of block 0, and pair_stride further of block 1; 0 before
+  uint64_t *words;  ///< a word of block 0, and pair_stride words later one of block 1; 0 before the launch
   uint64_t round_count;
   uint64_t ordered;  ///< 0 for relaxed stores and loads, otherwise releases and acquires
 };
