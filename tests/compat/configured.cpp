@@ -167,10 +167,10 @@ void check_accepted(Ranks &ranks) {
   hints.maxCTAs = 2;
   hints.CTAPolicy = 3;
   hints.userProfilerTag = 0x8000000000000001;
-  hints.size += 8;  // of a later release
+  hints.size += 8;  // as in a later release
   ncclCollConfig_t older = plain();
   older.size = offsetof(ncclCollConfig_t, launchCompletionEvent);
-  older.launchCompletionEvent = reinterpret_cast<cudaEvent_t>(&older);  // is ignored
+  older.launchCompletionEvent = reinterpret_cast<cudaEvent_t>(&older);  // beyond the size, so it is ignored
   const char *const all = "Ring, TREE,,halving_doubling,one_shot,two_shot,hierarchical,hierarchical_tree";
   for (const ncclCollConfig_t &each : {hints, older, with_algorithms("bogus", 0), with_algorithms(all),
                                        with_algorithms("^nvls,pat"), with_algorithms(" ")})

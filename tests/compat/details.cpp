@@ -147,7 +147,7 @@ void check_a_stream_of_each_thread() {
   });
   wait_until_set(&called);
   copy(ranks.part(0).at(half_bytes), other.at(0));
-  ::usleep(20'000);  // time for a call that does not wait
+  ::usleep(20'000);  // a call that wrongly does not wait has run by now
   open.store(true, std::memory_order_release);  // pairs with wait_until_set()
   CU(synchronize(of_thread));
   first.join();

@@ -38,7 +38,7 @@ pid_t start_child(const Run &run) {
   if (child != 0) return child;
   run();
   std::fflush(stdout);
-  std::exit(0);  // with the exit handlers of the libraries
+  std::exit(0);  // runs the exit handlers of the libraries
 }
 
 void wait_for(const std::vector<pid_t> &children) {

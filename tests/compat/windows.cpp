@@ -11,7 +11,7 @@ using namespace compat_test;
 
 namespace {
 
-constexpr size_t count = 1500;  // int32
+constexpr size_t count = 1500;  // int32 values in each half of the window
 constexpr int symmetric = 1;    // NCCL_WIN_COLL_SYMMETRIC
 
 /// Runs one of two ranks. The rank puts its values into the other's window, and waits for the other's values.

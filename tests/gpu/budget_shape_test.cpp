@@ -125,7 +125,7 @@ TEST_CASE("budgets: a rank wants its multiprocessors, by load_store or by connec
   CHECK(wanted(2) == std::pair(64u, 0u));
   CHECK(wanted(8) == std::pair(16u, 0u));
   settings.kernel = RONDO_KERNEL_AUTO;
-  CHECK(wanted_channels(request, budget, false).connections == 16);  // if the build has no kernels of load_store
+  CHECK(wanted_channels(request, budget, false).connections == 16);  // in a build without kernels of load_store
   settings.channels = 7;  // requested by the user
   CHECK(wanted(8) == std::pair(7u, 7u));
   settings.channels = 0;

@@ -86,7 +86,7 @@ TEST_CASE("budgets: a chunk through places takes 4 loads over links one after th
     CHECK(rank.remote_turns >= chunks);
     CHECK(rank.remote_turns <= chunks * turns_of_chunk);
   }
-  for (const DeviceBuffer &buffer : apart.buffers)  // three sums in place
+  for (const DeviceBuffer &buffer : apart.buffers)  // after three sums in place
     CHECK_VALUES(buffer.read(), std::vector<float>(apart.elements, 8 * 8 * 8));
 }
 

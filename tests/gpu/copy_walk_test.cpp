@@ -228,7 +228,7 @@ TEST_CASE("reach: the less of what two ranks say holds, and one that does not kn
 
 TEST_CASE("slots: those in the host's memory are smaller") {
   Settings settings;
-  settings.channels = 4;  // so that the request is not frugal
+  settings.channels = 4;  // so that is_frugal() is false
   const GroupInfo group;
   PlacedRequest request{{{0, 8, settings, group}}};
   const auto bytes = [&] {
@@ -273,8 +273,8 @@ TEST_CASE("executor: copies are chosen where processes take turns on a device, u
   };
   const std::vector<PlacementInfo> shared{info(1, 10), info(1, 11)};
   CHECK(choice({info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
-  CHECK(choice({info(1, 10), info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // threads
-  CHECK(choice({info(1, 10), info(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // a device each
+  CHECK(choice({info(1, 10), info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // ranks are threads
+  CHECK(choice({info(1, 10), info(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // each process has a device
   CHECK(choice(shared) == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(choice({info(1, 10), info(2, 11), info(2, 12)}) == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(choice({info(1, 10, 1), info(1, 11, 1)}) == RONDO_DEVICE_EXECUTOR_KERNEL);

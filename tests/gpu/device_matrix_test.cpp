@@ -30,7 +30,7 @@ struct Matrix {
   std::vector<int> rank_counts;
   std::vector<size_t> counts;  ///< 0, 1, odd, not a multiple of 16 bytes, several slots
   size_t count_max = 0;
-  size_t draws = 1;  ///< counts for each combination
+  size_t draws = 1;  ///< number of counts drawn for each combination
   bool all_types = true;
 };
 
@@ -273,7 +273,7 @@ class Pair {
   rondo_algorithm_t algorithm_;
   uint64_t chunk_bytes_;
   Way device_way_;
-  std::optional<Ranks> device_;  ///< gone before the streams
+  std::optional<Ranks> device_;  ///< destroyed before the streams
 };
 
 void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
@@ -323,7 +323,7 @@ void check_way(const Worlds &worlds, const rondo::Algorithm &algorithm, const Wa
   config.protocol = way.protocol == RONDO_PROTOCOL_LL ? way.protocol : RONDO_PROTOCOL_SIMPLE;  // the host's protocol
   config.channels = 1 + static_cast<uint32_t>(random() % 3);
   config.chunk_bytes = uint64_t{64} << random() % 6;  // slots of the host and the device hold this size
-  if (way.load_store()) config.chunk_bytes *= 16;  // all ranks meet at each chunk
+  if (way.load_store()) config.chunk_bytes *= 16;  // fewer chunks, because all ranks meet at each
   config.timeout_ms = 60'000;
   CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), way.name(), config.channels,
           config.chunk_bytes);

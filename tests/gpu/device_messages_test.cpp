@@ -235,7 +235,7 @@ TEST_CASE("device messages: a captured group is replayed") {
                               [&] { CHECK(exchange.call(rank, group.ranks[rank]) == RONDO_OK); }));
   for (int replay = 0; replay < 5; ++replay) {
     for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
-    if (replay == 2)  // calls between replays
+    if (replay == 2)  // ordinary calls between two replays
       CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
   }
   group.complete();

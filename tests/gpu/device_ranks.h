@@ -45,7 +45,7 @@ inline bool has_two_devices(const char *what) {
 /// Device memory with the bytes of a vector. If `hidden`, only its own device maps it, so no other device can read it.
 class DeviceBuffer {
  public:
-  static constexpr size_t spare_bytes = 64;  ///< after the values
+  static constexpr size_t spare_bytes = 64;  ///< bytes after the values
   DeviceBuffer(const World &world, const std::vector<std::byte> &bytes, bool hidden = false)
       : world_(world), bytes_(bytes.size()) {
     auto made = rondo::cuda::SharedMemory::allocate(world.context(), bytes.size() + spare_bytes,

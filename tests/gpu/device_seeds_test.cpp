@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each seed gives a life of ranks that are threads. One rank fails at a random moment: it aborts, makes no call, or
-// makes another call. Then every rank's kernels must end, and every rank must get an error. RONDO_SEED_COUNT (20) lives
-// run, from RONDO_SEED on, on RONDO_TEST_DEVICES (1) devices. On several devices, peers cannot read some ranks' memory.
+// makes another call. Then every rank must get an error, and its kernels must end. RONDO_SEED is the first seed.
+// RONDO_SEED_COUNT (20) lives run, on RONDO_TEST_DEVICES (1) devices. On several, peers cannot read some ranks' memory.
 #include <cstdio>
 #include <cstdlib>
 

@@ -203,9 +203,9 @@ TEST_CASE("hazard: communicators whose kernels use different amounts of shared m
                              group.stream(rank)) == RONDO_OK);
   };
   call(first, 0);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // this kernel waits on all multiprocessors
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // the first kernel waits on all multiprocessors
   call(second, 1);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // this kernel waits, too
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // the second kernel waits, too
   call(second, 0);
   call(first, 1);
   first.complete();
@@ -323,7 +323,7 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
         for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), expected);
       }
   if (!in_software()) return;
-  CHECK(upload_count() - uploads == 3 * 2 * rank_count);  // one for each plan
+  CHECK(upload_count() - uploads == 3 * 2 * rank_count);  // one copy for each plan
   // Rondo copies plans on streams of its own, so the caller's streams have no copy.
   for (int rank = 0; rank < rank_count; ++rank) CHECK(upload_count_of(group.stream(rank)) == 0);
 }

@@ -101,7 +101,7 @@ TEST_CASE("ll: a slot of any size comes through, once all of its units are there
       }
       REQUIRE(slots.receive(0, bytes) == LlOutcome::full);
       REQUIRE(slots.is_payload(0, bytes));
-      REQUIRE(slots.receive(slot_count, bytes) == LlOutcome::stale);  // the slot's next lap
+      REQUIRE(slots.receive(slot_count, bytes) == LlOutcome::stale);  // the counter of the slot's next lap
     }
 }
 

@@ -233,7 +233,7 @@ TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whi
   constexpr uint64_t next_ns = begin_ns + 2 * lost_patience_ns;
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(2, next_ns));
   CHECK(slow.look(2, next_ns + lost_patience_ns));
-  REQUIRE_FALSE(stopped.look(1, begin_ns));  // and continues an hour later
+  REQUIRE_FALSE(stopped.look(1, begin_ns));  // this process stops here, and continues an hour later
   for (uint64_t look = 2; look < lost_looks; ++look) REQUIRE_FALSE(stopped.look(1, begin_ns + 3'600'000'000'000));
   CHECK(stopped.look(1, begin_ns + 3'600'000'000'000));
 }
@@ -334,6 +334,6 @@ TEST_CASE("load_store: a device serves 128 ranks of processes, however many othe
   REQUIRE(joined.ok());
   CHECK(joined.value()->blocks() == 32);
   BlockClaim claim = joined.value()->take(0);
-  shrink_claim(claim, 8);  // a peer has fewer
+  shrink_claim(claim, 8);  // as if a peer had fewer blocks
   CHECK(claimed_blocks(device.uuid) == 8);
 }

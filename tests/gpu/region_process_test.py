@@ -129,7 +129,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, label)
 
     def test_a_graph_that_was_captured_with_memory_which_is_deregistered_since_fails_and_touches_none(self):
-        # The graph must not find memory that is registered later either, although that has the same size.
+        # The graph must not find memory that is registered later, even if the size is the same.
         for later in ([], ["register", "shared"]):
             ranks = self.job(2, ["register", "shared", "capture", "deregister", "sum=apart", "sum=another", "replace",
                                  *later, "replay=stale"], ok=False)

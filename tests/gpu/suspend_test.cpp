@@ -172,7 +172,7 @@ TEST_CASE("suspend: device memory is given back, and calls, messages and graphs 
       const Memory less = memory_of(group.ranks[0]);
       CHECK(less.suspended == 1);
       CHECK(less.suspendable == usual.suspendable);
-      CHECK(group.free_bytes(0) == before + 2 * usual.suspendable);  // of the two ranks on that device
+      CHECK(group.free_bytes(0) == before + 2 * usual.suspendable);  // the memory of both ranks on that device
       REQUIRE(all_ok(group.ranks.run(resume)));
       CHECK(group.free_bytes(0) == before);
       CHECK(memory_of(group.ranks[0]).suspended == 0);
@@ -230,7 +230,7 @@ TEST_CASE("suspend: until resume, calls are refused by a sentence, and destroy w
         RONDO_ERROR_INVALID_USAGE);
   CHECK(rondo_comm_finalize(group.ranks[0]) == RONDO_ERROR_INVALID_USAGE);
   CHECK(rondo_group_begin() == RONDO_OK);
-  static_cast<void>(group.sum(0, group.ranks[0]));  // kept
+  static_cast<void>(group.sum(0, group.ranks[0]));  // the group keeps this call
   CHECK(rondo_group_end() == RONDO_ERROR_INVALID_USAGE);
   CHECK(rondo_comm_flush(group.ranks[0]) == RONDO_OK);
   rondo_status_t status = RONDO_ERROR_INTERNAL;

@@ -61,7 +61,7 @@ struct EmulatedGroup {
   VotingBarrier *barrier;
   uint32_t thread;
   uint32_t thread_count;
-  void (*give_way)(Waiting);  ///< of the block
+  void (*give_way)(Waiting);  ///< Block::give_way of the block
 
   [[nodiscard]] uint32_t rank() const { return thread; }
   [[nodiscard]] uint32_t size() const { return thread_count; }

@@ -88,7 +88,7 @@ namespace {
 
 constexpr size_t stack_bytes = size_t{256} << 10;
 constexpr size_t guard_bytes = size_t{64} << 10;  // larger than any frame, so that none skips it
-constexpr size_t kept_registers = 6;  // saved by soft_cuda_switch_stack
+constexpr size_t kept_registers = 6;  // number of registers that soft_cuda_switch_stack saves
 
 struct Fiber {
   std::byte *stack = nullptr;  ///< lowest address; the first fiber has the host thread's stack instead
@@ -107,7 +107,7 @@ struct Fibers {
   uint32_t running = 0;
   uint32_t left = 0;        ///< fibers that have not ended
   uint32_t looks = 0;       ///< polls in vain since the last hand-over of the core
-  uint32_t at_barrier = 0;  ///< waits at barriers since then
+  uint32_t at_barrier = 0;  ///< waits at barriers since the last hand-over of the core
   bool backwards = false;   ///< every other run begins with the last thread, so none always runs ahead
   const std::function<void(uint32_t)> *body = nullptr;
 
@@ -255,7 +255,7 @@ uint32_t fiber_index() { return fibers.index(); }
 void begin_host_thread() { looks_in_vain = 0; }
 
 void give_way(Waiting waiting) {
-  constexpr uint32_t barriers_max = 64;  // per fiber; if a thread never arrives, the core is not kept busy
+  constexpr uint32_t barriers_max = 64;  // for each fiber; then the core is handed over, in case a thread never arrives
   Fibers &own = fibers;
   if (own.count == 0) return hand_core_over();
   ++(waiting == Waiting::for_others ? own.looks : own.at_barrier);

@@ -49,12 +49,12 @@ struct Peers {
 };
 
 struct Settings {
-  int device_count = 1;     ///< of the machine
-  std::vector<int> visible;  ///< those that this process sees, in its order
-  uint32_t resident_blocks = 64;  ///< of a device
+  int device_count = 1;     ///< devices of the machine
+  std::vector<int> visible;  ///< devices that this process sees, in its order
+  uint32_t resident_blocks = 64;  ///< blocks that can be resident on a device
   uint32_t blocks_per_multiprocessor = 1;  ///< small blocks that one multiprocessor holds
   uint32_t claimed_blocks = 0;    ///< resident blocks that the device claims to hold; 0 for the real number
-  uint32_t queue_count = 8;       ///< of a context
+  uint32_t queue_count = 8;       ///< hardware queues of a context
   uint32_t block_threads = 2;     ///< fibers or host threads that represent a block's threads
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
   uint64_t memory_bytes = uint64_t{8} << 30;

@@ -86,7 +86,7 @@ struct PairParameters {
   uint64_t ordered;  ///< 0 for relaxed stores and loads, otherwise releases and acquires
 };
 inline constexpr uint64_t pair_stride = 64;
-inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< for one number; then a block gives up
+inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< polls for one number, after which a block gives up
 
 /// Sixteen bytes, which a thread loads by one access.
 struct alignas(16) Quad {
@@ -99,7 +99,7 @@ struct ReductionParameters {
   static constexpr uint32_t ways = 8;
   const Quad *sources[ways];
   Quad *targets[ways];
-  uint64_t count;  ///< of 16 bytes
+  uint64_t count;  ///< number of Quads in each operand
 };
 
 }  // namespace soft_cuda

@@ -23,8 +23,8 @@ namespace {
 struct Turns {
   std::mutex mutex;
   std::condition_variable changed;
-  uint32_t kernel_count = 0;      ///< in flight
-  bool keeper = false;            ///< a thread keeps the lock
+  uint32_t kernel_count = 0;      ///< kernels of this process in flight
+  bool keeper = false;            ///< a thread runs keep_turns()
   std::atomic<bool> mine{false};  ///< this process has the turn, so its kernels may continue
 };
 
