@@ -49,7 +49,7 @@ void check_products(const Ranks &ranks, const Case &it, const double (&factors)[
   }
 }
 
-/// Checks every type. An operation is destroyed before its group ends, and the next operation reuses its slot.
+/// Checks every type. An operation is destroyed before its group ends, and later ones reuse its slot in CreatedOps.
 void check_types(Ranks &ranks) {
   const double factors[2] = {2, 3};
   for (const Kind kind : reducing)

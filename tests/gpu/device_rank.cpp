@@ -239,7 +239,7 @@ int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
   const bool replayed = argument_count > 2;
   const size_t count = number_of_environment("DEVICE_RANK_COUNT", count_default);
-  const size_t silent_ms = sanitized() ? 25'000 : 6'000;  // no rank that calls is that late
+  const size_t silent_ms = sanitized() ? 25'000 : 6'000;  // all ranks that call are in time
   const size_t usual_ms = scenario.ends_with("silent") ? silent_ms : 20'000;
   const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", usual_ms);
   DeviceProcess self;

@@ -101,7 +101,7 @@ TEST_CASE("events: time passes between two records, unless they keep no time") {
   const auto before = std::chrono::steady_clock::now();
   CU_OK(cu.event_record(from.get().object, world.stream()));
   CU_OK(cu.event_record(timeless.get().object, world.stream()));
-  CU_OK(cu.event_synchronize(timeless.get().object));  // on a busy machine, the record may be late
+  CU_OK(cu.event_synchronize(timeless.get().object));  // so that both records have ended, even on a busy machine
   gate.close(world.stream());
   CU_OK(cu.event_record(to.get().object, world.stream()));
   CU_FAILS(cu.event_elapsed_time(&milliseconds, from.get().object, to.get().object), CuStatus::not_ready);

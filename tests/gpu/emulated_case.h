@@ -39,7 +39,7 @@ struct EmulatedCase {
   uint64_t chunk_bytes = 256;
   bool in_place = false;
   bool exports = false;
-  bool shares_buffers = false;  ///< for load_store
+  bool shares_buffers = false;  ///< for load_store: peers read and write the callers' buffers
   uint32_t joint_blocks = 0;    ///< for load_store: one kernel of at most this many blocks for all ranks, or 0
   uint32_t hidden_ranks = 0;    ///< with shared buffers: a bit for each rank whose buffers peers cannot read
   uint32_t offset_bytes = 0;  ///< offset from a multiple of 64; send and recv differ by `skew_bytes`

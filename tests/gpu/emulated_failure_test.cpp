@@ -40,7 +40,7 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
-/// Returns how many units a rank has posted, if this was its first post.
+/// Returns how many units of its first post a rank has stored.
 uint64_t posted_units(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   const size_t all = place.geometry.area_bytes() / sizeof(uint64_t);
@@ -122,7 +122,7 @@ TEST_CASE("emulated block: a peer's slot of another operation is a fault that na
 }
 
 TEST_CASE("emulated block: a child that disagrees is named, even where the other child never comes") {
-  constexpr uint32_t parent = 2;  // of ranks 1 and 3 in the tree of an even channel
+  constexpr uint32_t parent = 2;  // the parent of ranks 1 and 3 in the tree of an even channel
   for (const auto protocol : device_protocols)
     for (const uint32_t lane_threads : {0u, 1u, 4u})
       for (const uint32_t other : {1u, 3u}) {

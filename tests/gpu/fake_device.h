@@ -52,7 +52,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   }
   [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
-  std::atomic<bool> stopped = false;  ///< this rank's kernel stopped, because another rank's kernel had
+  std::atomic<bool> stopped = false;  ///< this rank's kernel stopped after another rank's kernel had stopped
   std::atomic<bool> busy = false;     ///< enqueued work has not ended, even after stop()
   std::atomic<bool> lost = false;
   std::atomic<bool> has_news = false;  ///< peers' memory changed; calls handle this by `follower`, the monitor does not

@@ -67,7 +67,7 @@ TEST_CASE("peers: a buffer that no peer touches need not be one that peers can r
     readable.fill(3);
     hidden.fill(3);
     const AccessCheck checked;
-    const auto is_touched = [&](bool send, int rank) {  // broadcast: only the root's send. reduce: only its recv
+    const auto is_touched = [&](bool send, int rank) {  // a broadcast has only the root's send, a reduce only its recv
       if (collective == (send ? RONDO_BROADCAST : RONDO_REDUCE)) return rank == it.root;
       return collective != (send ? RONDO_ALL_GATHER : RONDO_REDUCE_SCATTER);
     };

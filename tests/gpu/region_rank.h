@@ -31,7 +31,7 @@ struct Process {
   explicit Process(int threads) : thread_count(threads), together(threads) {}
   const int thread_count;
   std::barrier<> together;
-  double moved = 0;  ///< by all ranks, in the latest sum
+  double moved = 0;  ///< by all ranks in the latest sum, for each byte of the vector
 };
 
 struct RegionRank {

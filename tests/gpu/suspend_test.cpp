@@ -240,7 +240,7 @@ TEST_CASE("suspend: until resume, calls are refused by a sentence, and destroy w
 
 TEST_CASE("suspend: a rank that does not come to resume is named at the deadline, and the communicator fails") {
   if (!knows_two_devices()) return;
-  Group group(by(RONDO_DEVICE_EXECUTOR_AUTO, sanitized() ? 20'000 : 5'000), 3);  // no rank that comes is that late
+  Group group(by(RONDO_DEVICE_EXECUTOR_AUTO, sanitized() ? 20'000 : 5'000), 3);  // all ranks that come are in time
   REQUIRE(all_ok(group.ranks.run(suspend)));
   const auto statuses = group.ranks.run([](int rank, rondo_comm_t comm) {
     return rank == 1 ? RONDO_OK : rondo_comm_resume(comm);

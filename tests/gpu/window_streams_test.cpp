@@ -63,7 +63,7 @@ struct WindowRanks {
   std::vector<DeviceBuffer> own, sources;
   std::vector<rondo_window_t> windows;
   std::vector<rondo_status_t> statuses;
-  std::string message;  ///< of rank 0
+  std::string message;  ///< error message of rank 0
 };
 
 }  // namespace

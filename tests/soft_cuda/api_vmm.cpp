@@ -201,7 +201,7 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
     }
     if (covered != bytes) return CuStatus::invalid_value;
     CuStatus status = CuStatus::success;
-    // All devices are in this process, so the last setting applies.
+    // One mapping serves all devices of this process, so the last setting in `access` applies.
     for (uint64_t at = address; at < address + bytes && status == CuStatus::success;) {
       Range *const range = driver.memory.find(at);
       at += range->bytes;
