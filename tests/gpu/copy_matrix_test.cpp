@@ -34,7 +34,7 @@ std::vector<std::byte> random_elements(uint64_t seed, rondo_type_t type, size_t 
   return bytes;
 }
 
-/// Host and device, with the same configuration.
+/// Communicators on the host and on the device, with the same configuration.
 struct Both {
   Both(int rank_count, rondo_algorithm_t algorithm)
       : device(rank_count, config_of(algorithm, 0)), host(rank_count, config_of(algorithm, RONDO_DEVICE_HOST)) {

@@ -93,7 +93,7 @@ TEST_CASE("emulated joint: calls are counted among those by kernels of each rank
 }
 
 TEST_CASE("emulated joint: a replay says that it runs, and all ranks tell of its end") {
-  const uint64_t count = GENERATE(2, 50'001);  // the kernel moves words, and vectors
+  const uint64_t count = GENERATE(2, 50'001);  // with 2 elements the kernel moves words, with 50,001 vectors
   EmulatedCase it = joint_case(RONDO_ALL_REDUCE, 3, count);
   it.type = RONDO_INT32;
   DeviceWorld world(3, 1, drawn_geometry, 0, load_store_geometry_for(it));

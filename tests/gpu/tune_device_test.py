@@ -16,7 +16,7 @@ load_tests = quarter_of_cases
 
 RONDO = os.path.abspath(sys.argv.pop(1))
 LIMIT_SECONDS = 500 * (4 if SANITIZED else 1)  # less than the 600 that Meson allows
-# Other tests run at the same time, and would leave no undisturbed run of some kernels.
+# Other tests run at the same time, and would disturb all runs of some kernels.
 QUICK = ("--quick", "--rounds", 1, "--ranks", 2, "--keep-disturbed")
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2", "-b", 4096, "-e", 4096)
 
