@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from job import PATIENCE, run_job  # noqa: E402
 
 HANG_S = 180.0
-GATE_LIVES, ALL_LIVES = 60, 300
+GATE_LIVES = 20 if "RONDO_TEST_SANITIZED" in os.environ else 60
+ALL_LIVES = 300
 FAILED_SEEDS = (90,)  # all seeds of lives that once failed
 INIT_TIMEOUT_S = 15 * PATIENCE  # ranks that live meet within this time
 REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote rank failed", "timeout", "ranks disagree", "aborted"
