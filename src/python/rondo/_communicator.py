@@ -104,6 +104,7 @@ class Communicator(Calls, Windows):
         self._handle: Optional[int] = None
         self._registrations: Dict[int, Registration] = {}
         self._windows: Dict[int, Window] = {}
+        self._reused: Dict[Any, Any] = {}
         self._finalized = False
         self._place = None
 
@@ -151,8 +152,8 @@ class Communicator(Calls, Windows):
                                  byref(handle)), self._handle)
         return None if handle.value is None else Communicator._of(handle.value)
 
-    def shrink(self, excluded: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
-        """Makes a communicator of the ranks that are not in `excluded`, in their order.
+    def shrink(self, exclude: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
+        """Makes a communicator of the ranks that are not in `exclude`, in their order.
 
         The remaining ranks call shrink() with equal lists, and excluded ranks do not. The communicator may have failed
         or may be revoked. With `abort`, the call first ends the operations of this communicator on all ranks. If
@@ -170,7 +171,7 @@ class Communicator(Calls, Windows):
         handle = c_void_p()
         if options and options.get("device") is None:
             options["device"] = self.properties().device
-        ranks = [number_of(rank, "excluded") for rank in excluded]
+        ranks = [number_of(rank, "exclude") for rank in exclude]
         check(C.rondo_comm_shrink(self._handle, (c_int * len(ranks))(*ranks), len(ranks), SHRINK_ABORT if abort else 0,
                                   byref(configuration(**options)) if options else None, byref(handle)))
         return Communicator._of(handle.value)
@@ -318,6 +319,7 @@ class Communicator(Calls, Windows):
             check(C.rondo_comm_destroy(handle))
             self._registrations.clear()
             self._windows.clear()
+            self._reused.clear()
 
     def __enter__(self) -> "Communicator":
         return self
