@@ -141,6 +141,15 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
 RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config) RONDO_NOEXCEPT;
 
+/** Makes a communicator from several ids, for programs that make one id per group of ranks. One listener serves all
+ * ranks, so the call behaves like rondo_comm_init() with the first id. The call also discards the other ids that this
+ * process made, as rondo_unique_id_free() does. If an argument is refused, no id is discarded. Any thread.
+ * @param ids       ids from rondo_get_unique_id(). All ranks pass the same ids in the same order.
+ * @param id_count  1 or more.
+ * @return RONDO_ERROR_INVALID_ARGUMENT if one of the ids was not written by rondo_get_unique_id(). */
+RONDO_API rondo_status_t rondo_comm_init_ids(rondo_comm_t *comm, const rondo_unique_id_t *ids, int id_count, int rank,
+                                             int size, const rondo_config_t *config) RONDO_NOEXCEPT;
+
 /** Makes a communicator of all ranks of the job that the environment describes. It reads the environment variables of
  * `rondo run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is the only rank. A program may
  * call it repeatedly, in the same order on every rank. Apart from that, it behaves like rondo_comm_init().

@@ -104,6 +104,18 @@ rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, 
   });
 }
 
+rondo_status_t rondo_comm_init_ids(rondo_comm_t *comm, const rondo_unique_id_t *ids, int id_count, int rank, int size,
+                                   const rondo_config_t *config) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (comm == nullptr) return invalid_argument("comm is NULL");
+    if (ids == nullptr) return invalid_argument("ids is NULL");
+    if (id_count < 1) return invalid_argument("id_count is " + std::to_string(id_count) + "; it must be 1 or more");
+    RONDO_TRY(check_rank(rank, size));
+    RONDO_TRY_ASSIGN(*comm, make(init_unique_ids({ids, static_cast<size_t>(id_count)}, rank, size, config)));
+    return {};
+  });
+}
+
 rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) noexcept {
   return at_boundary([&]() -> Result<void> {
     if (comm == nullptr) return invalid_argument("comm is NULL");

@@ -225,6 +225,21 @@ Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int
   return Initialisation{run, settings.nonblocking};
 }
 
+Result<Initialisation> init_unique_ids(std::span<const rondo_unique_id_t> ids, int rank, int size,
+                                       const rondo_config_t *config) {
+  std::vector<std::string> groups;
+  for (const rondo_unique_id_t &id : ids) {
+    const auto decoded = decode_unique_id(id);
+    if (!decoded.ok())
+      return invalid_argument("ids[" + std::to_string(groups.size()) + "]: " + decoded.error().message);
+    groups.push_back(group_name(decoded.value()));
+  }
+  RONDO_TRY_ASSIGN(auto begun, init_unique_id(ids.front(), rank, size, config));
+  for (const std::string &group : groups)
+    if (group != groups.front()) process().id_servers.remove(group);
+  return begun;
+}
+
 Result<Initialisation> init_environment(const rondo_config_t *config) {
   // A call that is refused below is also counted, because the other ranks continue with their next call.
   const auto generation =

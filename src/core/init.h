@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/bootstrap/launch/rendezvous.h"
@@ -23,6 +24,9 @@ namespace rondo {
 /// communicator.
 [[nodiscard]] Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
                                                     const rondo_config_t *config);
+/// Implements rondo_comm_init_ids(). Ends the servers of the ids that are not used.
+[[nodiscard]] Result<Initialisation> init_unique_ids(std::span<const rondo_unique_id_t> ids, int rank, int size,
+                                                     const rondo_config_t *config);
 [[nodiscard]] Result<Initialisation> init_environment(const rondo_config_t *config);
 
 /// Returns the settings of a future communicator, or an error that says which setting is wrong and why.

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-SEEDS = range(1, 31 if "RONDO_TEST_ALL" in os.environ else 9)
+SEEDS = range(1, 101 if "RONDO_TEST_ALL" in os.environ else 9)
 
 
 def shape_of(seed):

@@ -50,6 +50,21 @@ class Plain(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, "may not be written"):
                     comm.recv(data, peer=0)
 
+    def test_an_output_that_is_reused(self):
+        with rondo.init() as comm:
+            first = comm.all_gather(array.array("i", [1, 2]), reuse=True)
+            self.assertIs(comm.all_gather(array.array("i", [3, 4]), reuse=True), first)
+            self.assertEqual(first.tolist(), [3, 4])
+            others = [comm.all_gather(array.array("i", [5, 6])), comm.all_gather(array.array("i", [7]), reuse=True),
+                      comm.all_gather(array.array("l", [8, 9]), reuse=True),
+                      comm.all_gather(bytearray(2), reuse=True)]
+            if numpy is not None:
+                made = [comm.all_gather(numpy.ones(shape, "float32"), reuse=True) for shape in (4, (2, 2), 4)]
+                self.assertIs(made[2], made[0])
+                others += made[:2]
+            self.assertEqual(len({id(each) for each in [first, *others]}), 1 + len(others))
+            self.assertEqual(first.tolist(), [3, 4])
+
     def test_an_empty_buffer_is_one(self):
         with rondo.init() as comm:
             self.assertEqual(comm.all_reduce(array.array("f")), array.array("f"))

@@ -142,7 +142,7 @@ class Failures(unittest.TestCase):
                     comm.barrier()
             if comm.rank == 1:
                 return None
-            with comm.shrink([1], abort=True) as rest:
+            with comm.shrink(exclude=[1], abort=True) as rest:
                 return rest.rank, rest.size, rest.all_reduce(ints([comm.rank]))[0]
         made = ranks.as_threads(3, body)
         self.assertEqual(made, [(0, 2, 2), None, (1, 2, 2)])

@@ -25,6 +25,12 @@ def join(name, rank, pipe):
         pipe.send(bytes(comm.all_gather(bytes([rank + 1]))))
 
 
+def join_by_ids(pipe):
+    pipe.send(rondo.unique_id())
+    with rondo.Communicator(pipe.recv(), rank=0, size=2, timeout=60) as comm:
+        pipe.send(bytes(comm.all_gather(b"a")))
+
+
 class Processes(unittest.TestCase):
     command = ""
 
@@ -64,6 +70,21 @@ class Processes(unittest.TestCase):
         process.start()
         join(name, 0, others)
         self.assertEqual([mine.recv(), mine.recv()], [b"\1\2"] * 2)
+        process.join(ranks.LIMIT_S)
+        self.assertEqual(process.exitcode, 0)
+
+    def test_each_process_makes_an_id_and_the_first_one_is_used(self):
+        context = multiprocessing.get_context("spawn")
+        own, others = context.Pipe()
+        process = context.Process(target=join_by_ids, args=(others,))
+        process.start()
+        ids = [own.recv(), rondo.unique_id()]
+        own.send(ids)
+        with rondo.Communicator(ids, rank=1, size=2, timeout=60) as comm:
+            self.assertEqual(bytes(comm.all_gather(b"b")), b"ab")
+        with self.assertRaisesRegex(rondo.RemoteError, "has ended"):  # nobody listens for the other id any more
+            rondo.Communicator(ids[1], rank=0, size=1)
+        self.assertEqual(own.recv(), b"ab")
         process.join(ranks.LIMIT_S)
         self.assertEqual(process.exitcode, 0)
 

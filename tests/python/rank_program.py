@@ -29,7 +29,7 @@ def sums(comm):
 
 def factors(comm):
     """Returns, for each collective and size, whether a sum with factors is right. Peers cannot read these arrays."""
-    scaled = rondo.PremulSum(comm.rank + 2)
+    scaled = comm.premul_sum(comm.rank + 2)
     pairs = [(rank, rank + 2) for rank in range(comm.size)]
     right = []
     for count in (600, 12_000, 300_000):

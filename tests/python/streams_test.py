@@ -39,6 +39,7 @@ class Streams(unittest.TestCase):
             self.assertTrue(work.done())
             self.assertIs(work.result, x)
             self.assertEqual(x.tolist(), [3, 10])
+            self.assertGreater(work.cost, 0)
         for stream in streams:
             stream.synchronize()
             self.assertTrue(stream.done())
@@ -54,10 +55,12 @@ class Streams(unittest.TestCase):
         self.assertTrue(all(end() is not None for end in ends))
         self.assertFalse(work.done())  # rank 1 has not called
         self.assertFalse(work.wait(timeout=0.01))
+        self.assertIsNone(work.cost)
         comms[1].all_reduce(floats([1.0] * 100), stream=streams[1])
         self.assertTrue(work.wait(timeout=ranks.LIMIT_S))
         gc.collect()
         self.assertTrue(all(end() is None for end in ends))
+        self.assertGreater(work.cost, 0.01)  # with the time in which it waited for rank 1
 
     def test_the_buffers_of_a_group_live_as_long(self):
         comms, streams = self.pair()

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "tests/catch.h"
@@ -124,6 +125,41 @@ TEST_CASE("a unique id that is not used: freeing it gives back its descriptors a
   id.internal[7] ^= 1;
   CHECK(rondo_unique_id_free(&id) == refused);
   CHECK(rondo_unique_id_free(nullptr) == refused);
+}
+
+TEST_CASE("several unique ids: the first makes the communicator, and each rank discards its own others") {
+  const auto held = [] {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {})) +
+           rondo_test::living_threads();
+  };
+  const size_t before = held();
+  std::array<rondo_unique_id_t, 4> ids{};
+  for (const size_t each : {0u, 1u, 3u}) REQUIRE(rondo_get_unique_id(&ids[each], nullptr) == RONDO_OK);
+  ids[2] = ids[0];  // which must not be discarded
+  const size_t with_ids = held();
+  rondo_comm_t comm = nullptr;
+  const auto init = [&](rondo_comm_t *made, const rondo_unique_id_t *from, int count, int rank, int size) {
+    return rondo_comm_init_ids(made, from, count, rank, size, nullptr);
+  };
+  CHECK(init(nullptr, ids.data(), 4, 0, 1) == refused);
+  CHECK(init(&comm, nullptr, 4, 0, 1) == refused);
+  CHECK(init(&comm, ids.data(), 0, 0, 1) == refused);
+  CHECK_THAT(error_message(), Contains("id_count is 0; it must be 1 or more"));
+  CHECK(init(&comm, ids.data(), 4, 2, 2) == refused);
+  ids[3].internal[7] ^= 1;
+  CHECK(init(&comm, ids.data(), 4, 0, 1) == refused);
+  CHECK_THAT(error_message(), Contains("ids[3]: "));
+  ids[3].internal[7] ^= 1;
+  CHECK((comm == nullptr && held() == with_ids));
+  std::array<rondo_comm_t, 2> comms{};
+  std::array<rondo_status_t, 2> made{};
+  std::thread other([&] { made[1] = init(&comms[1], ids.data(), 4, 1, 2); });
+  made[0] = init(&comms[0], ids.data(), 4, 0, 2);
+  other.join();
+  CHECK((made[0] == RONDO_OK && made[1] == RONDO_OK));
+  CHECK(rondo_comm_init(&comm, &ids[1], 0, 1, nullptr) == RONDO_ERROR_REMOTE);  // discarded
+  for (const rondo_comm_t each : comms) CHECK(rondo_comm_destroy(each) == RONDO_OK);
+  CHECK(held() == before);
 }
 
 TEST_CASE("initialisation: bad arguments and configurations are refused with the list of what is known") {

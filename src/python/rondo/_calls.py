@@ -31,7 +31,7 @@ def op_number(op: Any) -> int:
         return OPS[op]
     except (KeyError, TypeError):
         raise InvalidArgument(f"{op!r} is no reduction. There are: {', '.join(each.name.lower() for each in Op)}, "
-                              "PremulSum(factor)") from None
+                              "comm.premul_sum(factor)") from None
 
 
 def number_of(value: Any, name: str) -> int:
@@ -71,6 +71,14 @@ def new_like(data: Any, described: Described, shape: Tuple[int, ...], count: int
         return bytearray(count)
     raise InvalidArgument(f"an output of the kind of {type(data).__name__} is not allocated here: pass out=, an array "
                           f"of {count} {Type(described[2]).name.lower()}")
+
+
+def reused_like(reused: Dict[Any, Any], data: Any, described: Described, shape: Tuple[int, ...], count: int) -> Any:
+    """Works as new_like(), but returns one array for each type and shape."""
+    key = (type(data), shape, *(str(getattr(data, name, None)) for name in ("dtype", "typecode", "device")))
+    if key not in reused:
+        reused[key] = new_like(data, described, shape, count)
+    return reused[key]
 
 
 def shape_of(data: Any, described: Described) -> Tuple[int, ...]:
@@ -116,6 +124,7 @@ class Calls:
     until the stream has passed the operation."""
 
     _handle: Optional[int]
+    _reused: Dict[Any, Any]  # the outputs of calls with reuse=True
     _place: Optional[Tuple[int, int]]  # the rank and the size, once the communicator is made
 
     @property
@@ -136,6 +145,12 @@ class Calls:
             check(C.rondo_comm_size(self._handle, byref(size)), self._handle)
             self._place = rank.value, size.value
         return self._place
+
+    def premul_sum(self, factor: Any, dtype: Any = None) -> PremulSum:
+        """Makes an `op` that multiplies this rank's elements by `factor` before they are added.
+
+        If `dtype` is given, the operation is for arrays of this type alone, and the factor must fit the type."""
+        return PremulSum(factor, dtype)
 
     def all_reduce(self, data: Any, out: Any = None, op: Any = "sum", stream: Any = None) -> Any:
         """Reduces an array over all ranks, on every rank, in place or into `out`.
@@ -173,10 +188,11 @@ class Calls:
         return self._reduce(C.rondo_reduce, (send[0], recv[0], send[1], send[2]), op, (number_of(root, "root"),),
                             stream, result, (send, recv))
 
-    def all_gather(self, data: Any, out: Any = None, stream: Any = None) -> Any:
+    def all_gather(self, data: Any, out: Any = None, stream: Any = None, reuse: bool = False) -> Any:
         """Collects the arrays of all ranks on every rank. A new output has the shape (size, *data.shape).
 
-        In place, `data` is this rank's block of `out`.
+        In place, `data` is this rank's block of `out`. With `reuse`, the communicator keeps one new output for each
+        type and shape, and each such call overwrites it.
 
         >>> import array, rondo
         >>> with rondo.init() as comm:
@@ -184,9 +200,10 @@ class Calls:
         array('i', [4, 5])
         """
         send = describe(data)
-        count = send[1] * self.size
+        count, shape = send[1] * self.size, (self.size, *shape_of(data, send))
         if out is None:
-            out = new_like(data, send, (self.size, *shape_of(data, send)), count)
+            out = (reused_like(self._reused, data, send, shape, count) if reuse else
+                   new_like(data, send, shape, count))
         recv = output(out, count, send[2])
         return self._call(C.rondo_all_gather, (send[0], recv[0], send[1], send[2]), stream, out, (send, recv))
 

@@ -78,26 +78,33 @@ class Communicator(Calls, Windows):
     <rondo.Communicator: rank 0 of 1>
     """
 
-    def __init__(self, unique_id: Union[bytes, bytearray], rank: int, size: int, device: Optional[int] = None,
-                 timeout: Optional[float] = None, **options: Any) -> None:
+    def __init__(self, unique_id: Union[bytes, bytearray, Sequence[UniqueId]], rank: int, size: int,
+                 device: Optional[int] = None, timeout: Optional[float] = None, **options: Any) -> None:
         """Makes the communicator of `unique_id`: rank `rank` of `size`.
+
+        Instead of one id, all ranks may pass the same list of ids. The first makes the communicator, and the others are
+        discarded.
 
         `device` is the ordinal of a CUDA device; without it buffers are host memory. `timeout` and `init_timeout` are
         in seconds. The other options are the fields of rondo_config_t."""
         self._reset()
-        if len(unique_id) != UNIQUE_ID_BYTES:
-            raise InvalidArgument(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(unique_id)}: pass the result of "
-                                  "rondo.unique_id()")
+        ids: Any = unique_id if isinstance(unique_id, (list, tuple)) else [unique_id]
+        for each in ids:
+            if len(each) != UNIQUE_ID_BYTES:
+                raise InvalidArgument(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(each)}: pass the result of "
+                                      "rondo.unique_id()")
         rank, size = number_of(rank, "rank"), number_of(size, "size")
         handle = c_void_p()
-        check(C.rondo_comm_init(byref(handle), byref(rondo_unique_id_t.from_buffer_copy(unique_id)), rank, size,
-                                byref(configuration(device=device, timeout=timeout, **options))))
+        check(C.rondo_comm_init_ids(byref(handle), (rondo_unique_id_t * len(ids)).from_buffer_copy(b"".join(ids)),
+                                    len(ids), rank, size,
+                                    byref(configuration(device=device, timeout=timeout, **options))))
         self._handle, self._place = handle.value, (rank, size)
 
     def _reset(self) -> None:
         self._handle: Optional[int] = None
         self._registrations: Dict[int, Registration] = {}
         self._windows: Dict[int, Window] = {}
+        self._reused: Dict[Any, Any] = {}
         self._finalized = False
         self._place = None
 
@@ -145,8 +152,8 @@ class Communicator(Calls, Windows):
                                  byref(handle)), self._handle)
         return None if handle.value is None else Communicator._of(handle.value)
 
-    def shrink(self, excluded: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
-        """Makes a communicator of the ranks that are not in `excluded`, in their order.
+    def shrink(self, exclude: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
+        """Makes a communicator of the ranks that are not in `exclude`, in their order.
 
         The remaining ranks call shrink() with equal lists, and excluded ranks do not. The communicator may have failed
         or may be revoked. With `abort`, the call first ends the operations of this communicator on all ranks. If
@@ -164,7 +171,7 @@ class Communicator(Calls, Windows):
         handle = c_void_p()
         if options and options.get("device") is None:
             options["device"] = self.properties().device
-        ranks = [number_of(rank, "excluded") for rank in excluded]
+        ranks = [number_of(rank, "exclude") for rank in exclude]
         check(C.rondo_comm_shrink(self._handle, (c_int * len(ranks))(*ranks), len(ranks), SHRINK_ABORT if abort else 0,
                                   byref(configuration(**options)) if options else None, byref(handle)))
         return Communicator._of(handle.value)
@@ -312,6 +319,7 @@ class Communicator(Calls, Windows):
             check(C.rondo_comm_destroy(handle))
             self._registrations.clear()
             self._windows.clear()
+            self._reused.clear()
 
     def __enter__(self) -> "Communicator":
         return self

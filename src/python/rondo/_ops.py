@@ -10,7 +10,7 @@ from numbers import Real
 from operator import index
 from typing import Any, Optional
 
-from ._buffers import SIZES, describe
+from ._buffers import SIZES, describe, type_of
 from ._errors import InvalidArgument, check
 from ._interface import Residence, Type
 from ._library import C
@@ -61,25 +61,31 @@ def bits_of(factor: Any, type_: int) -> int:
 class PremulSum:
     """The sum of the ranks' arrays, after each rank has multiplied its own array by a factor.
 
-    It is an `op` of all_reduce(), reduce(), reduce_scatter() and reduce_scatter_v(), for any communicator. Ranks may
-    have different factors. A factor that is a number is converted to the array's type. A factor that is an array with
-    one element is read when the operation runs, and so by each replay of a graph. It lies on the communicator's device,
-    and has the reduced type. Products are rounded to that type before they are added.
+    comm.premul_sum() makes it. It is an `op` of all_reduce(), reduce(), reduce_scatter() and reduce_scatter_v(). Ranks
+    may have different factors. A factor that is a number is converted to the array's type. A factor that is an array
+    with one element is read when the operation runs, and so by each replay of a graph. It lies on the communicator's
+    device, and has the reduced type. Products are rounded to that type before they are added.
 
     >>> import array, rondo
     >>> with rondo.init() as comm:
-    ...     comm.all_reduce(array.array("f", [1, 2]), op=rondo.PremulSum(0.5))
+    ...     comm.all_reduce(array.array("f", [1, 2]), op=comm.premul_sum(0.5))
     array('f', [0.5, 1.0])
     """
 
-    __slots__ = ("factor",)
+    __slots__ = ("factor", "dtype")
 
-    def __init__(self, factor: Any) -> None:
-        self.factor = factor
+    def __init__(self, factor: Any, dtype: Any = None) -> None:
+        """Makes the operation, for arrays of `dtype` alone if that is given. The factor then must fit the type."""
+        self.factor, self.dtype = factor, None if dtype is None else type_of(dtype)
+        if self.dtype is not None and isinstance(factor, Real):
+            bits_of(factor, self.dtype)
 
     def _make(self, comm: Optional[int], type_: int) -> int:
         """Returns an operation of C for arrays of that type. The caller must destroy it after the call."""
         made, factor = c_int(), self.factor
+        if self.dtype not in (None, type_):
+            raise InvalidArgument(f"the operation was made for {self.dtype.name.lower()}, but the call has "
+                                  f"{Type(type_).name.lower()}")
         if isinstance(factor, Real):
             bits = c_uint64(bits_of(factor, type_))
             check(C.rondo_op_create_premul_sum(byref(made), byref(bits), type_, Residence.HOST, comm), comm)

@@ -98,6 +98,7 @@ class Work:
         self._stream, self._comm, self._held = stream, comm, held
         self._event: Optional[int] = None  # none while it is in a group, and once it is done
         self._pinned = self._done = False
+        self._begun_ns = self._ended_ns = 0
         self._failure: Optional[Error] = None
         self.result = result
 
@@ -106,6 +107,14 @@ class Work:
         if not self._done:
             self._stream._retire()
         return self._done
+
+    @property
+    def cost(self) -> Optional[float]:
+        """Returns the seconds from the call, or from the end of its group, until the operation was done.
+
+        That includes the time in which the operation waited for other ranks or for earlier operations of the stream.
+        Returns None until the operation is done."""
+        return (self._ended_ns - self._begun_ns) * 1e-9 if self.done() else None
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the operation is done. Returns False if `timeout` seconds have passed first.
@@ -119,8 +128,9 @@ class Work:
         return True
 
     def _pin(self) -> None:
-        """Adds a reference to the buffers."""
+        """Adds a reference to the buffers, and notes the time of the call."""
         if not self._pinned:
+            self._begun_ns = time.monotonic_ns()
             _add_reference(self._held)
             self._pinned = True  # an interrupt before this line costs memory, not a crash
 
@@ -135,13 +145,16 @@ class Work:
         """Notes how the operation ended, and releases its buffers."""
         if self._done:  # an interrupt has left it in the list
             return
-        status = c_int()
+        status, ended_ns = c_int(), c_uint64(time.monotonic_ns())  # the time, unless an event knows it better
         number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
         if number == INVALID_HANDLE:
             self._failure = InvalidHandle("the communicator was destroyed before the end of this operation was seen, "
                                           "so that nobody knows whether it failed: call wait() before destroy()")
         elif number:
             self._failure = failure(number, self._comm)
+        if self._event is not None:
+            C.rondo_event_timestamp_ns(self._event, byref(ended_ns))
+        self._ended_ns = ended_ns.value
         self._unpin()
         self._done = True
         self._event = None
