@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file writes the defaults of each struct that has a size, for callers that cannot use initialiser macros.
+// This file writes the defaults of each struct with a field `size`, for callers that cannot use initialiser macros.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>

@@ -221,7 +221,7 @@ inline std::vector<rondo_status_t> call_each(Ranks &ranks,
   return statuses;
 }
 
-/// The worlds of the requested devices. They are destroyed from the last to the first.
+/// A World for each requested device: its context and a stream. The Worlds are destroyed from the last to the first.
 class Worlds {
  public:
   explicit Worlds(const std::vector<rondo_config_t> &configs) {
