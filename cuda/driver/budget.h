@@ -86,7 +86,7 @@ struct BlockClaimTraits {
   static constexpr Handle invalid{};
   static void close(const Handle &handle);
 };
-/// Returns the blocks that are claimed at the moment.
+/// Returns the number of blocks that are claimed now.
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// A claim of blocks. The kernels of all claims may be in flight together. Any thread may use it.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;

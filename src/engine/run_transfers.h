@@ -140,7 +140,7 @@ class TransferQueues final : public TransferHeads {
   /// Sets the observer, before the first visit. A head begins at its own first visit. So a send does not wait until all
   /// heads have begun. `observer` must outlive the run of the batch.
   void start(TransferObserver &observer) { observer_ = &observer; }
-  /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
+  /// Moves at most a few slices of active()[index]. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().
   [[nodiscard]] Progress visit(size_t index);
   /// Visits the head of every queue. Returns moved, blocked, done or failed. After `failed`, faulty() is the queue.

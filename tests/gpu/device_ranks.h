@@ -294,7 +294,7 @@ struct DeviceRanks {
 
   std::vector<rondo_config_t> configs;
   Worlds worlds;
-  const World &world;  ///< the world of rank 0
+  const World &world;  ///< the World of the device of rank 0
   std::vector<rondo::cuda::Stream> streams;
   Ranks ranks;  // destroyed before the streams
 };
