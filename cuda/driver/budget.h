@@ -49,8 +49,8 @@ inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
   return bytes;
 }
 
-/// The limits of the kernel that needs the most resources, for blocks with the most lanes. Every block counts as a
-/// block of that kernel.
+/// The number of blocks that can be resident on a device. Every block counts as if it belonged to the kernel that needs
+/// the most resources, and had the most lanes.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
@@ -60,7 +60,7 @@ struct BlockBudget {
 };
 
 
-/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store always fit it, because they have no
+/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store always fit, because they have no
 /// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
@@ -86,7 +86,7 @@ struct BlockClaimTraits {
   static constexpr Handle invalid{};
   static void close(const Handle &handle);
 };
-/// Returns the blocks that are claimed at the moment.
+/// Returns the number of blocks that are claimed now.
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// A claim of blocks. The kernels of all claims may be in flight together. Any thread may use it.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;

@@ -76,14 +76,14 @@ struct KernelEnds {
   return {progress.ended_kernels, progress.ended_number, progress.posts};
 }
 
-/// Reports of ended kernels, in host memory that is zero at first. The host reads them while kernels run, and kernels
-/// never read them. If all goes well and no group has to wait, a kernel writes one word, and a replay two. Each group
-/// that has to wait writes one more.
+/// Reports of ended kernels, in host memory that is zero at first. The host reads them while kernels run. Kernels never
+/// read them. If all goes well and no group of threads (run.h) has to wait, a kernel writes one word, and a replay two.
+/// Each group that has to wait writes one more word.
 struct alignas(cache_line_bytes) DeviceResult {
   uint64_t ended = 0;          ///< pack_ended(); stored last
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
   uint64_t failed_number = 0;  ///< number of the first failed operation
-  uint64_t running = 0;        ///< number, from 1, of the last kernel that began to wait, or replay that began
+  uint64_t running = 0;        ///< number, from 1, of the latest kernel that had to wait or is a replay
 };
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
 

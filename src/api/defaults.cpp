@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file writes the defaults of each struct that has a size, for callers that cannot use initialiser macros.
+// This file writes the defaults of each struct with a field `size`, for callers that cannot use initialiser macros.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -11,7 +11,7 @@ using namespace rondo;
 
 namespace {
 
-/// A bound above the size of every later version. If the field `size` is greater, the caller has not initialised it.
+/// A bound above the size of every later version. A greater argument `size` is refused as a mistake.
 constexpr size_t size_max = 4096;
 
 /// Writes the defaults into a caller's struct. `size_min` is the size of the first version. If the caller has a later

@@ -86,8 +86,8 @@ Error about_host(Error error, uint32_t rank) {
 }
 
 /// Watches for a second job with the same description. If it arrives before the initialisation timeout, its ranks may
-/// have entered this job's first communicator, which then fails. Later they can only have been refused, so a warning
-/// suffices.
+/// have entered this job's first communicator, so that communicator fails. If the second job arrives later, its ranks
+/// were refused, so a warning suffices.
 void watch_for_rivals(const std::shared_ptr<Communicator> &comm, uint64_t init_timeout_ns) {
   const auto report = [weak = std::weak_ptr(comm), until_ns = now_ns() + init_timeout_ns](const Error &error) {
     const auto made = weak.lock();

@@ -122,8 +122,8 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
   const uint64_t begun_ns = now_ns();
   while (true) {  // ends at the deadline
     const uint64_t now = now_ns();
-    // This is read before the notes, so that the last note of a dead rank counts. If no note is missing, a rank's death
-    // is not raised here, because other ranks can still wait for signals that it has sent.
+    // Deaths are read before the notes, so that a dead rank's last note counts. If no note is missing, a death is no
+    // error here, because other ranks can still wait for signals that the dead rank has sent.
     const bool someone_ended = comm_.ranks().failed() || !comm_.ranks().find_dead().empty();
     std::optional<uint32_t> missing;
     for (uint32_t rank = 0; rank < comm_.rank_count(); ++rank) {

@@ -67,7 +67,7 @@ struct SlotShape {
   uint64_t slot_count = 0;
 };
 
-/// The progress of the kernel that runs a batch, or of the latest such kernel if none runs. For any thread.
+/// The progress of the kernel that runs a batch, or of the latest such kernel if none runs. Any thread may read it.
 class BatchProgress {
  public:
   virtual ~BatchProgress() = default;
@@ -78,9 +78,9 @@ class BatchProgress {
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
   /// Returns how many parts of a queue are done. `turn` is the turn of the batch.
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;
-  /// Returns how many of a thread block's latest checks in a row found nothing to do. UINT32_MAX: the block has ended.
+  /// Returns how many checks in a row a thread block has made without finding work. UINT32_MAX: the block has ended.
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
-  /// Returns the size of a message or block in bytes, as its sender gave it. Valid once the receiver gave another size.
+  /// Returns the sender's size, in bytes, of the message or block whose two ends gave different sizes, if there is one.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;
 };
 

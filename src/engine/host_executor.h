@@ -64,7 +64,7 @@ class HostExecutor final : public Executor {
 
   // Returns false if the communicator has failed.
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
-  /// Executes `work` now. `stream` is the stream whose task calls this, or null if the user's call does.
+  /// Executes `work` now. `stream` is the stream whose task calls execute(), or null if no stream was given.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
   /// Waits for the operation's turn, then runs `body` and returns its result. Returns false if the communicator has
   /// failed. If it failed before the turn, `body` does not run. `number` is the collective's number, or 0 for messages.

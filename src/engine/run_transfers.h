@@ -82,8 +82,8 @@ struct MessageSimple : HostSimple {
     // The peer's core last used the next header's cache line, and does not poll that line yet. So it is fetched now.
     prefetch_for_write(&links.outgoing.header(++links.posted));
   }
-  /// Returns true once the peer no longer reads the head's buffer. HostSimple::drained() also counts a payload in the
-  /// header as a reference to a buffer. So that function is called only if a buffer is exported.
+  /// Returns true once the peer no longer reads the head's buffer. HostSimple::drained() would also wait for a payload
+  /// in the header, which refers to no buffer. So it is called only if the buffer is exported.
   static bool drained(SingleThread thread, MessageLink &links) {
     return !links.exported || HostSimple::drained(thread, links);
   }
@@ -140,7 +140,7 @@ class TransferQueues final : public TransferHeads {
   /// Sets the observer, before the first visit. A head begins at its own first visit. So a send does not wait until all
   /// heads have begun. `observer` must outlive the run of the batch.
   void start(TransferObserver &observer) { observer_ = &observer; }
-  /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
+  /// Moves at most a few slices of active()[index]. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().
   [[nodiscard]] Progress visit(size_t index);
   /// Visits the head of every queue. Returns moved, blocked, done or failed. After `failed`, faulty() is the queue.
@@ -161,7 +161,7 @@ class TransferQueues final : public TransferHeads {
 };
 
 /// Runs all queues until they are empty. After the outcome `stopped` or `fault`, it publishes nothing more.
-/// @param poll_count  visits of a queue, in a row and without progress, before it calls the waiter
+/// @param poll_count  number of visits in a row that find no progress before the function calls the waiter
 [[nodiscard]] RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter, uint32_t poll_count);
 
 }  // namespace rondo

@@ -60,7 +60,7 @@ class TransferWatch final : public Watch {
   /// Publishes which sends to ranks of other hosts are blocked. Returns false if the report of a rank has not arrived.
   bool publish_far_blocked(uint64_t since_ns);
   /// Returns whether a send to a rank of another host is blocked until its receiver enters another receive.
-  /// @param received  number of messages that the receiver had completed when it had entered no further receive
+  /// @param received  number of messages that the receiver had completed at a time when it had none in progress
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
   /// Asks the peer for which this batch waits how many matching calls it has made. Begins to ask before the deadline.

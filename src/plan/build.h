@@ -63,7 +63,7 @@ class ScheduleWriter {
 /// Returns the other ranks, beginning with the one after `rank`, so that not all ranks send to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
-/// Builds the schedule of a single rank. A reduction finishes its one operand. Other collectives copy unless in place.
+/// Builds the schedule if there is only one rank: reductions finish its operand, others copy it unless in place.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
 /// The most ranks of a schedule in which each rank has a link to every rank, including itself, and a step for each.

@@ -38,7 +38,7 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. A wait for it ends at this value or a higher one; for a post, only at this value.
+/// A rank's counter and a value. A wait ends once the counter has this value or, except for posts, a greater one.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;
@@ -54,7 +54,7 @@ struct ProgramStep {
   std::optional<Mark> publish;
 };
 
-/// The lanes of a rank. They run concurrently: each lane that can advance advances. A ring of accumulators has two
+/// The lanes of a rank. They run concurrently: a lane advances whenever it can. A ring of accumulators has two
 /// lanes, for the hops and for copying tiles out. Every other program has one lane.
 struct Program {
   std::vector<std::vector<ProgramStep>> lanes;

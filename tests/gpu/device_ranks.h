@@ -221,7 +221,7 @@ inline std::vector<rondo_status_t> call_each(Ranks &ranks,
   return statuses;
 }
 
-/// The worlds of the requested devices. They are destroyed from the last to the first.
+/// A World for each requested device: its context and a stream. The Worlds are destroyed from the last to the first.
 class Worlds {
  public:
   explicit Worlds(const std::vector<rondo_config_t> &configs) {
@@ -294,7 +294,7 @@ struct DeviceRanks {
 
   std::vector<rondo_config_t> configs;
   Worlds worlds;
-  const World &world;  ///< the world of rank 0
+  const World &world;  ///< the World of the device of rank 0
   std::vector<rondo::cuda::Stream> streams;
   Ranks ranks;  // destroyed before the streams
 };

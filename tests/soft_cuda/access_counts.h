@@ -21,7 +21,7 @@ struct AccessCounts {
   uint64_t written_bytes[memory_kind_count] = {};
   uint64_t flag_loads[memory_kind_count] = {};
   uint64_t flag_acquires = 0;  ///< the acquires among flag_loads
-  /// A count of batches that had data loaded from other devices: the maximum over the rank's threads.
+  /// The number of batches in which a thread loaded data from other devices: the maximum over the rank's threads.
   uint64_t remote_turns = 0;
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 using namespace rondo::device;
 
-/// Returns the operation of a block's rank, and whether the block is that rank's first one. A channel without work in a
-/// plan also has a block.
+/// Returns the operation of a block's rank. Sets `is_first` to whether the block is the one of the rank's channel 0.
+/// Every rank has this block, because a channel without work also has a block.
 [[maybe_unused]] const DeviceOperation &operation_of(const DeviceOperations &operations, uint32_t block,
                                                      bool &is_first) {
   is_first = operations.channel_of_block(block) == 0;

@@ -307,9 +307,9 @@ TEST_CASE("simulator: load_store, bytes over links and steps are those of the pr
     const uint64_t bytes = uint64_t{ranks} * 65536 * 3;  // three tiles
     const auto ring = Simulator().simulate(load_store_case(ranks, RONDO_ALGORITHM_RING, bytes));
     REQUIRE(ring.ok());
-    // Each rank adds to n - 1 accumulators of a tile and fetches n - 1 sums of it.
+    // For each tile, a rank adds to n - 1 accumulators and fetches n - 1 sums.
     CHECK(ring.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
-    // The steps are an announcement, n - 1 reads of others' announcements, and n hops and a fetch for each tile.
+    // A rank announces, and reads n - 1 announcements of others. For each tile it makes n hops and a fetch.
     const uint64_t ring_steps = 1 + (ranks - 1) + 3 * (ranks + 1);
     CHECK(ring.value().outcome.step_count == ring_steps);
     CHECK(ring.value().outcome.move_count == ranks * ring_steps);
@@ -320,7 +320,7 @@ TEST_CASE("simulator: load_store, bytes over links and steps are those of the pr
     CHECK(two_shot.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
     const uint64_t chunk = two_shot.value().plan.chunk_bytes;
     const uint64_t chunks = (bytes + chunk - 1) / chunk;
-    // The steps are n - 1 reads, a contribution, a reduction and n - 1 fetches for each chunk, and the end.
+    // A rank reads n - 1 announcements and has a last step. A chunk has a contribution, a reduction and n - 1 fetches.
     CHECK(two_shot.value().outcome.step_count == (ranks - 1) + chunks * (2 + ranks - 1) + 1);
   }
 }

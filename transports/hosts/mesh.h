@@ -25,8 +25,8 @@ namespace rondo::hosts {
 /// The request to connect the ranks. Its secret is for the mesh of this communicator only. Each rank listens on its
 /// interface of each rail. Control connections use the first rail.
 struct MeshRequest : InitContext {
-  std::vector<bool> linked{};      ///< by rank, whether it is on another host and slots go to it; equal at both ends
-  std::vector<bool> controlled{};  ///< by rank, whether it and this rank, each first on its host, connect for control
+  std::vector<bool> linked{};      ///< by rank, equal at both ends: it is on another host and has a link with this rank
+  std::vector<bool> controlled{};  ///< by rank: it is on another host, and both it and this rank are their hosts' first
   uint32_t sockets_per_rail = 1;   ///< 0: another network carries the data, and all sockets are for control
   Congestion congestion{};
 
@@ -43,8 +43,8 @@ struct MeshRequest : InitContext {
 
 struct Mesh {
   std::vector<std::vector<Endpoint>> endpoints;  ///< where each rank listens, by rank and rail
-  std::vector<net::PeerSocket> data;     ///< data_sockets() for each linked rank
-  std::vector<net::PeerSocket> control;  ///< on the first rank of a host: with other hosts' first ranks
+  std::vector<net::PeerSocket> data;     ///< data_sockets() sockets to each linked rank
+  std::vector<net::PeerSocket> control;  ///< on the first rank of a host: one to each other host's first rank
 };
 
 /// Connects the ranks; every rank calls it. RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE name both ends and what to

@@ -15,14 +15,14 @@ namespace rondo::net {
 class GroupMessages final : public MessageBoards {
  public:
   struct Parts {
-    MessageBoards *local = nullptr;     ///< this host's boards: ranks are numbered by `local_index`, peers by the group
+    MessageBoards *local = nullptr;  ///< this host's boards: they take an owner's `local_index`, and a peer's rank
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
-    std::function<void()> expect;  ///< called when a batch with messages to other hosts begins
-    /// Makes sure that the posted slots of a completed batch leave without another call of this rank.
+    std::function<void()> expect;  ///< called when a batch begins that has messages with ranks of other hosts
+    /// Makes sure that the posted slots of a completed batch are sent even if this rank makes no further call.
     std::function<void()> settle;
-    /// Asks a rank of another host. It works like Control::pair().
+    /// Asks rank `of`, on another host, for its report on its messages with this rank, like Control::pair().
     std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;
-    /// Reads what a rank of another host waits for, like Control::waits().
+    /// Reads what rank `of`, on another host, waits for, like Control::waits().
     std::function<bool(uint32_t of, uint64_t since_ns, WaitReport &report)> waits;
   };
   explicit GroupMessages(Parts parts) : parts_(std::move(parts)) {}

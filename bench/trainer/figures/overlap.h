@@ -67,15 +67,15 @@ struct OverlapFigures {
 /// @param ranks  number of ranks that add up gradients
 [[nodiscard]] OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size_t ranks);
 
-/// Returns one sentence without a full stop. It is empty if nothing was measured.
+/// Returns a sentence without a full stop, or an empty text if the state is `not_measured`.
 [[nodiscard]] std::string headline(const OverlapFigures &figures);
 
-/// Returns text such as "0.95 (0.90 to 1.00)", or a text that calls the share too small. The text is empty if the run
-/// has no efficiency.
+/// Returns text such as "0.95 (0.90 to 1.00)", or `too small to tell` if `efficiency` has no value. If the state is not
+/// `measured`, the text is empty.
 [[nodiscard]] std::string efficiency_text(const OverlapFigures &figures);
 
-/// Returns text such as "1.10 (1.05 to 1.14) times as long", or a text that calls the factor too small. The text is
-/// empty if the run has no slow-down.
+/// Returns text such as "1.10 (1.05 to 1.14) times as long", or `too small to tell` if `slowdown` has no value. If the
+/// state is not `measured`, the text is empty.
 [[nodiscard]] std::string slowdown_text(const OverlapFigures &figures);
 
 [[nodiscard]] double median(std::vector<double> values);
