@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests use messages and groups through the public interface. Ranks are threads.
+#include <cstdio>
 #include <cstring>
 #include <numeric>
 
@@ -42,6 +43,36 @@ TEST_CASE("messages: two ranks exchange in a group, whatever the size") {
       return in == pattern(bytes, 1 - rank) ? status : RONDO_ERROR_INTERNAL;
     })));
   }
+}
+
+// A test runs this case with RONDO_CHANNELS=1 and RONDO_SLOT_COUNT=2.
+TEST_CASE("messages: 64 ranks of a host exchange with all in groups, and their memory is at most 80 MiB", "[.many]") {
+  constexpr int size = 64;
+  constexpr uint64_t bytes_max = 80u << 20;
+  Ranks ranks(size);
+  REQUIRE(ranks.status() == RONDO_OK);
+  // The last size does not fit into two slots.
+  for (const size_t bytes : {size_t{8}, size_t{4096}, size_t{20'000}})
+    CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+      std::vector<uint8_t> in(size * bytes);
+      const auto out = pattern(bytes, rank);
+      static_cast<void>(rondo_group_begin());
+      for (int peer = 0; peer < size; ++peer) {
+        uint8_t *const block = &in[static_cast<size_t>(peer) * bytes];
+        static_cast<void>(rondo_send(out.data(), bytes, RONDO_UINT8, peer, comm, nullptr));
+        static_cast<void>(rondo_recv(block, bytes, RONDO_UINT8, peer, comm, nullptr));
+      }
+      if (const auto ended = rondo_group_end(); ended != RONDO_OK) return ended;
+      for (int peer = 0; peer < size; ++peer)
+        if (std::memcmp(&in[static_cast<size_t>(peer) * bytes], pattern(bytes, peer).data(), bytes) != 0)
+          return RONDO_ERROR_INTERNAL;
+      return RONDO_OK;
+    })));
+  uint64_t reserved_bytes = 0, used_bytes = 0;
+  REQUIRE(rondo_comm_memory(ranks[0], &reserved_bytes, &used_bytes) == RONDO_OK);
+  std::printf("64 ranks: %llu of %llu bytes are used\n", static_cast<unsigned long long>(used_bytes),
+              static_cast<unsigned long long>(reserved_bytes));
+  CHECK(used_bytes <= bytes_max);
 }
 
 TEST_CASE("messages: registered buffers and memory of rondo_mem_alloc are read in place") {
