@@ -210,7 +210,7 @@ TEST_CASE("messages between hosts: pairs that no schedule connects have links, a
 
 TEST_CASE("messages between hosts: random messages, groups and collectives yield what they must", "[net]") {
   rondo_test::GateShare share("programs of messages between hosts", std::getenv("RONDO_SEED") == nullptr);
-  rondo_test::for_each_seed(60, [&](uint64_t seed) {
+  rondo_test::for_each_seed(100, [&](uint64_t seed) {
     if (share.has_next()) run_program(seed);
   });
 }
