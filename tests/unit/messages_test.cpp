@@ -267,6 +267,27 @@ TEST_CASE("messages: on host streams they run in the order of the stream, and a 
   })));
 }
 
+TEST_CASE("groups: two communicators of one thread may have the same host streams in another order") {
+  Ranks ranks(2);
+  rondo_stream_t streams[2] = {};
+  for (rondo_stream_t &stream : streams) REQUIRE(rondo_stream_create(&stream) == RONDO_OK);
+  constexpr size_t bytes = 3u << 20;  // more than the slots hold, so each rank waits for the other one
+  std::vector<uint8_t> in[2];
+  const std::vector<uint8_t> out[2] = {pattern(bytes, 0), pattern(bytes, 1)};
+  REQUIRE(rondo_group_begin() == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank) {
+    in[rank].resize(bytes);
+    CHECK(rondo_recv(in[rank].data(), bytes, RONDO_UINT8, 1 - rank, ranks[rank], streams[rank]) == RONDO_OK);
+    CHECK(rondo_send(out[rank].data(), bytes, RONDO_UINT8, 1 - rank, ranks[rank], streams[1 - rank]) == RONDO_OK);
+  }
+  CHECK(rondo_group_end() == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(rondo_stream_synchronize(streams[rank]) == RONDO_OK);
+    CHECK((in[rank] == out[1 - rank]));  // without printing both
+  }
+  for (const rondo_stream_t stream : streams) CHECK(rondo_stream_destroy(stream) == RONDO_OK);
+}
+
 TEST_CASE("messages: statistics count both ends, and not the collectives") {
   Ranks ranks(2);
   CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
