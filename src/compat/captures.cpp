@@ -16,7 +16,7 @@ struct First {
   cudaStream_t stream;
 };
 
-/// Checks the stream of a call. `firsts` has the first call of each communicator. This one is added if it is a first.
+/// Checks the stream of a call. `firsts` has the first call of each communicator. If this call is a first, it is added.
 ncclResult_t check_capture(const ncclComm *comm, cudaStream_t stream, std::vector<First> &firsts) {
   const auto of = std::find_if(firsts.begin(), firsts.end(), [&](const First &first) { return first.comm == comm; });
   if (of == firsts.end()) {

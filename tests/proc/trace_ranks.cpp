@@ -50,13 +50,14 @@ int main(int, char **argv) {
   }
   check(rondo_barrier(inner, nullptr));
   for (int i = 0; i < 5; ++i) check(rondo_all_reduce(others, others, 100, RONDO_FLOAT32, RONDO_MAX, inner, nullptr));
+  const float sent[100] = {};
   check(rondo_group_begin());
-  check(rondo_send(values, 100, RONDO_FLOAT32, 1 - rank, inner, nullptr));
+  check(rondo_send(sent, 100, RONDO_FLOAT32, 1 - rank, inner, nullptr));
   check(rondo_recv(others, 100, RONDO_FLOAT32, 1 - rank, inner, nullptr));
   check(rondo_group_end());
   check(rank == 0 ? rondo_send(others, 7, RONDO_INT8, 1, inner, nullptr)
                   : rondo_recv(others, 7, RONDO_INT8, 0, inner, nullptr));
-  // A call may end on rank 1 before it ends on rank 0. A barrier begins on rank 0 only after rank 0's calls have ended.
+  // A call may end on rank 1 before it ends on rank 0. Through the barrier, rank 1 also waits for the end of rank 0's.
   check(rondo_barrier(inner, nullptr));
   if (rank == 1) check(rondo_all_reduce(values, values, 100, RONDO_FLOAT32, RONDO_SUM, outer, stream));
   check(rondo_stream_synchronize(stream));
