@@ -188,6 +188,18 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   return captured;
 }
 
+Result<void> ExecutorBase::join_streams(StreamRef before, StreamRef behind) {
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  if (!joined_.valid()) {
+    RONDO_TRY_ASSIGN(joined_, make_event(context_));
+  }
+  const CuEvent event = joined_.get().object;
+  RONDO_TRY(cuda_check(*driver_, driver_->event_record(event, static_cast<CuStream>(before.device)), "cuEventRecord"));
+  return cuda_check(*driver_, driver_->stream_wait_event(static_cast<CuStream>(behind.device), event, 0),
+                    "cuStreamWaitEvent");
+}
+
 /// Reserves the stream for the next call. Its handle may have belonged to a destroyed stream with other flags. So if
 /// the known flags lead to a refusal, they are read again.
 Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture) const {

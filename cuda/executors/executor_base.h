@@ -36,6 +36,7 @@ class ExecutorBase : public DeviceExecutor {
   }
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
   [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] Result<void> join_streams(StreamRef before, StreamRef behind) override;
   void forget_stream() const override {
     if (stream_users_ != nullptr) stream_users_->cancel(stream_place_);
   }
@@ -133,6 +134,7 @@ class ExecutorBase : public DeviceExecutor {
   std::unique_ptr<OneSidedStreams> one_sided_;
   std::atomic<OneSidedStreams *> opened_one_sided_ = nullptr;  ///< one_sided_; stored by open_one_sided()
   Event launched_;  ///< recorded after every call that was not captured
+  Event joined_;    ///< for join_streams(); made by its first call
   CuStream last_stream_ = nullptr;
   uint64_t last_owner_ = 0;  ///< owner_of(last_stream_) when that was used
   // The monitor reads these while a thread enqueues.

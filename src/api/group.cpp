@@ -164,15 +164,19 @@ Result<void> check(Part &part, bool alone) {
   // If one of several streams is null, all calls run within rondo_group_end(). So null goes first and becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
+  bool was_captured = false;  // the stream before
   for (const rondo_stream_t stream : part.streams) {
     std::shared_ptr<HostStream> held;
     RONDO_TRY_ASSIGN(const StreamRef found, stream_ref(stream, held));
-    if (part.streams.size() > 1 && found.device != nullptr)
-      return Error{RONDO_ERROR_UNSUPPORTED,
-                   "a group has calls of one communicator on several streams of a device; give all of them one stream"};
     // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
     if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
-    if (!alone || part.streams.size() > 1) RONDO_TRY(part.comm->check_usable(found));
+    if (!alone || part.streams.size() > 1) {
+      RONDO_TRY_ASSIGN(const bool captured, part.comm->check_usable(found));
+      if (std::exchange(was_captured, captured) != captured && !part.held.empty())
+        return Error{RONDO_ERROR_INVALID_USAGE,
+                     "a group has calls of one communicator on a stream that is captured and on one that is not; "
+                     "capture both into one graph, or end the group between them"};
+    }
     if (part.held.empty()) part.lead = found;
     part.held.push_back(std::move(held));
   }
@@ -180,10 +184,17 @@ Result<void> check(Part &part, bool alone) {
 }
 
 /// Makes later operations on `behind` wait until the operations that `before` has now are complete.
-Result<void> join(HostStream *before, HostStream *behind) {
+Result<void> join(const Part &part, StreamRef before, StreamRef behind) {
+  if (!part.comm->capabilities().runs_in_call) return part.comm->join_streams(before, behind);
   const auto event = std::make_shared<HostEvent>();
-  RONDO_TRY(event->record(before));
-  return event->hold(behind);
+  RONDO_TRY(event->record(before.host));
+  return event->hold(behind.host);
+}
+
+/// Returns a stream of the part, which check() has found.
+StreamRef stream_at(const Part &part, size_t index) {
+  HostStream *const held = part.held[index].get();
+  return held != nullptr ? StreamRef{held, nullptr} : StreamRef{nullptr, part.streams[index]};
 }
 
 /// Submits the operations of a part. Puts and signals go first, and waits last, so that their order among the other
@@ -198,18 +209,28 @@ Result<void> submit(const Part &part) {
   return part.waits.empty() ? Result<void>() : part.comm->submit(part.waits, part.lead);
 }
 
-Result<void> run(const Part &part) {
-  HostStream *const lead = part.lead.host;
-  for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part.held[other].get(), lead));
-  RONDO_TRY(submit(part));
-  if (lead == nullptr) return {};  // all calls ran in the caller's thread, so they are complete
-  for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(lead, part.held[other].get()));
+bool runs_in_call(const Part &part) { return part.lead.none() && part.comm->capabilities().runs_in_call; }
+
+Result<void> join_before(const Part &part) {
+  for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part, stream_at(part, other), part.lead));
   return {};
 }
 
-Result<void> run_safely(const Part &part) noexcept {
+Result<void> join_after(const Part &part) {
+  for (size_t other = 1; other < part.held.size() && !runs_in_call(part); ++other)
+    RONDO_TRY(join(part, part.lead, stream_at(part, other)));
+  return {};
+}
+
+Result<void> run(const Part &part) {
+  RONDO_TRY(join_before(part));
+  RONDO_TRY(submit(part));
+  return join_after(part);
+}
+
+Result<void> run_safely(const Part &part, Result<void> (*step)(const Part &) = run) noexcept {
   try {
-    return run(part);
+    return step(part);
   } catch (const std::exception &) {
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
@@ -253,10 +274,9 @@ class Helpers {
   bool is_released_ = false;
 };
 
-bool runs_in_call(const Part &part) { return part.lead.none() && part.comm->capabilities().runs_in_call; }
-
 /// Runs all parts. First it enqueues the parts that have a stream. The other parts run at the same time, so that no
-/// part waits for another. The last part runs in this thread, each other one in a new thread.
+/// part waits for another. The last part runs in this thread, each other one in a new thread. All streams are joined
+/// before the first part and after the last one, since two communicators may have the same streams in another order.
 Result<void> run_all(std::span<const Part> all) {
   Result<void> first;
   const auto note = [&](Result<void> result) {
@@ -269,8 +289,11 @@ Result<void> run_all(std::span<const Part> all) {
     if (last != nullptr) RONDO_TRY(helpers.start(*last));
     last = &part;
   }
-  for (const Part &part : all)
-    if (!runs_in_call(part)) note(run_safely(part));
+  for (const auto step : {join_before, submit, join_after}) {
+    for (const Part &part : all)
+      if (!runs_in_call(part)) note(run_safely(part, step));
+    if (step == join_before && !first.ok()) return first;  // nothing is enqueued
+  }
   helpers.release(true);
   if (last != nullptr) note(run_safely(*last));
   for (Result<void> &result : helpers.join()) note(std::move(result));

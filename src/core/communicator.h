@@ -126,8 +126,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void wait_for_writers() const {
     if (ranks_.failed() || capabilities_.one_sided_by_stream) executor_->wait_for_writers();
   }
-  /// Returns the error with which submit() on `stream` would fail at once.
-  [[nodiscard]] Result<void> check_usable(StreamRef stream);
+  /// Returns whether `stream` is captured, or the error with which submit() on it would fail at once.
+  [[nodiscard]] Result<bool> check_usable(StreamRef stream);
+  /// Makes later work on `behind` wait for the work that `before` has now. For streams of a device only.
+  [[nodiscard]] Result<void> join_streams(StreamRef before, StreamRef behind);
   /// Discards the notes of check_usable() about the stream. Call it if no submit() follows.
   void forget_stream() { executor_->forget_stream(); }
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.

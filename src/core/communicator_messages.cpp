@@ -24,7 +24,7 @@ Result<void> Communicator::try_to_open_messages() {
                  "rondo_send and rondo_recv take at most " + std::to_string(message_ranks_max) +
                      " ranks where these are on several hosts, since each two of them are connected; this communicator "
                      "has " + std::to_string(rank_count_) + " on " + std::to_string(group_.node_count()) +
-                     " hosts; use communicators of fewer ranks for messages"};
+                     " hosts; make communicators of fewer ranks with rondo_comm_split() for messages"};
   return Error{RONDO_ERROR_UNSUPPORTED, "rondo_send and rondo_recv: the links of this communicator carry no messages"};
 }
 
@@ -35,12 +35,16 @@ Result<void> Communicator::why_unusable() {
   return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
 }
 
-Result<void> Communicator::check_usable(StreamRef stream) {
+Result<bool> Communicator::check_usable(StreamRef stream) {
   const std::lock_guard lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
-  if (stream.none() && capabilities_.runs_in_call) return {};
-  const auto captured = executor_->check_stream(stream);
-  return captured.ok() ? Result<void>() : captured.error();
+  if (stream.none() && capabilities_.runs_in_call) return false;
+  return executor_->check_stream(stream);
+}
+
+Result<void> Communicator::join_streams(StreamRef before, StreamRef behind) {
+  const std::lock_guard lock(submit_lock_);
+  return executor_->join_streams(before, behind);
 }
 
 Result<void> Communicator::prepare(std::span<const Call> calls) {

@@ -164,7 +164,8 @@ Result<void> DeviceExecutor::open_messages() {
     return Error{RONDO_ERROR_UNSUPPORTED,
                  "messages on device memory take at most " + std::to_string(batch_ranks_max) +
                      " ranks; this communicator on " + describe() +
-                     " has more: use communicators of fewer ranks, or host memory on one host"};
+                     " has more: make communicators of fewer ranks with rondo_comm_split(), or use host memory on one "
+                     "host"};
   return operations_->ranks().messages()->open();
 }
 

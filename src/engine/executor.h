@@ -115,6 +115,9 @@ class Executor {
   /// Returns whether the stream is captured into a graph, or an error if work cannot be enqueued on the stream. Any
   /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
+  /// Makes later work on `behind` wait for the work that `before` has now. Both are streams of a device that
+  /// check_stream() has accepted.
+  [[nodiscard]] virtual Result<void> join_streams(StreamRef /*before*/, StreamRef /*behind*/) { return {}; }
   /// Discards what check_stream() has noted about a call. Call it if that call is not enqueued.
   virtual void forget_stream() const {}
   /// Returns the stream for work that belongs to no stream of the caller, such as the barrier of finalize.

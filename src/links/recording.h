@@ -43,6 +43,7 @@ struct RecordedOperation {
 /// One end of a message.
 struct RecordedMessage {
   MessageInfo what;
+  uint64_t batch = 0;  ///< number of the rank's batch that has the message, from 1
   OperationState state = OperationState::running;
   uint64_t begun_ns = 0;  ///< time of the begin, by now_ns()
   uint64_t ended_ns = 0;  ///< time of the end, by now_ns(); 0 while it runs

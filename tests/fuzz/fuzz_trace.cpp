@@ -33,8 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
   }
   if (refused(timeline.align())) return 0;
-  for (const cli::TracedLane &lane : timeline.lanes())
+  for (const cli::TracedLane &lane : timeline.lanes()) {
     for (const cli::TracedOperation &each : lane.operations) FUZZ_CHECK(each.entered_ns <= each.ended_ns);
+    for (const cli::TracedMessage &each : lane.messages) FUZZ_CHECK(each.entered_ns <= each.ended_ns);
+  }
   std::string text;
   FUZZ_CHECK(cli::print_timeline(timeline, [&](std::string_view piece) {
     text += piece;

@@ -144,6 +144,42 @@ TEST_CASE("several hosts: blocks of all_to_all arrive, of equal sizes and of dif
   }
 }
 
+TEST_CASE("several hosts: counts of all_to_all_v that differ are named on all ranks, with both ranks", "[net]") {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 1, 0}, {0, 1, 2}})
+    for (const auto &[sent, expected] : {std::pair<size_t, size_t>{100, 96}, {0, 3}, {3, 0}, {50'000, 49'999}}) {
+      World world(node_of);
+      CAPTURE(node_of, sent, expected);
+      std::vector<std::string> told(world.rank_count());
+      std::atomic<uint32_t> done = 0;
+      const auto wrong = run_ranks(world, [&, sent = sent, expected = expected](uint32_t rank, Communicator &comm) {
+        BlockLists lists;
+        std::vector<int32_t> send(100'000), recv(100'000);
+        for (uint32_t peer = 0; peer < comm.rank_count(); ++peer) {
+          lists.sends.push_back({0, 4 * (rank == 1 && peer == 0 ? sent : size_t{5})});
+          lists.receives.push_back({size_t{peer} * 4 * 10, 4 * (rank == 0 && peer == 1 ? expected : size_t{5})});
+        }
+        std::swap(lists.receives[1].begin_bytes, lists.receives.back().begin_bytes);  // the largest stands last
+        Call call;
+        call.signature = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, 0, counts_of_pairs};
+        call.send = send.data();
+        call.recv = recv.data();
+        call.details = std::make_shared<const CallDetails>(lists);
+        auto ended = comm.check_block_exchange(RONDO_ALL_TO_ALL);
+        if (ended.ok()) ended = comm.submit(call, {});
+        if (ended.ok()) ended = sum(comm, recv);  // rank 2's call is complete before the failure
+        if (!ended.ok()) told[rank] = ended.error().message;
+        const bool is_mismatch = !ended.ok() && ended.error().status == RONDO_ERROR_MISMATCH;
+        for (++done; done < comm.rank_count();) sleep_for_ns(1'000'000);  // bounded by the timeout of the sums
+        return is_mismatch;
+      });
+      CHECK(wrong == std::vector<uint32_t>());
+      const std::string part = "operation 1 (all_to_all of int32 in uneven blocks) differs between ranks: rank 1 sends "
+                               "rank 0 " + std::to_string(sent) + " elements, rank 0 expects " +
+                               std::to_string(expected);
+      for (const std::string &message : told) CHECK_THAT(message, Catch::Matchers::Contains(part));
+    }
+}
+
 TEST_CASE("several hosts: all ranks refuse to exchange blocks if some are not connected", "[net]") {
   World world(three_hosts);
   world.group.oversubscribed = false;

@@ -68,3 +68,20 @@ int run_other_size(const Rank &self, const Arguments &) {
   if (self.rank == 0) status = rondo_recv(values, 3, RONDO_FLOAT32, 1, self.comm, nullptr);
   return report(self, status == RONDO_OK ? rondo_barrier(self.comm, nullptr) : status);
 }
+
+/// SIGNAL: rank 1 receives the first message of rank 0, and sends itself the signal. Rank 0 waits in its second
+/// message, which does not fit into the slots. Others wait in a barrier.
+int run_unanswered(const Rank &self, const Arguments &args) {
+  constexpr size_t count = 8u << 20;
+  int32_t value = 0;
+  if (self.rank == 1) {
+    if (const auto status = receive_from(self, 0, value); status != RONDO_OK) return report(self, status);
+    ::raise(std::stoi(args[0]));
+    return 0;
+  }
+  if (self.rank > 1) return report(self, rondo_barrier(self.comm, nullptr));
+  std::vector<int32_t> values(count);
+  if (const auto status = rondo_send(&value, 1, RONDO_INT32, 1, self.comm, nullptr); status != RONDO_OK)
+    return report(self, status);
+  return report(self, rondo_send(values.data(), count, RONDO_INT32, 1, self.comm, nullptr));
+}

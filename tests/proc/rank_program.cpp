@@ -276,6 +276,7 @@ constexpr Scenario scenarios[] = {
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
     {"orphan", 3, run_orphan},   {"closed", 1, run_closed}, {"starved", 1, run_starved},
     {"programs", 2, run_programs}, {"last_words", 0, run_last_words}, {"other_size", 0, run_other_size},
+    {"unanswered", 1, run_unanswered},
     {"windows", 2, run_windows}, {"last_put", 2, run_last_put},
     {"early", 3, run_early},     {"busy", 2, run_busy},     {"quiet", 1, run_quiet},     {"last", 2, run_last},
 };

@@ -68,6 +68,7 @@ int run_huge(const Rank &self, const Arguments &args);
 int run_programs(const Rank &self, const Arguments &args);
 int run_last_words(const Rank &self, const Arguments &args);
 int run_other_size(const Rank &self, const Arguments &args);
+int run_unanswered(const Rank &self, const Arguments &args);
 
 // rank_windows.cpp
 int run_windows(const Rank &self, const Arguments &args);

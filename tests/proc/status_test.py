@@ -55,7 +55,9 @@ def looks(*arguments):
     """Returns the communicators that `rondo status` reports, or an empty list."""
     done = status("--json", *arguments)
     assert done.returncode in (0, 1), done
-    return json.loads(done.stdout)["communicators"] if done.returncode == 0 else []
+    document = json.loads(done.stdout) if done.returncode == 0 else {"format": 2, "communicators": []}
+    assert document["format"] == 2, document["format"]
+    return document["communicators"]
 
 
 def read_recording(text):
@@ -103,6 +105,27 @@ class Running(RunTest):
             mine = [it["communicator"] for it in looks("--job")]
         self.assertEqual(mine.count(found[0]["communicator"]), 1)
 
+    def test_a_rank_in_a_message_shows_it_with_peer_number_and_bytes(self):
+        job = self.start("-n", 2, "--", PROGRAM, "unanswered", int(signal.SIGSTOP))
+
+        def waiting():
+            found = looks("--job", job.pid)
+            if not found or found[0]["ranks"][1]["process_state"] != "stopped":
+                return None
+            message = found[0]["ranks"][0]["message"]
+            return found if message and message["message"] == 2 else None
+        found = wait_until(waiting, "rank 0 waits in its second message, and rank 1 has stopped itself")
+        message = found[0]["ranks"][0]["message"]
+        self.assertEqual({name: message[name] for name in ("direction", "peer", "message", "batch", "state", "bytes")},
+                         {"direction": "send", "peer": 1, "message": 2, "batch": 2, "state": "running",
+                          "bytes": 32 << 20})
+        self.assertIsNone(found[0]["ranks"][1]["message"])
+        self.assertEqual([rank["batches_completed"] for rank in found[0]["ranks"]], [1, 1])
+        text = status("--job", job.pid).stdout
+        self.assertIn("no collective waits; ranks below are in messages", text)
+        self.assertRegex(text, r"\n  0 +\d+ +in call for .* send 2 to rank 1: 33554432 bytes of int32\n")
+        self.assertRegex(text, r"\n  1 +\d+ +between calls.*, stopped +none yet\n")
+
     def test_a_running_job_is_not_disturbed(self):
         operations, seen = 5000, 0
         while not seen:  # a fast machine ends some operations before the first query
@@ -122,7 +145,7 @@ class Running(RunTest):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
             self.assertEqual(os.listdir(folder), ["recording"])
             head, ranks, operations = read_recording(path.read_text())
-        self.assertEqual((head["format"], head["rank_count"], head["wait"]["waited_for"]), (1, 3, [1]))
+        self.assertEqual((head["format"], head["rank_count"], head["wait"]["waited_for"]), (2, 3, [1]))
         self.assertEqual(len(ranks), 3)
         for rank, lines in operations.items():
             latest = RECORDS_MAX + (299 if rank == 1 else 300)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This program has two ranks and two communicators whose operations overlap, for trace_test.py. On rank 0, an
 // all-reduce of the first communicator waits on a stream, since rank 1 has not called yet. Meanwhile five operations of
-// the second begin and end. `trace_ranks RONDO` prints when it is ready, and ends with its standard input.
+// the second begin and end, and two batches of messages. `trace_ranks RONDO` prints when it is ready, and ends with its
+// standard input.
 #include <rondo/rondo.h>
 
 #include <unistd.h>
@@ -49,6 +50,13 @@ int main(int, char **argv) {
   }
   check(rondo_barrier(inner, nullptr));
   for (int i = 0; i < 5; ++i) check(rondo_all_reduce(others, others, 100, RONDO_FLOAT32, RONDO_MAX, inner, nullptr));
+  const float sent[100] = {};
+  check(rondo_group_begin());
+  check(rondo_send(sent, 100, RONDO_FLOAT32, 1 - rank, inner, nullptr));
+  check(rondo_recv(others, 100, RONDO_FLOAT32, 1 - rank, inner, nullptr));
+  check(rondo_group_end());
+  check(rank == 0 ? rondo_send(others, 7, RONDO_INT8, 1, inner, nullptr)
+                  : rondo_recv(others, 7, RONDO_INT8, 0, inner, nullptr));
   // A call may end on rank 1 before it ends on rank 0. Through the barrier, rank 1 also waits for the end of rank 0's.
   check(rondo_barrier(inner, nullptr));
   if (rank == 1) check(rondo_all_reduce(values, values, 100, RONDO_FLOAT32, RONDO_SUM, outer, stream));

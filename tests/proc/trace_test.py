@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests rondo trace. Perfetto and Chrome can read the timeline. It has a lane for each rank and communicator,
-operations in order, and the wait for the last rank inside of its operation. It shows an overlap that the test has
+operations in order, and the wait for the last rank inside of its operation. Messages have a lane for each peer and
+direction. It shows an overlap that the test has
 caused. Recordings of several hosts lie on one clock, and files that hold anything else are refused.
 
 usage: trace_test.py RONDO TRACE_RANKS"""
@@ -29,20 +30,23 @@ class Timeline:
     def __init__(self, case, text):
         document = json.loads(text)
         self.events = document["traceEvents"]
-        self.lanes = {}   # (pid, tid): name
+        self.lanes = {}   # (pid, tid): name, of a rank
+        self.queues = {}  # (pid, tid): name, of its messages with a peer in one direction
         self.groups = {}  # pid: name
         for event in self.events:
             if event["ph"] == "M" and event["name"] == "thread_name":
-                self.lanes[event["pid"], event["tid"]] = event["args"]["name"]
+                name = event["args"]["name"]
+                lanes = self.queues if " to rank " in name or " from rank " in name else self.lanes
+                lanes[event["pid"], event["tid"]] = name
             if event["ph"] == "M" and event["name"] == "process_name":
                 self.groups[event["pid"]] = event["args"]["name"]
-        tids = [tid for _, tid in self.lanes]
+        tids = [tid for _, tid in (*self.lanes, *self.queues)]
         case.assertEqual(len(tids), len(set(tids)), "a viewer tells lanes by their number alone")
         case.assertFalse(set(tids) & set(self.groups))
-        case.assertLessEqual({pid for pid, _ in self.lanes}, set(self.groups))
+        case.assertLessEqual({pid for pid, _ in (*self.lanes, *self.queues)}, set(self.groups))
         slices = [event for event in self.events if event["ph"] == "X"]
         for event in slices:
-            case.assertIn((event["pid"], event["tid"]), self.lanes)
+            case.assertIn((event["pid"], event["tid"]), {**self.lanes, **self.queues})
             case.assertGreaterEqual(event["ts"], 0)
             case.assertGreaterEqual(event["dur"], 0)
         for lane in self.lanes:
@@ -54,10 +58,22 @@ class Timeline:
             whole = {event["args"]["operation"]: event for event in operations}
             for wait in self.of(lane, "wait"):
                 case.assertTrue(inside(wait, whole[wait["args"]["operation"]]), wait)
+            for before, after in zip(batches := self.of(lane, "batch"), batches[1:]):
+                case.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1, "one batch runs after another")
+        for queue in self.queues:
+            for before, after in zip(messages := self.of(queue, "message"), messages[1:]):
+                case.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1, "a queue keeps its order")
+                case.assertLess(before["args"]["message"], after["args"]["message"])
 
     def of(self, lane, category):
         return [event for event in self.events if event["ph"] == "X" and event["cat"] == category and
                 (event["pid"], event["tid"]) == lane]
+
+    def messages(self, rank, communicator):
+        """Returns the messages of a rank by the name of their lane, without the rank and the communicator."""
+        begin, end = f"rank {rank} ", f", communicator {communicator[:8]}"
+        return {name[len(begin):-len(end)]: self.of(queue, "message") for queue, name in self.queues.items()
+                if name.startswith(begin) and name.endswith(end)}
 
     def lane(self, rank, communicator):
         found = [lane for lane, name in self.lanes.items()
@@ -72,9 +88,9 @@ def inside(inner, outer):
             inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 0.0015)
 
 
-def recording(communicator, host, made_ns, ranks, clock, offset=None, uncertainty=None):
+def recording(communicator, host, made_ns, ranks, clock, offset=None, uncertainty=None, messages=()):
     """Returns a recording. `ranks` is {rank: [(entered, ended), ...]}, counted on the host from 0."""
-    lines = [{"record": "communicator", "format": 1, "communicator": communicator, "host": host, "made_ns": made_ns,
+    lines = [{"record": "communicator", "format": 2, "communicator": communicator, "host": host, "made_ns": made_ns,
               "age_ns": 10**9, "rank_count": len(ranks),
               "clock": {"id": clock, "offset_ns": offset, "uncertainty_ns": uncertainty}}]
     lines += [{"record": "rank", "rank": index, "group_rank": rank, "process": 100 + index}
@@ -86,7 +102,14 @@ def recording(communicator, host, made_ns, ranks, clock, offset=None, uncertaint
                    "kernel": "interpreter", "channels": 1, "chunk_bytes": 4096, "entered_ns": entered,
                    "ended_ns": ended}
                   for number, (entered, ended) in enumerate(operations, 1)]
+    lines += messages
     return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def message(number, batch, direction, peer, size, entered, ended):
+    return {"record": "message", "rank": 0, "direction": direction, "peer": peer, "message": number, "batch": batch,
+            "state": "completed" if ended else "running", "type": "int8", "bytes": size, "entered_ns": entered,
+            "ended_ns": ended}
 
 
 class Files(RunTest):
@@ -122,6 +145,42 @@ class Files(RunTest):
         self.assertEqual((late["ts"], late["dur"]), (1.5, 1.5))
         self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "wait"), [])
 
+    def test_messages_have_a_lane_for_each_peer_and_direction_and_their_batch_is_a_slice(self):
+        messages = [message(1, 1, "send", 2, 4, 1000, 2000), message(1, 1, "recv", 2, 8, 1000, 5000),
+                    message(2, 1, "send", 2, 16, 2000, 3000), message(3, 2, "send", 2, 1, 6000, 7000),
+                    # A device's batch is entered while the batch before it runs.
+                    message(4, 3, "send", 2, 1, 6500, 8000), message(1, 3, "send", 3, 32, 6500, None)]
+        lines = recording("ab" * 16, "h", 5000, {1: [(500, 900)]}, "c", messages=messages)
+        done = trace(self.write("messages", lines), "-o", self.folder / "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 operation and 6 messages in 1 lane;", done.stdout)
+        timeline = Timeline(self, (self.folder / "out").read_text())
+        shown = {name: [(it["name"], it["ts"], it["dur"], it["args"]["bytes"]) for it in events]
+                 for name, events in timeline.messages(1, "ab" * 16).items()}
+        self.assertEqual(shown, {"sends to rank 2": [("send 1", 0.5, 1, 4), ("send 2", 1.5, 1, 16),
+                                                     ("send 3", 5.5, 1, 1), ("send 4", 6.5, 1, 1)],
+                                 "receives from rank 2": [("recv 1", 0.5, 4, 8)],
+                                 "sends to rank 3": [("send 1", 6, 10**6 - 6.5, 32)]})
+        waiting, = timeline.messages(1, "ab" * 16)["sends to rank 3"]
+        self.assertEqual(waiting["args"], {"peer": 3, "message": 1, "batch": 3, "bytes": 32, "type": "int8",
+                                           "state": "running"})
+        batches = timeline.of(timeline.lane(1, "ab" * 16), "batch")
+        self.assertEqual([(it["name"], it["ts"], it["dur"], it["args"]) for it in batches],
+                         [("messages", 0.5, 4, {"batch": 1, "messages": 3, "bytes": 28}),
+                          ("messages", 5.5, 1, {"batch": 2, "messages": 1, "bytes": 1}),
+                          ("messages", 6.5, 10**6 - 7, {"batch": 3, "messages": 2, "bytes": 33})])
+
+    def test_a_recording_of_format_1_has_messages_and_no_batches(self):
+        lines = recording("ab" * 16, "h", 5000, {1: []}, "c", messages=[message(1, 1, "send", 2, 4, 1000, 2000)])
+        old = lines.replace('"format": 2', '"format": 1').replace('"batch": 1, ', "")
+        done = trace(self.write("old", old))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        timeline = Timeline(self, done.stdout)
+        sent, = timeline.messages(1, "ab" * 16)["sends to rank 2"]
+        self.assertEqual((sent["ts"], sent["dur"]), (0, 1))
+        self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "batch"), [])
+        self.refused("no 'batch' that is a number", self.write("new", lines.replace('"batch": 1, ', "")))
+
     def test_hosts_lie_on_one_clock(self):
         # Host b's clock is 7 ms ahead of a's. Host c has a communicator with b, but none with a. Its rank 0 is on c.
         files = [self.write("a", recording("1" * 32, "a", 50_000_000, {0: [(0, 3000)]}, "ca", 0, 0)),
@@ -149,7 +208,9 @@ class Files(RunTest):
         self.refused("it is a folder, no regular file", self.folder)
         self.refused("a line has more than|a line is too long", self.write("long", '"' + "x" * (2 << 20)))
         self.refused("operation comes before its rank", self.write("late", good.splitlines()[-1]))
-        self.refused("of another version", self.write("format", good.replace('"format": 1', '"format": 2')))
+        self.refused("of another version", self.write("format", good.replace('"format": 2', '"format": 3')))
+        early = json.dumps(message(1, 1, "send", 2, 4, 1, 2))
+        self.refused("message comes before its rank", self.write("early", early))
         for wrong in ("-1", "1e30", '"x"', "null", "18446744073709551615"):
             spoilt = good.replace('"entered_ns": 1000', f'"entered_ns": {wrong}')
             self.refused("no 'entered_ns' that is a", self.write("time", spoilt))
@@ -194,6 +255,17 @@ class Running(RunTest):
         self.assertEqual(wait["name"], "rank 1 is awaited")
         late, = timeline.of(by_count["rank 1", 1], "collective")
         self.assertAlmostEqual(wait["ts"] + wait["dur"], late["ts"], delta=0.002)
+        begin = by_count["rank 0", 7]
+        own = timeline.messages(0, timeline.lanes[begin].split()[-1])
+        sent = own["sends to rank 1"]
+        received, = own["receives from rank 1"]
+        self.assertEqual([(it["args"]["message"], it["args"]["bytes"], it["args"]["batch"]) for it in sent],
+                         [(1, 400, 1), (2, 7, 2)])
+        self.assertEqual((received["args"]["bytes"], received["args"]["type"]), (400, "float32"))
+        first, second = timeline.of(begin, "batch")
+        self.assertEqual((first["args"]["messages"], second["args"]["messages"]), (2, 1))
+        for event, batch in ((sent[0], first), (received, first), (sent[1], second), (second, outer)):
+            self.assertTrue(inside(event, batch), (event, batch))
         others = timeline.of(by_count["rank 1", 7], "collective")
         self.assertGreaterEqual(late["ts"], max(event["ts"] + event["dur"] for event in others))
 

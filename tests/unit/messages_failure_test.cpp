@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 
+#include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/timed.h"
 #include "tests/unit/ranks.h"
 
 using namespace rondo_test;
@@ -38,6 +40,23 @@ void check_all(const std::vector<Told> &told, rondo_status_t status, const std::
     CHECK(each.status == status);
     CHECK_THAT(each.message, Contains(part));
   }
+}
+
+/// Checks that all of three ranks get the error within a second. A rank whose `body` succeeds goes to a barrier.
+void check_soon(const std::string &what, const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
+  constexpr uint64_t second_ns = 1'000'000'000;
+  check_timed("messages: " + what, second_ns, [&] {
+    Ranks ranks(3);
+    REQUIRE(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_barrier(comm, nullptr); })));
+    const uint64_t begin_ns = rondo::now_ns();
+    const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
+      const rondo_status_t status = body(rank, comm);
+      return status == RONDO_OK ? rondo_barrier(comm, nullptr) : status;
+    });
+    const uint64_t end_ns = rondo::now_ns();
+    check_all(told, RONDO_ERROR_MISMATCH, "rank 0");
+    return end_ns - begin_ns;
+  });
 }
 
 }  // namespace
@@ -190,4 +209,25 @@ TEST_CASE("messages: an abort ends what waits") {
     return rondo_send(&own, 1, RONDO_INT32, 0, comm, nullptr);
   });
   check_all(told, RONDO_ERROR_ABORTED, "rank 1 called rondo_comm_abort");
+}
+
+TEST_CASE("messages: each mistake is told to all ranks within a second", "[.timed]") {
+  std::vector<char> buffers[3];
+  for (std::vector<char> &own : buffers) own.resize(large);
+  check_soon("ends of different sizes", [&](int rank, rondo_comm_t comm) {
+    if (rank == 0) return rondo_send(buffers[0].data(), 8, RONDO_INT8, 1, comm, nullptr);
+    return rank == 1 ? rondo_recv(buffers[1].data(), 9, RONDO_INT8, 0, comm, nullptr) : RONDO_OK;
+  });
+  check_soon("a circle", [&](int rank, rondo_comm_t comm) {
+    return rank == 2 ? RONDO_OK : rondo_send(buffers[rank].data(), large, RONDO_INT8, 1 - rank, comm, nullptr);
+  });
+  check_soon("counts of all_to_all_v", [&](int rank, rondo_comm_t comm) {
+    const size_t to[] = {3, rank == 0 ? 4u : 3u, 3}, from[] = {3, 3, 3}, at[] = {0, 8, 16};
+    return rondo_all_to_all_v(buffers[rank].data(), to, at, buffers[rank].data() + 64, from, at, RONDO_INT8, comm,
+                              nullptr);
+  });
+  check_soon("a message that nobody receives, at finalize", [&](int rank, rondo_comm_t comm) {
+    const auto sent = rank == 0 ? rondo_send(buffers[0].data(), 8, RONDO_INT8, 1, comm, nullptr) : RONDO_OK;
+    return sent == RONDO_OK ? rondo_comm_finalize(comm) : sent;
+  });
 }

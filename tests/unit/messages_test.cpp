@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests use messages and groups through the public interface. Ranks are threads.
+#include <cstdio>
 #include <cstring>
 #include <numeric>
 
@@ -42,6 +43,36 @@ TEST_CASE("messages: two ranks exchange in a group, whatever the size") {
       return in == pattern(bytes, 1 - rank) ? status : RONDO_ERROR_INTERNAL;
     })));
   }
+}
+
+// A test runs this case with RONDO_CHANNELS=1 and RONDO_SLOT_COUNT=2.
+TEST_CASE("messages: 64 ranks of a host exchange with all in groups, and their memory is at most 80 MiB", "[.many]") {
+  constexpr int size = 64;
+  constexpr uint64_t bytes_max = 80u << 20;
+  Ranks ranks(size);
+  REQUIRE(ranks.status() == RONDO_OK);
+  // The last size does not fit into two slots.
+  for (const size_t bytes : {size_t{8}, size_t{4096}, size_t{20'000}})
+    CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+      std::vector<uint8_t> in(size * bytes);
+      const auto out = pattern(bytes, rank);
+      static_cast<void>(rondo_group_begin());
+      for (int peer = 0; peer < size; ++peer) {
+        uint8_t *const block = &in[static_cast<size_t>(peer) * bytes];
+        static_cast<void>(rondo_send(out.data(), bytes, RONDO_UINT8, peer, comm, nullptr));
+        static_cast<void>(rondo_recv(block, bytes, RONDO_UINT8, peer, comm, nullptr));
+      }
+      if (const auto ended = rondo_group_end(); ended != RONDO_OK) return ended;
+      for (int peer = 0; peer < size; ++peer)
+        if (std::memcmp(&in[static_cast<size_t>(peer) * bytes], pattern(bytes, peer).data(), bytes) != 0)
+          return RONDO_ERROR_INTERNAL;
+      return RONDO_OK;
+    })));
+  uint64_t reserved_bytes = 0, used_bytes = 0;
+  REQUIRE(rondo_comm_memory(ranks[0], &reserved_bytes, &used_bytes) == RONDO_OK);
+  std::printf("64 ranks: %llu of %llu bytes are used\n", static_cast<unsigned long long>(used_bytes),
+              static_cast<unsigned long long>(reserved_bytes));
+  CHECK(used_bytes <= bytes_max);
 }
 
 TEST_CASE("messages: registered buffers and memory of rondo_mem_alloc are read in place") {
@@ -234,6 +265,27 @@ TEST_CASE("messages: on host streams they run in the order of the stream, and a 
     static_cast<void>(rondo_stream_destroy(second));
     return right ? status : RONDO_ERROR_INTERNAL;
   })));
+}
+
+TEST_CASE("groups: two communicators of one thread may have the same host streams in another order") {
+  Ranks ranks(2);
+  rondo_stream_t streams[2] = {};
+  for (rondo_stream_t &stream : streams) REQUIRE(rondo_stream_create(&stream) == RONDO_OK);
+  constexpr size_t bytes = 3u << 20;  // more than the slots hold, so each rank waits for the other one
+  std::vector<uint8_t> in[2];
+  const std::vector<uint8_t> out[2] = {pattern(bytes, 0), pattern(bytes, 1)};
+  REQUIRE(rondo_group_begin() == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank) {
+    in[rank].resize(bytes);
+    CHECK(rondo_recv(in[rank].data(), bytes, RONDO_UINT8, 1 - rank, ranks[rank], streams[rank]) == RONDO_OK);
+    CHECK(rondo_send(out[rank].data(), bytes, RONDO_UINT8, 1 - rank, ranks[rank], streams[1 - rank]) == RONDO_OK);
+  }
+  CHECK(rondo_group_end() == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(rondo_stream_synchronize(streams[rank]) == RONDO_OK);
+    CHECK((in[rank] == out[1 - rank]));  // without printing both
+  }
+  for (const rondo_stream_t stream : streams) CHECK(rondo_stream_destroy(stream) == RONDO_OK);
 }
 
 TEST_CASE("messages: statistics count both ends, and not the collectives") {

@@ -10,7 +10,7 @@
 #include "src/plan/plan.h"
 #include "tests/catch.h"
 #include "tests/message_program.h"
-#include "tests/unit/executor_world.h"
+#include "tests/unit/transfers_world.h"
 
 using namespace rondo;
 using namespace rondo_test;
@@ -18,46 +18,6 @@ using namespace rondo_test;
 namespace {
 
 constexpr uint64_t seed_count = 300;
-
-/// The connections of all pairs, with very few small slots.
-class Connections {
- public:
-  explicit Connections(uint32_t rank_count) : rank_count_(rank_count) {
-    const size_t stride = (geometry_.bytes() + 63) / 64 * 64;
-    memory_.resize(stride * rank_count * rank_count + 64);
-    base_ = reinterpret_cast<std::byte *>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64);
-    stride_ = stride;
-  }
-  [[nodiscard]] std::vector<MessageLinks::Peer> of(uint32_t rank) const {
-    std::vector<MessageLinks::Peer> peers;
-    for (uint32_t peer = 0; peer < rank_count_; ++peer)
-      peers.push_back({view(rank, peer), view(peer, rank), kind_bit(PayloadKind::address)});
-    return peers;
-  }
-
- private:
-  [[nodiscard]] ConnectionView view(uint32_t from, uint32_t to) const {
-    return {base_ + stride_ * (from * rank_count_ + to), geometry_};
-  }
-
-  const ConnectionGeometry geometry_{2, 256, 0};
-  const uint32_t rank_count_;
-  std::vector<std::byte> memory_;
-  std::byte *base_ = nullptr;
-  size_t stride_ = 0;
-};
-
-/// Exports every other buffer that is not empty, so that its slots are references.
-class Exporter final : public TransferObserver {
- public:
-  void begin(TransferQueue &queue) override {
-    ++begun;
-    const bool exports = queue.sends && queue.head().bytes != 0 && queue.head().message % 2 == 0;
-    queue.buffers.send.handle.exported = exports;
-  }
-  void complete(TransferQueue &) override { ++completed; }
-  uint32_t begun = 0, completed = 0;
-};
 
 /// One rank's way through a program.
 class Runner {
@@ -147,8 +107,6 @@ class Runner {
   size_t batch_ = 0;
   bool right_ = true;
 };
-
-enum class Outcome { right, wrong, stuck };
 
 /// Runs the program of `seed`. In each step, a rank visits at most `window` of its queues.
 Outcome run(uint64_t seed, size_t window) {

@@ -66,6 +66,7 @@ uint64_t ShmMessages::begin(const MessageInfo &message) {
   memory::store_release(record.message, message.message);
   memory::store_release(record.begun_ticks, latest_ticks_);
   memory::store_release(record.end, 0);
+  memory::store_release(record.batch, memory::load_relaxed(own_.batches_entered));  // relaxed: this rank's own word
   memory::store_release(record.record, number);  // pairs with the first look in timed_message()
   memory::store_release(own_.records, number);   // pairs with find()
   return number;
@@ -186,6 +187,7 @@ std::optional<TimedMessage> timed_message(const MessageBoard &board, uint64_t nu
   timed.info.bytes = memory::load_acquire(record.bytes);
   timed.info.message = memory::load_acquire(record.message);
   timed.begun_ticks = memory::load_acquire(record.begun_ticks);
+  timed.batch = memory::load_acquire(record.batch);
   const uint64_t end = memory::load_acquire(record.end);
   if (memory::load_acquire(record.record) != number) return std::nullopt;  // second look: it moved on
   timed.ended_ticks = end >> 2;

@@ -27,6 +27,7 @@ struct alignas(cache_line_bytes) MessageRecord {
   uint64_t message = 0;
   uint64_t begun_ticks = 0;
   uint64_t end = 0;  ///< ticks << 2 | OperationState, or 0 while it runs
+  uint64_t batch = 0;  ///< number of the batch, from 1
 };
 static_assert(sizeof(MessageRecord) == cache_line_bytes);
 
@@ -65,6 +66,7 @@ static_assert(sizeof(PairBoard) == cache_line_bytes);
 /// anything.
 struct TimedMessage {
   MessageInfo info;
+  uint64_t batch = 0;
   uint64_t begun_ticks = 0;
   uint64_t ended_ticks = 0;  ///< 0: running
   OperationState state = OperationState::running;

@@ -157,6 +157,7 @@ std::optional<RecordedMessage> SegmentRecording::message(uint32_t rank, uint64_t
   const TickMark now = mark_ticks(source_);
   RecordedMessage seen;
   seen.what = timed->info;
+  seen.batch = timed->batch;
   seen.state = timed->state;
   seen.begun_ns = ticks_to_ns(timed->begun_ticks, made_, now);
   if (seen.state != OperationState::running) seen.ended_ns = ticks_to_ns(timed->ended_ticks, made_, now);

@@ -137,6 +137,9 @@ Json communicator_json(const Look &look) {
     if (now.latest) entry["latest"].erase("record");
     if (now.latest) entry["latest"].erase("rank");
     if (now.latest) entry["latest"].erase("arrived_ns");
+    entry["message"] = now.message ? Json::parse(message_line(*now.message, rank, look.recording->made_ns())) : Json();
+    if (now.message) entry["message"].erase("record");
+    if (now.message) entry["message"].erase("rank");
     ranks.push_back(std::move(entry));
   }
   communicator.erase("record");
@@ -166,7 +169,7 @@ std::string status_json(const std::vector<Look> &looks, const std::vector<Error>
   for (const Look &look : looks) communicators.push_back(communicator_json(look));
   Json messages = Json::array();
   for (const Error &error : refused) messages.push_back(error.message);
-  const Json document{{"communicators", communicators}, {"refused", messages}};
+  const Json document{{"format", recording_format}, {"communicators", communicators}, {"refused", messages}};
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

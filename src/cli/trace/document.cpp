@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file writes a timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in
 // a communicator is a lane, and an operation is a slice. A slice contains the time in which the operation waited for
-// the last rank.
+// the last rank. Batches of messages are slices of the rank's lane. Messages run concurrently, so each peer and
+// direction has a lane of its own.
 #include <algorithm>
 #include <unordered_map>
 
@@ -34,6 +35,10 @@ class Document {
     for (size_t lane = 0; lane < timeline_.lanes().size(); ++lane)
       for (const TracedOperation &operation : timeline_.lanes()[lane].operations)
         if (!print_operation(lane, operation)) return false;
+    for (size_t lane = 0; lane < timeline_.lanes().size() && good_; ++lane) {
+      print_batches(lane);
+      print_messages(lane);
+    }
     return good_ && sink_("\n]}\n");
   }
 
@@ -72,28 +77,36 @@ class Document {
   /// Returns the number of a lane. No process has that number.
   size_t number_of(size_t lane) const { return process_count_ + 1 + lane; }
 
-  void name_lane(size_t index) {
+  void name_lane(size_t index) { name_lane(index, number_of(index), ""); }
+  /// Names a lane of the rank that has the lane `index`. `what` is what the rank does in it.
+  void name_lane(size_t index, size_t number, const std::string &what) {
     const TracedLane &lane = timeline_.lanes()[index];
-    const std::string name = "rank " + std::to_string(lane.rank) + ", communicator " + lane.communicator.substr(0, 8);
+    const std::string name =
+        "rank " + std::to_string(lane.rank) + what + ", communicator " + lane.communicator.substr(0, 8);
     event({{"ph", "M"},
            {"pid", process_of_[index]},
-           {"tid", number_of(index)},
+           {"tid", number},
            {"name", "thread_name"},
            {"args", json_object({{"name", name}})}});
   }
 
+  struct Span {
+    uint64_t from_ns = 0, until_ns = 0;
+  };
+  /// Prints a slice of the lane with this number. It belongs to the process of the lane `index`.
+  void slice(size_t index, size_t number, const std::string &name, const char *category, Span span, const Json &args) {
+    event({{"ph", "X"},
+           {"name", name},
+           {"cat", category},
+           {"ts", microseconds(span.from_ns)},
+           {"dur", microseconds(span.until_ns - span.from_ns)},
+           {"pid", process_of_[index]},
+           {"tid", number},
+           {"args", args}});
+  }
+
   bool print_operation(size_t index, const TracedOperation &operation) {
     const TracedLane &lane = timeline_.lanes()[index];
-    const auto slice = [&](const std::string &name, const char *category, uint64_t until_ns, const Json &args) {
-      event({{"ph", "X"},
-             {"name", name},
-             {"cat", category},
-             {"ts", microseconds(operation.entered_ns)},
-             {"dur", microseconds(until_ns - operation.entered_ns)},
-             {"pid", process_of_[index]},
-             {"tid", number_of(index)},
-             {"args", args}});
-    };
     const Json number = json_object({{"operation", operation.number}});
     Json args = number;
     const TracedKind &kind = timeline_.kinds()[operation.kind];
@@ -101,18 +114,70 @@ class Document {
       args[TracedKind::text_names[each]] = timeline_.names()[kind.texts[each]];
     for (size_t each = 0; each < kind.numbers.size(); ++each)
       args[TracedKind::number_names[each]] = kind.numbers[each];
-    slice(timeline_.names()[operation.name], "collective", operation.ended_ns, args);
+    const std::string &name = timeline_.names()[operation.name];
+    slice(index, number_of(index), name, "collective", {operation.entered_ns, operation.ended_ns}, args);
     const Arrival &last = arrivals_.at(lane.communicator).at(operation.number);
     const uint64_t arrived_ns = std::min(last.at_ns, operation.ended_ns);
     if (arrived_ns > operation.entered_ns)
-      slice("rank " + std::to_string(last.rank) + " is awaited", "wait", arrived_ns, number);
+      slice(index, number_of(index), "rank " + std::to_string(last.rank) + " is awaited", "wait",
+            {operation.entered_ns, arrived_ns}, number);
     return good_;
+  }
+
+  /// Prints the batches of a rank. A batch has the messages that are recorded, which are neighbours.
+  void print_batches(size_t index) {
+    const std::vector<TracedMessage> &all = timeline_.lanes()[index].messages;
+    uint64_t free_ns = 0;  // on a device, a batch is entered while the previous one may still run
+    for (auto first = all.begin(); first != all.end();) {
+      Span span{std::max(first->entered_ns, free_ns), 0};
+      uint64_t bytes = 0;
+      auto end = first;
+      for (; end != all.end() && end->batch == first->batch; ++end) {
+        span.until_ns = std::max({span.until_ns, end->ended_ns, span.from_ns});
+        bytes += end->bytes;
+      }
+      if (first->batch != 0)
+        slice(index, number_of(index), "messages", "batch", span,
+              json_object({{"batch", first->batch}, {"messages", end - first}, {"bytes", bytes}}));
+      free_ns = span.until_ns;
+      first = end;
+    }
+  }
+
+  /// Prints the messages of a rank. Those of the same peer and direction are a queue, with a lane of its own.
+  void print_messages(size_t index) {
+    struct Queue {
+      size_t number = 0;
+      uint64_t free_ns = 0;  ///< when its previous message ended
+    };
+    std::map<std::pair<uint32_t, uint64_t>, Queue> queues;
+    for (const TracedMessage &message : timeline_.lanes()[index].messages) {
+      const std::string &direction = timeline_.names()[message.direction];
+      const bool sends = direction == "send";
+      const std::string peer = std::to_string(message.peer);
+      const auto [found, fresh] = queues.try_emplace({message.direction, message.peer});
+      Queue &queue = found->second;
+      if (fresh) {
+        queue.number = number_of(timeline_.lanes().size() + queue_count_++);
+        name_lane(index, queue.number, (sends ? " sends to rank " : " receives from rank ") + peer);
+      }
+      const uint64_t from_ns = std::max(message.entered_ns, queue.free_ns);
+      queue.free_ns = std::max(message.ended_ns, from_ns);
+      slice(index, queue.number, direction + " " + std::to_string(message.number), "message", {from_ns, queue.free_ns},
+            json_object({{"peer", message.peer},
+                         {"message", message.number},
+                         {"batch", message.batch},
+                         {"bytes", message.bytes},
+                         {"type", timeline_.names()[message.type]},
+                         {"state", timeline_.names()[message.state]}}));
+    }
   }
 
   const Timeline &timeline_;
   const std::function<bool(std::string_view)> &sink_;
   std::vector<size_t> process_of_;  ///< number of the process of each lane
   size_t process_count_ = 0;
+  size_t queue_count_ = 0;  ///< of all ranks
   std::map<std::string, Arrivals> arrivals_;  ///< the arrivals in each communicator
   bool first_ = true;
   bool good_ = true;

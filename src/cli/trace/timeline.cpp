@@ -6,12 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/core/diagnostics/recorder.h"
+
 namespace rondo::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t known_format = 1;
 constexpr uint64_t time_ns_max = uint64_t{1} << 58;  // nine years
 constexpr int64_t offset_ns_max = int64_t{1} << 61;  // twice the sum of one offset and two times fits into 64 bits
 constexpr size_t names_max = 1u << 20;
@@ -73,15 +74,18 @@ Result<void> Timeline::add_line(std::string_view line, const std::string &source
   if (record == "communicator") added = add_communicator(fields);
   if (record == "rank") added = add_rank(fields);
   if (record == "operation") added = add_operation(fields);
+  if (record == "message") added = add_message(fields);
   if (fields.wrong) return *fields.wrong;
   return added;
 }
 
 Result<void> Timeline::add_communicator(const Fields &fields) {
-  if (fields.number("format") != known_format)
+  const uint64_t format = fields.number("format");
+  if (format == 0 || format > recording_format)
     return invalid_argument(fields.source + " is of another version of Rondo: the format of a recording is " +
-                            std::to_string(known_format) + " here");
+                            std::to_string(recording_format) + " here");
   Source source;
+  source.format = format;
   source.communicator = fields.text("communicator");
   source.host = fields.text("host");
   source.made_ns = fields.time_ns("made_ns");
@@ -111,34 +115,61 @@ Result<void> Timeline::add_rank(const Fields &fields) {
   if (sources_.empty()) return invalid_argument(fields.source + ": a rank comes before its communicator");
   Source &source = sources_.back();
   TracedLane lane{source.communicator, source.host, source.clock, fields.number("group_rank"),
-                  fields.number("process"), {}};
+                  fields.number("process"), {}, {}};
   source.has_rank_0 |= lane.rank == 0;
   source.lane_of[fields.number("rank")] = lanes_.size();
   lanes_.push_back(std::move(lane));
   return {};
 }
 
-Result<void> Timeline::add_operation(const Fields &fields) {
+Result<TracedLane *> Timeline::lane_of(const Fields &fields, const char *what, uint64_t &count) {
   const uint64_t rank = fields.number("rank");
   const auto lane = sources_.empty() ? decltype(Source::lane_of)::iterator() : sources_.back().lane_of.find(rank);
   if (sources_.empty() || lane == sources_.back().lane_of.end())
-    return invalid_argument(fields.source + ": an operation comes before its rank");
-  if (++operation_count_ > operations_max)
+    return invalid_argument(fields.source + ": " + what + " comes before its rank");
+  ++count;
+  if (operation_count_ + message_count_ > operations_max)
     return invalid_argument("there are more than " + std::to_string(operations_max) +
                             " operations; give fewer recordings at a time");
-  const Source &source = sources_.back();
-  TracedOperation operation;
-  operation.number = fields.number("operation");
-  operation.entered_ns = source.made_ns + fields.time_ns("entered_ns");
+  return &lanes_[lane->second];
+}
+
+template <class Traced>
+void Timeline::read_times(const Fields &fields, const Source &source, Traced &traced) {
+  traced.entered_ns = source.made_ns + fields.time_ns("entered_ns");
   const auto ended = fields.line.find("ended_ns");
   const bool runs = ended == fields.line.end() || ended->is_null();
-  operation.ended_ns = runs ? source.looked_ns : source.made_ns + fields.time_ns("ended_ns");
-  operation.ended_ns = std::max(operation.ended_ns, operation.entered_ns);
+  traced.ended_ns = runs ? source.looked_ns : source.made_ns + fields.time_ns("ended_ns");
+  traced.ended_ns = std::max(traced.ended_ns, traced.entered_ns);
+}
+
+Result<void> Timeline::add_operation(const Fields &fields) {
+  RONDO_TRY_ASSIGN(TracedLane *const lane, lane_of(fields, "an operation", operation_count_));
+  TracedOperation operation;
+  operation.number = fields.number("operation");
+  read_times(fields, sources_.back(), operation);
   operation.name = intern(fields.text("collective"), names_, name_index_);
   operation.kind = intern(kind_of(fields), kinds_, kind_index_);
   if (names_.size() + kinds_.size() > names_max)
     return invalid_argument("the operations are of too many kinds; give fewer recordings");
-  lanes_[lane->second].operations.push_back(operation);
+  lane->operations.push_back(operation);
+  return {};
+}
+
+Result<void> Timeline::add_message(const Fields &fields) {
+  RONDO_TRY_ASSIGN(TracedLane *const lane, lane_of(fields, "a message", message_count_));
+  TracedMessage message;
+  message.number = fields.number("message");
+  message.batch = sources_.back().format == 1 ? 0 : fields.number("batch");
+  message.peer = fields.number("peer");
+  message.bytes = fields.number("bytes");
+  read_times(fields, sources_.back(), message);
+  message.direction = intern(fields.text("direction"), names_, name_index_);
+  message.type = intern(fields.text("type"), names_, name_index_);
+  message.state = intern(fields.text("state"), names_, name_index_);
+  if (names_.size() > names_max)
+    return invalid_argument("the messages are of too many kinds; give fewer recordings");
+  lane->messages.push_back(message);
   return {};
 }
 
@@ -173,7 +204,7 @@ bool Timeline::connect_clocks() {
 }
 
 Result<void> Timeline::align() {
-  if (operation_count_ == 0) return invalid_argument("no operation is recorded there yet");
+  if (operation_count_ + message_count_ == 0) return invalid_argument("no operation is recorded there yet");
   offsets_[sources_.front().clock] = {};
   while (connect_clocks()) {  // bounded by the clocks
   }
@@ -186,14 +217,22 @@ Result<void> Timeline::align() {
   const auto moved = [&](const TracedLane &lane, uint64_t at_ns) {
     return static_cast<int64_t>(at_ns) + offsets_.at(lane.clock).to_first_ns;
   };
-  for (const TracedLane &lane : lanes_)
-    for (const TracedOperation &operation : lane.operations)
-      earliest = std::min(earliest, moved(lane, operation.entered_ns));
-  for (TracedLane &lane : lanes_) {
-    for (TracedOperation &operation : lane.operations) {
-      operation.entered_ns = static_cast<uint64_t>(moved(lane, operation.entered_ns) - earliest);
-      operation.ended_ns = static_cast<uint64_t>(moved(lane, operation.ended_ns) - earliest);
+  const auto find_earliest = [&](const TracedLane &lane, const auto &all) {
+    for (const auto &each : all) earliest = std::min(earliest, moved(lane, each.entered_ns));
+  };
+  const auto move = [&](const TracedLane &lane, auto &all) {
+    for (auto &each : all) {
+      each.entered_ns = static_cast<uint64_t>(moved(lane, each.entered_ns) - earliest);
+      each.ended_ns = static_cast<uint64_t>(moved(lane, each.ended_ns) - earliest);
     }
+  };
+  for (const TracedLane &lane : lanes_) {
+    find_earliest(lane, lane.operations);
+    find_earliest(lane, lane.messages);
+  }
+  for (TracedLane &lane : lanes_) {
+    move(lane, lane.operations);
+    move(lane, lane.messages);
   }
   return {};
 }

@@ -34,7 +34,18 @@ struct TracedOperation {
   uint64_t ended_ns = 0;    ///< for a running operation, the time of observation
 };
 
-/// The operations of one rank in one communicator, in order.
+/// One end of a message.
+struct TracedMessage {
+  uint64_t number = 0;
+  uint64_t batch = 0;  ///< number of the rank's batch; 0 if the recording does not say it
+  uint64_t peer = 0;   ///< in the communicator
+  uint64_t bytes = 0;
+  uint32_t direction = 0, type = 0, state = 0;  ///< indices into Timeline::names()
+  uint64_t entered_ns = 0;                      ///< as in TracedOperation
+  uint64_t ended_ns = 0;
+};
+
+/// The operations and messages of one rank in one communicator, each in order.
 struct TracedLane {
   std::string communicator;
   std::string host;
@@ -42,11 +53,12 @@ struct TracedLane {
   uint64_t rank = 0;  ///< number of the rank in the communicator
   uint64_t process = 0;
   std::vector<TracedOperation> operations;
+  std::vector<TracedMessage> messages;
 };
 
 class Timeline {
  public:
-  static constexpr uint64_t operations_max = 8u << 20;  ///< each takes some hundred bytes
+  static constexpr uint64_t operations_max = 8u << 20;  ///< with messages; each takes some hundred bytes
   static constexpr size_t line_bytes_max = 1u << 20;
 
   /// Adds one line of a recording. `source` names the recording in messages.
@@ -60,6 +72,7 @@ class Timeline {
   [[nodiscard]] const std::vector<std::string> &names() const { return names_; }
   [[nodiscard]] const std::vector<TracedKind> &kinds() const { return kinds_; }
   [[nodiscard]] uint64_t operation_count() const { return operation_count_; }
+  [[nodiscard]] uint64_t message_count() const { return message_count_; }
   [[nodiscard]] size_t clock_count() const { return offsets_.size(); }
   /// Returns the largest possible error between two clocks of the timeline.
   [[nodiscard]] uint64_t uncertainty_ns() const;
@@ -67,6 +80,7 @@ class Timeline {
  private:
   /// The first line of a recording, and what its later lines have added.
   struct Source {
+    uint64_t format = 0;
     std::string communicator, host, clock;
     uint64_t made_ns = 0;
     uint64_t looked_ns = 0;
@@ -84,6 +98,11 @@ class Timeline {
   Result<void> add_communicator(const Fields &fields);
   Result<void> add_rank(const Fields &fields);
   Result<void> add_operation(const Fields &fields);
+  Result<void> add_message(const Fields &fields);
+  /// Returns the lane of the rank to which a line belongs. Counts the line in `count`.
+  Result<TracedLane *> lane_of(const Fields &fields, const char *what, uint64_t &count);
+  template <class Traced>
+  static void read_times(const Fields &fields, const Source &source, Traced &traced);
   TracedKind kind_of(const Fields &fields);
   bool connect_clocks();
 
@@ -95,6 +114,7 @@ class Timeline {
   std::map<TracedKind, uint32_t> kind_index_;
   std::map<std::string, Offset> offsets_;  ///< by clock; set by align()
   uint64_t operation_count_ = 0;
+  uint64_t message_count_ = 0;
 };
 
 /// Prints the timeline in the format of Chrome's trace viewer and Perfetto. `sink` gets the text in pieces. If `sink`

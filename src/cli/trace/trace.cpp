@@ -35,7 +35,7 @@ using Parsed = std::variant<TraceOptions, std::string>;  // the string is the he
 
 constexpr console::Manual manual{
     "rondo trace",
-    "Makes one timeline of the latest operations of all ranks, for ui.perfetto.dev or chrome://tracing.",
+    "Makes one timeline of the latest operations and messages of all ranks, for ui.perfetto.dev or chrome://tracing.",
     "rondo trace PID|FILE... [OPTIONS]",
     "  rondo trace $(pidof rondo-train) -o job.json    then open job.json in ui.perfetto.dev\n"
     "  rondo trace host-a.jsonl host-b.jsonl > job.json\n"
@@ -113,8 +113,9 @@ Result<void> write(const Timeline &timeline, const std::string &path) {
   };
   if (auto complaint = console::write_output(path, print)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   if (path == "-") return {};
-  std::printf("%s: %s in %s", path.c_str(), counted(timeline.operation_count(), "operation").c_str(),
-              counted(timeline.lanes().size(), "lane").c_str());
+  std::printf("%s: %s", path.c_str(), counted(timeline.operation_count(), "operation").c_str());
+  if (timeline.message_count() != 0) std::printf(" and %s", counted(timeline.message_count(), "message").c_str());
+  std::printf(" in %s", counted(timeline.lanes().size(), "lane").c_str());
   if (timeline.clock_count() > 1)
     std::printf(", clocks of %zu hosts within %.1f us", timeline.clock_count(),
                 static_cast<double>(timeline.uncertainty_ns()) * 1e-3);

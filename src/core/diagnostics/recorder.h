@@ -16,6 +16,9 @@
 
 namespace rondo {
 
+/// The format of recordings, and of what `rondo status --json` prints. Format 1 has no batches of messages.
+inline constexpr int recording_format = 2;
+
 enum class Activity { joining, in_call, failed, between_calls, finalized, left, dead };
 [[nodiscard]] const char *activity_string(Activity activity);
 

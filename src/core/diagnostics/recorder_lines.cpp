@@ -16,8 +16,6 @@
 namespace rondo {
 namespace {
 
-constexpr int recording_format = 1;
-
 template <class Number>
 Json number_or_null(bool known, Number number) {
   return known ? Json(number) : Json();
@@ -149,6 +147,7 @@ std::string message_line(const RecordedMessage &message, uint32_t rank, uint64_t
                     {"direction", rondo_collective_string(what.sends ? RONDO_SEND : RONDO_RECV)},
                     {"peer", what.peer},
                     {"message", what.message},
+                    {"batch", message.batch},
                     {"state", operation_state_string(message.state)},
                     {"type", rondo_type_string(static_cast<rondo_type_t>(what.type))},
                     {"bytes", what.bytes},
