@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/compat/captures.h"
 #include "src/compat/driver.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
+#include "src/compat/group_streams.h"
 
 namespace rondo::compat {
 namespace {
@@ -94,7 +94,7 @@ ncclResult_t run(const Collective &collective) {
 
 ncclResult_t run(const OneSided &operation) {
   const rondo_comm_t handle = operation.comm->handle;
-  const rondo_status_t status = operation.call(handle);
+  const rondo_status_t status = operation.call(handle, operation.stream);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
@@ -229,7 +229,8 @@ ncclResult_t run_kept(Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
-  if (result == ncclSuccess) result = check_captures(of.collectives, of.one_sided);
+  std::vector<JoinedStream> joined;
+  if (result == ncclSuccess) result = unite_streams(of.collectives, of.one_sided, joined);
   if (is_failure(result)) {
     give_up(of.initialisations, result);
     return result;
@@ -238,7 +239,9 @@ ncclResult_t run_kept(Group &of) {
   if (is_failure(result)) return result;
   for (const Mark &each : of.marks)
     if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
-  ncclResult_t launched = run_all(of);
+  ncclResult_t launched = join_before(joined);
+  if (launched == ncclSuccess) launched = run_all(of);
+  if (launched == ncclSuccess) launched = join_after(joined);
   if (launched == ncclSuccess) launched = run_suspensions(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }

@@ -28,7 +28,7 @@ struct Collective {
 struct OneSided {
   ncclComm *comm;
   cudaStream_t stream;
-  std::function<rondo_status_t(rondo_comm_t)> call;
+  std::function<rondo_status_t(rondo_comm_t, cudaStream_t)> call;
 };
 
 /// One rank's initialisation of a communicator.

@@ -18,6 +18,7 @@ void check_grow();
 void check_suspend();
 void check_memory();
 void check_graphs();
+void check_group_streams();
 void check_messages();
 void check_windows();
 void check_configured();

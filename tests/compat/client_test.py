@@ -145,6 +145,10 @@ class Programs(unittest.TestCase):
     def test_a_group_is_captured_and_replayed(self):
         self.check("graphs")
 
+    def test_all_streams_of_a_communicator_in_a_group_are_joined(self):
+        for executor in ("kernel", "copy"):
+            self.check("group streams", RONDO_DEVICE_EXECUTOR=executor)
+
     def test_operations_with_a_factor_by_kernels_and_by_copies(self):
         self.check("ops")
         self.check("ops", RONDO_DEVICE_EXECUTOR="copy")

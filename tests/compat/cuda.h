@@ -59,6 +59,8 @@ class Cuda {
   int (*exec_destroy)(GraphExec) = find<int(GraphExec)>("cuGraphExecDestroy");
   int (*graph_destroy)(Graph) = find<int(Graph)>("cuGraphDestroy");
   int (*event_create)(void **, unsigned) = find<int(void **, unsigned)>("cuEventCreate");
+  int (*event_record)(void *, Stream) = find<int(void *, Stream)>("cuEventRecord");
+  int (*wait_event)(Stream, void *, unsigned) = find<int(Stream, void *, unsigned)>("cuStreamWaitEvent");
   int (*event_synchronize)(void *) = find<int(void *)>("cuEventSynchronize");
   int (*event_destroy)(void *) = find<int(void *)>("cuEventDestroy_v2");
 
