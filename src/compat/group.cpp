@@ -261,12 +261,16 @@ ncclResult_t end_group() {
   return result;
 }
 
-void drop_group() {
+ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
   Group &own = group();
-  if (own.depth == 0 || --own.depth > 0) return;
+  if (own.depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: this thread has started no group");
+  if (--own.depth > 0) return ncclSuccess;
+  const bool refused = own.refusal != ncclSuccess;
   give_up(own.initialisations, ncclInvalidUsage);
   static_cast<void>(end_kept(own, ncclSuccess));
+  const ncclResult_t result = refused ? fail(own.refusal, own.sentence) : fail(reason, sentence);
   own.clear();
+  return result;
 }
 
 ncclResult_t note(ncclResult_t result) {
@@ -352,10 +356,15 @@ NCCL_ALIAS(GroupStart)
 NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
-/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs nothing.
-NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd() {
-  drop_group();
-  return fail(ncclInvalidUsage,
-              "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the group was dropped");
+/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs no collective and no
+/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds.
+NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info) {
+  constexpr unsigned sim_info_magic = 0x74685283;
+  if (info == nullptr || info->magic != sim_info_magic)
+    return drop_group(ncclInvalidArgument,
+                      "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with NCCL_SIM_INFO_INITIALIZER; "
+                      "the calls of the group were dropped");
+  return drop_group(ncclInvalidUsage, "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the calls of "
+                                      "the group were dropped");
 }
 NCCL_ALIAS(GroupSimulateEnd)

@@ -50,8 +50,8 @@ NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, s
   if (window == nullptr || buffer == nullptr || bytes == 0) {
     // Rondo refuses a call with a null result, and informs the other ranks.
     static_cast<void>(rondo_window_register(handle, buffer, bytes, 0, nullptr));
-    return refuse(function,
-                  window == nullptr ? "the pointer for the result is NULL" : "the buffer is NULL, or its size is 0");
+    return refuse(function, window == nullptr ? "the pointer for the result is NULL"
+                                              : "the buffer is NULL, or its size is 0");
   }
   *window = nullptr;
   if (in_group()) {
@@ -94,9 +94,8 @@ NCCL_EXPORT ncclResult_t ncclPutSignal(const void *send, size_t count, ncclDataT
   const size_t size = rondo_type_size(type_of(type));
   if (count > SIZE_MAX / size) return note(refuse(function, "count is too large"));
   return run_or_keep(OneSided{comm, stream, [=](rondo_comm_t handle, cudaStream_t on) {
-                                return rondo_put_signal(send, count * size, peer, window_of(window), offset,
-                                                        signal_of(index, context), handle, on);
-                              }});
+    return rondo_put_signal(send, count * size, peer, window_of(window), offset, signal_of(index, context), handle, on);
+  }});
 }
 NCCL_ALIAS(PutSignal)
 
@@ -118,7 +117,8 @@ NCCL_EXPORT ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, 
     return note(refuse(function, "there are " + std::to_string(count) + " waits, or their array is NULL"));
   for (int at = 0; at < count; ++at) {
     const ncclWaitSignalDesc_t &each = waits[at];
-    if (const ncclResult_t checked = check(function, comm, each.peer, each.sigIdx, each.ctx, 0); checked != ncclSuccess)
+    if (const ncclResult_t checked = check(function, comm, each.peer, each.sigIdx, each.ctx, 0);
+        checked != ncclSuccess)
       return note(checked);
     if (each.opCnt < 0) return note(refuse(function, "opCnt is " + std::to_string(each.opCnt)));
   }

@@ -119,12 +119,16 @@ void threads() {
   for (std::thread &each : running) each.join();
 }
 
-/// Makes a communicator of one rank that is never destroyed. The program ends nevertheless, and prints nothing.
+/// Makes communicators that are never destroyed. One has two ranks, of which only one makes its second call. The
+/// program ends nevertheless, and prints nothing.
 void leave() {
   const OnDevice current(0);
   ncclUniqueId id{};
   ncclComm_t comm = nullptr;
   NCCL(ncclCommInitRank(&comm, 1, id, 0));
+  static Ranks *const ranks = new Ranks(2);
+  ranks->check_usable();
+  NCCL(call(ranks->sum(100), 0, ranks->part(0), ranks->comm(0)));
 }
 
 /// Runs ranks that one thread drives by groups. Another test makes such ranks by ncclCommInitRank() in a group.
@@ -171,6 +175,7 @@ constexpr Scenario scenarios[] = {{"threads", threads},
                                   {"group streams", check_group_streams},
                                   {"messages", check_messages},
                                   {"windows", check_windows},
+                                  {"null windows", check_null_windows},
                                   {"configured", check_configured},
                                   {"parameters", check_parameters},
                                   {"properties", check_properties},

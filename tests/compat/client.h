@@ -21,6 +21,7 @@ void check_graphs();
 void check_group_streams();
 void check_messages();
 void check_windows();
+void check_null_windows();
 void check_configured();
 void check_parameters();
 void check_properties();

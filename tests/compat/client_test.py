@@ -109,6 +109,9 @@ class Programs(unittest.TestCase):
         for executor in ("kernel", "copy"):
             self.check("windows", RONDO_DEVICE_EXECUTOR=executor)
 
+    def test_a_window_is_null_where_devices_cannot_reach_each_other(self):
+        self.check("null windows", SOFT_CUDA_PEERS="off")
+
     def test_messages_and_exchanges_of_blocks_by_copies(self):
         self.check("messages", RONDO_DEVICE_EXECUTOR="copy")
 

@@ -48,6 +48,7 @@ class Cuda {
   int (*stream_create)(Stream *, unsigned, int) = find<int(Stream *, unsigned, int)>("cuStreamCreateWithPriority");
   int (*stream_destroy)(Stream) = find<int(Stream)>("cuStreamDestroy_v2");
   int (*synchronize)(Stream) = find<int(Stream)>("cuStreamSynchronize");
+  int (*query)(Stream) = find<int(Stream)>("cuStreamQuery");
   int (*launch_host)(Stream, void (*)(void *), void *) =
       find<int(Stream, void (*)(void *), void *)>("cuLaunchHostFunc");
   int (*begin_capture)(Stream, int) = find<int(Stream, int)>("cuStreamBeginCapture_v2");

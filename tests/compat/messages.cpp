@@ -106,6 +106,20 @@ void check_scatter(Ranks &ranks, int root) {
       [&](Memory &memory, int rank) { place(memory, half_bytes, values(root, rank, count)); });
 }
 
+/// Checks that a receive of no bytes ends only once its send, also of no bytes, was called.
+void check_empty_messages(Ranks &ranks) {
+  constexpr int not_ready = 600;  // CUDA_ERROR_NOT_READY
+  const OnDevice current(0);
+  const Stream sender = ranks.part(0).stream(), receiver = ranks.part(1).stream();
+  for (int round = 0; round < 2; ++round) {
+    NCCL(ncclRecv(nullptr, 0, ncclInt8, 0, ranks.comm(1), receiver));
+    const int state = cuda().query(receiver);
+    CHECK(state == not_ready);
+    NCCL(ncclSend(nullptr, 0, ncclInt8, 1, ranks.comm(0), sender));
+    for (const Stream stream : {sender, receiver}) CU(synchronize(stream));
+  }
+}
+
 void check_refusals(Ranks &ranks) {
   const DevicePart &part = ranks.part(0);
   const ncclComm_t comm = ranks.comm(0);
@@ -130,5 +144,6 @@ void compat_test::check_messages() {
     check_gather(ranks, root);
     check_scatter(ranks, root);
   }
+  check_empty_messages(ranks);
   check_refusals(ranks);
 }
