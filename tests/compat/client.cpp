@@ -24,7 +24,7 @@ int number_of(const char *name, int otherwise) {
 void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part) {
   for (const Case &it : all_cases(rank_count)) {
     part.write(before(it, rank));
-    NCCL(call(it, rank, part, comm));
+    for (int step = 0; step < it.steps(); ++step) NCCL(call(it, rank, part, comm, step));
     check_after(it, rank, part);
   }
 }
@@ -145,9 +145,11 @@ void group() {
   NCCL(ncclCommInitAll(comms.data(), rank_count, places.data()));
   for (const Case &it : all_cases(rank_count)) {
     for (int rank = 0; rank < rank_count; ++rank) parts[of(rank)]->write(before(it, rank));
-    NCCL(ncclGroupStart());
-    for (int rank = 0; rank < rank_count; ++rank) NCCL(call(it, rank, *parts[of(rank)], comms[of(rank)]));
-    NCCL(ncclGroupEnd());
+    for (int step = 0; step < it.steps(); ++step) {
+      NCCL(ncclGroupStart());
+      for (int rank = 0; rank < rank_count; ++rank) NCCL(call(it, rank, *parts[of(rank)], comms[of(rank)], step));
+      NCCL(ncclGroupEnd());
+    }
     for (int rank = 0; rank < rank_count; ++rank) check_after(it, rank, *parts[of(rank)]);
   }
   for (int rank = 0; rank < rank_count; ++rank) check_numbers(comms[of(rank)], rank, rank_count, places[of(rank)]);
