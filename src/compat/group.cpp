@@ -31,7 +31,6 @@ struct Mark {
 };
 
 struct Group {
-  int depth = 0;
   ncclResult_t refusal = ncclSuccess;
   std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
@@ -53,6 +52,9 @@ struct Group {
     ends.clear();
   }
 };
+
+/// The number of groups that the calling thread is in. Every call reads it, so it takes no initialisation.
+constinit thread_local int depth = 0;
 
 Group &group() {
   thread_local Group instance;
@@ -248,23 +250,23 @@ ncclResult_t run_kept(Group &of) {
 
 }  // namespace
 
-bool in_group() { return group().depth > 0; }
+bool in_group() { return depth > 0; }
 
-void start_group() { ++group().depth; }
+void start_group() { ++depth; }
 
 ncclResult_t end_group() {
+  if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: this thread has started no group");
+  if (--depth > 0) return ncclSuccess;
   Group &own = group();
-  if (own.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: this thread has started no group");
-  if (--own.depth > 0) return ncclSuccess;
   const ncclResult_t result = end_kept(own, run_kept(own));
   own.clear();
   return result;
 }
 
 ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
+  if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: this thread has started no group");
+  if (--depth > 0) return ncclSuccess;
   Group &own = group();
-  if (own.depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: this thread has started no group");
-  if (--own.depth > 0) return ncclSuccess;
   const bool refused = own.refusal != ncclSuccess;
   give_up(own.initialisations, ncclInvalidUsage);
   static_cast<void>(end_kept(own, ncclSuccess));
@@ -275,37 +277,33 @@ ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
 
 ncclResult_t note(ncclResult_t result) {
   Group &own = group();
-  if (own.depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
+  if (depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
   own.refusal = result;
   own.sentence = last_failure();
   return result;
 }
 
 ncclResult_t run_or_keep(const Collective &collective) {
-  Group &own = group();
-  if (own.depth == 0) return run(collective);
-  own.collectives.push_back(collective);
+  if (depth == 0) return run(collective);
+  group().collectives.push_back(collective);
   return ncclSuccess;
 }
 
 ncclResult_t run_or_keep(OneSided operation) {
-  Group &own = group();
-  if (own.depth == 0) return run(operation);
-  own.one_sided.push_back(std::move(operation));
+  if (depth == 0) return run(operation);
+  group().one_sided.push_back(std::move(operation));
   return ncclSuccess;
 }
 
 ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream) {
-  Group &own = group();
-  if (own.depth == 0) return record(event, stream);
-  own.marks.push_back({event, stream});
+  if (depth == 0) return record(event, stream);
+  group().marks.push_back({event, stream});
   return ncclSuccess;
 }
 
 ncclResult_t run_or_keep(Initialisation initialisation) {
-  Group &own = group();
-  if (own.depth > 0) {
-    own.initialisations.push_back(std::move(initialisation));
+  if (depth > 0) {
+    group().initialisations.push_back(std::move(initialisation));
     return ncclSuccess;
   }
   ncclComm *const comm = initialisation.comm;
@@ -317,23 +315,20 @@ ncclResult_t run_or_keep(Initialisation initialisation) {
 }
 
 ncclResult_t run_or_keep(const Suspension &suspension) {
-  Group &own = group();
-  if (own.depth == 0) return run_suspensions({suspension});
-  own.suspensions.push_back(suspension);
+  if (depth == 0) return run_suspensions({suspension});
+  group().suspensions.push_back(suspension);
   return ncclSuccess;
 }
 
 ncclResult_t end_or_keep(ncclComm *comm, bool abort) {
-  Group &own = group();
-  if (own.depth == 0) return end_communicator(comm, abort);
-  own.ends.push_back({comm, abort});
+  if (depth == 0) return end_communicator(comm, abort);
+  group().ends.push_back({comm, abort});
   return ncclSuccess;
 }
 
 ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm) {
-  Group &own = group();
-  if (own.depth == 0) return end(OpEnd{op, comm});
-  own.op_ends.push_back({op, comm});
+  if (depth == 0) return end(OpEnd{op, comm});
+  group().op_ends.push_back({op, comm});
   return ncclSuccess;
 }
 
