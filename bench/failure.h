@@ -8,7 +8,7 @@
 
 namespace rondo::bench {
 
-/// The exit statuses, on which scripts rely. Only the command itself uses status 1.
+/// The exit statuses, on which scripts rely. Status 1 is for wrong results of perf, and for a diverged training.
 enum class Exit { ok = 0, wrong_results = 1, diverged = 1, usage = 2, communication = 3 };
 
 struct Failure {

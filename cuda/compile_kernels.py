@@ -7,9 +7,9 @@ with "+ptx", and for the lowest, which every later device can compile. REPORT re
 kernel (registers, spills). PTX receives the PTX of one architecture, for people to read. DEPFILE names the headers,
 so that a changed header rebuilds the image.
 
-Where ccache is installed, all three are kept under ~/.cache, as ccache keeps objects, since ccache does not support
-images. The key is made of the contents of the source, of all headers and of this file, nvcc's version, and the options.
-CCACHE_DISABLE ends that, as for ccache.
+If ccache is installed, IMAGE, REPORT and PTX are kept under ~/.cache for later builds, because ccache itself does not
+support images. The key is made of the contents of the source, of all headers and of this file, nvcc's version, and the
+options. CCACHE_DISABLE turns this off, as it does for ccache.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ def targets(architectures):
 
 
 def compression(said, architectures):
-    """Returns the option that makes a release's image smaller, if nvcc has it. With one architecture the build would
-    take a tenth longer. `said` is nvcc's text about its version."""
+    """Returns the option that makes a release's image smaller, if nvcc has it. For one architecture it is not
+    used, as the build would take a tenth longer. `said` is nvcc's text about its version."""
     if "," not in architectures:
         return []
     version = tuple(int(part) for part in re.search(r"release (\d+)\.(\d+)", said).groups())
@@ -67,7 +67,7 @@ def place_in_cache(words, files):
     if shutil.which("ccache") is None or "CCACHE_DISABLE" in os.environ:
         return None
     digest = hashlib.sha256()
-    # nvcc takes options from these, too.
+    # nvcc takes options from these environment variables, too.
     words = [*words, *(os.environ.get(f"NVCC_{name}", "") for name in ("PREPEND_FLAGS", "APPEND_FLAGS", "CCBIN"))]
     for part in [*(word.encode() for word in words), *(Path(name).read_bytes() for name in [__file__, *files])]:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -87,7 +87,7 @@ def take_kept(place, made):
 
 
 def keep(place, made):
-    """Copies the files there. Another build may have done the same meanwhile."""
+    """Copies the files to `place`. Another build may have done the same meanwhile."""
     folder = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

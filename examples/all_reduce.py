@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce from Python by ctypes. No number of Rondo's is written here: they come from the installed constants.json.
+"""All-reduce from Python by ctypes. This program contains no number of Rondo: it reads them from constants.json.
 
     $ rondo run -n 2 -- python3 all_reduce.py
     rank 0 of 2: the sum is 3.0

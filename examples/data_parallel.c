@@ -21,7 +21,7 @@ typedef struct {
   rondo_comm_t comm;
   rondo_stream_t stream;       /* a queue with a thread of its own, on which the collectives run */
   rondo_event_t done[layers];  /* passed when the gradients of a layer are averaged */
-  float *parameters;           /* of a layer: the matrix, row by row, then the biases */
+  float *parameters;           /* parameters of a layer: the matrix, row by row, then the biases */
   float *gradients;            /* the same layout, in memory that peers read in place: a layer is a bucket */
   int rank, size;
 } job_t;
@@ -81,7 +81,7 @@ static void backward(const job_t *job, int layer) {
       errors[sample][at] = activations[layer][sample][at] > 0 ? below[sample][at] : 0.5f * below[sample][at];
 }
 
-/* Trains from the same start, and returns the last loss by that of the first step. */
+/* Trains from the same start, and returns the last loss divided by the loss of the first step. */
 static float train(const job_t *job, int overlap) {
   uint32_t seed = 1; /* equal on all ranks: they begin with equal parameters, and make equal updates */
   float first = 0, loss = 0;

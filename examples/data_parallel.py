@@ -52,7 +52,7 @@ class Network:
 
 
 def train(comm, network, stream, overlap):
-    """Trains from the same start, and returns the last loss by that of the first step."""
+    """Trains from the same start, and returns the last loss divided by the loss of the first step."""
     network.reset()
     losses = []
     for step in range(STEPS):

@@ -16,7 +16,7 @@ enum { count = 1 << 16, device = 0 };
 
 static void *driver;
 
-/* A function of the CUDA driver, called with what it takes; all of these return 0 where they succeed. */
+/* Calls a function of the CUDA driver with the arguments after `types`. All of these return 0 on success. */
 #define CUDA(name, types, ...)                                               \
   do {                                                                       \
     int(*const function) types = (int(*) types)(uintptr_t)dlsym(driver, name); \
@@ -57,7 +57,7 @@ int main(void) {
   rondo_comm_size(comm, &size);
   for (int at = 0; at < count; ++at) numbers[at] = (float)(rank + at);
 
-  /* All three on the default stream, one after the other; none of them waits for the collective. */
+  /* These three calls run on the default stream, one after another. None of them waits for the collective. */
   void *on_device = (void *)(uintptr_t)buffer;
   CUDA("cuMemcpyHtoDAsync_v2", (unsigned long long, const void *, size_t, void *), buffer, numbers, sizeof numbers,
        NULL);

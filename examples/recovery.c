@@ -28,7 +28,7 @@ int main(void) {
   if (first == RONDO_OK) return 1;
   rondo_comm_last_error(comm, &error); /* which rank, which operation, and what to do: in error.message */
   fprintf(stderr, "rank %d: operation %d failed: %s\n", rank, (int)error.operation, error.message);
-  rondo_comm_destroy(comm); /* all that is left to do with it; buffers and streams stay good */
+  rondo_comm_destroy(comm); /* frees the failed communicator; buffers and streams stay usable */
 
   if (rondo_comm_init_env(&comm, &config) != RONDO_OK) { /* the next communicator of the same ranks */
     fprintf(stderr, "%s\n", rondo_last_error_message(NULL));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * This program uses memory that peers read in place, without a copy. Rondo allocated it, or the program registered it.
+ * This program uses memory that peers read in place, without a copy: memory of Rondo, and memory that it registers.
  *
  *     $ rondo run -n 2 -- registered
  *     2 ranks: 262144 numbers each, 0 wrong, in memory of Rondo and in a registered buffer
@@ -16,7 +16,7 @@ static void check(rondo_status_t status, rondo_comm_t comm) {
   exit(1); /* the other ranks get an error */
 }
 
-/* Everybody's numbers one after another, in place. Returns how many are not as they should be. */
+/* Gathers the numbers of all ranks in place, rank after rank. Returns how many of them are wrong. */
 static int gather(double *all, int rank, int size, rondo_comm_t comm) {
   int wrong = 0;
   for (size_t at = 0; at < count; ++at) all[(size_t)rank * count + at] = rank + 1;

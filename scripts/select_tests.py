@@ -104,16 +104,18 @@ SECONDS = {
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
 SANITIZED_SECONDS = {
     "asan": {
-        "budgets, shared launch": 12, "chaos": 25, "collectives between hosts": 72, "device chaos": 24,
+        "budgets": 60, "budgets, shared launch": 12, "chaos": 25, "collectives between hosts": 72, "device chaos": 24,
         "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
         "device messages, small slots": 8, "device processes, auto": 24, "device processes, copy": 24,
-        "device processes, kernel": 24, "device, plan memory": 54, "devices of several hosts": 54, "failure": 30,
-        "gpu check": 0, "init processes": 36, "launchers": 8, "lives self-test": 10, "load_store_model": 13,
-        "many communicators": 6, "many hosts": 14, "nccl programs": 25, "nccl programs, toolkit": 25,
-        "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14, "plan": 20, "preflight": 8,
-        "rails": 55, "regions of processes": 60, "run hosts": 0, "several hosts": 70, "sim": 14,
-        "soak between hosts": 0, "split processes": 7, "train division": 45, "train on a device": 50,
-        "tune on a device": 60,
+        "device processes, kernel": 24, "device, plan memory": 54, "devices of several hosts": 20, "failure": 12,
+        "gpu check": 0, "init processes": 36, "launchers": 8, "limits": 8, "lives self-test": 10,
+        "load_store, short": 18, "load_store_model": 13, "many communicators": 6, "many hosts": 14,
+        "nccl programs": 25, "nccl programs, toolkit": 25, "perf beside a product": 8, "perf command": 8,
+        "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14, "perf on a device": 30, "plan": 60,
+        "preflight": 8, "rails": 55, "regions of processes": 25, "run hosts": 0, "several hosts": 70,
+        "shared launch, plain": 10, "sim": 14, "sim command": 16, "soak between hosts": 0, "split processes": 7,
+        "status": 8, "train command": 14, "train division": 18, "train on a device": 15, "train resume": 12,
+        "tune command": 30, "tune on a device": 18,
     },
     "tsan": {
         "copy executor, late ends": 5, "device": 60, "device messages, copies": 45,

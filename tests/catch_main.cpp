@@ -2,7 +2,7 @@
 // This is Catch2's main. A program fails if no test case matches its arguments. Two variables show where a program is:
 //
 //     RONDO_TEST_PROGRESS      each test case is named on standard output as it begins, with the time since the start
-//     RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named
+//     RONDO_TEST_CASE_SECONDS  a case that takes longer is named, and ends the program, whatever the case waits for
 #if __has_include(<catch2/catch_all.hpp>)
 #include "tests/catch.h"
 using CatchListener = Catch::EventListenerBase;
@@ -42,7 +42,7 @@ class Deadline {
     changed_.notify_one();
     thread_.join();
   }
-  /// Records the location of the last evaluated assertion. If the case hangs, it waits at a later line.
+  /// Records the location of the last evaluated assertion. If the case hangs, it hangs after this location.
   void passed(const Catch::SourceLineInfo &place) {
     file_.store(place.file, std::memory_order_relaxed);  // relaxed: at worst, the line is of another file
     line_.store(place.line, std::memory_order_relaxed);
@@ -65,7 +65,7 @@ class Deadline {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  std::thread thread_;  // last, so that it begins after all else is initialised
+  std::thread thread_;  // the last member, so that the thread begins after all other members are initialised
 };
 
 class Progress : public CatchListener {

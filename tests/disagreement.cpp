@@ -8,7 +8,7 @@
 namespace rondo_test {
 namespace {
 
-constexpr uint32_t timeout_ms = 60'000;  // a rank that reaches it got no error
+constexpr uint32_t timeout_ms = 60'000;  // a rank waits this long only if it got no error
 constexpr size_t element_bytes_max = 8;
 
 class Random {
@@ -212,7 +212,7 @@ Told live_disagreement(const Disagreement &drawn, const RankPart &part) {
     if (status == RONDO_OK) ++told.silent_exchanges;
   }
   if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(part.comm, &told.error));
-  told.error.status = status;  // the returned status, whatever the kept error has
+  told.error.status = status;  // the call's status, even if the recorded error has another one
   return told;
 }
 

@@ -21,9 +21,9 @@ struct DrawnCall {
   int root = 0;
   size_t count = 0;
 
-  /// Compares as ranks do. Fields that a collective does not use are ignored.
+  /// Compares calls as ranks do: ignores the fields that the collective does not use.
   [[nodiscard]] bool same_as(const DrawnCall &other) const;
-  /// Returns the text by which errors name the call, such as "broadcast of 8 int32 from rank 1".
+  /// Returns the text that errors show for the call, such as "broadcast of 8 int32 from rank 1".
   [[nodiscard]] std::string text() const;
   /// Says whether a rank completes the call only after every rank has taken part in it.
   [[nodiscard]] bool waits_for_all() const;
@@ -36,10 +36,10 @@ struct Disagreement {
   int rank_count = 2;
   rondo_config_t config = RONDO_CONFIG_INIT;
   std::vector<DrawnCall> before;   ///< calls on which all ranks agree
-  std::vector<DrawnCall> parting;  ///< by rank: the first different call
-  std::vector<DrawnCall> after;    ///< calls on which all ranks agree, and then finalize
+  std::vector<DrawnCall> parting;  ///< by rank: its call where the groups' calls differ
+  std::vector<DrawnCall> after;    ///< calls on which all ranks agree; a finalize follows
   std::vector<uint8_t> in_place;   ///< by rank
-  std::vector<uint8_t> mapped;     ///< by rank: its buffers come from rondo_mem_alloc()
+  std::vector<uint8_t> mapped;     ///< by rank: true if its buffers come from rondo_mem_alloc()
 
   [[nodiscard]] std::string text() const;
 };
@@ -47,10 +47,10 @@ struct Disagreement {
 /// Draws a disagreement. If `blocks`, its calls may be all_to_all, gather and scatter, which devices do not support.
 [[nodiscard]] Disagreement draw_disagreement(uint64_t seed, bool blocks = false);
 
-/// The result of a rank. It is plain data, which processes exchange.
+/// The result of a rank. It is plain data, so that processes can exchange it.
 struct Told {
   rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure, or RONDO_OK
-  uint32_t silent_exchanges = 0;  ///< exchanges of all ranks that it completed after the ranks had parted
+  uint32_t silent_exchanges = 0;  ///< number of calls that waited for all ranks and still succeeded after the parting
 };
 
 /// The arguments of a rank: two buffers of buffer_bytes(), in the memory that its communicator uses.
@@ -60,7 +60,7 @@ struct RankPart {
   std::byte *send = nullptr;
   std::byte *recv = nullptr;
   rondo_stream_t stream = nullptr;
-  /// Returns the outcome of the call that has just returned RONDO_OK. It is empty if that outcome is already known.
+  /// A function that returns the outcome of a call that has just returned RONDO_OK. Empty if the outcome is known then.
   std::function<rondo_status_t()> settle;
 };
 [[nodiscard]] size_t buffer_bytes(const Disagreement &drawn);

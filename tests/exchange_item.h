@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the collectives that exchange blocks, as items of random programs: a rank's call, and what it must
-// receive.
+// Items of random programs may be collectives that exchange blocks. This file has a rank's call for such an item, and
+// the data that the rank must receive.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class ExchangeCall {
     return call(out.empty() ? nullptr : out.data(), in.empty() ? nullptr : in.data(), comm, stream);
   }
 
-  /// Makes the call with buffers that contain sent(), and have room for received(). In place, both are one buffer.
+  /// Makes the call with buffers that contain sent() and have room for received(). A call in place has one such buffer.
   rondo_status_t call(const void *send, void *recv, rondo_comm_t comm, rondo_stream_t stream) const {
     const int root = static_cast<int>(root_);
     const std::vector<size_t> to = sizes(true), from = sizes(false);

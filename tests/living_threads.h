@@ -23,7 +23,7 @@ inline size_t living_threads() {
     std::istringstream fields(text.substr(name_end + 1));
     std::string skipped;
     unsigned long flags = is_ending;
-    for (int field = 0; field < 6; ++field) fields >> skipped;  // from its state to its terminal's process group
+    for (int field = 0; field < 6; ++field) fields >> skipped;  // fields from the state to the terminal's process group
     fields >> flags;
     count += (flags & is_ending) == 0 ? 1 : 0;
   }

@@ -22,7 +22,7 @@ enum class Exchange : uint8_t {
 };
 
 struct Item {
-  bool collective = false;  ///< an item of all ranks: an all_reduce, or `exchange`
+  bool collective = false;  ///< all ranks take part in the item: an all_reduce, or `exchange`
   Exchange exchange = Exchange::none;
   uint32_t comm = 0;        ///< which communicator
   uint32_t from = 0, to = 0;
@@ -36,7 +36,7 @@ struct MessageProgram {
   uint32_t rank_count = 2;
   uint32_t comm_count = 1;
   std::vector<Item> items;
-  /// The first items of each rank's groups and single calls, by rank. A group may have only one call.
+  /// The first item of each group or single call, by rank. A group may also have only one call.
   std::vector<std::vector<size_t>> cuts;
 };
 
@@ -44,7 +44,7 @@ struct MessageProgram {
 inline std::vector<std::byte> contents_of(const Item &item) {
   std::vector<std::byte> bytes(item.bytes);
   uint64_t state = item.seed * 0x9E3779B97F4A7C15u + 1;
-  for (size_t at = 0; at < bytes.size(); at += sizeof state) {  // by words: a sanitizer makes each step slow
+  for (size_t at = 0; at < bytes.size(); at += sizeof state) {  // 8 bytes at a time: a sanitizer makes each step slow
     state = state * 6364136223846793005u + 1442695040888963407u;
     const uint64_t word = state ^ state >> 32;
     std::memcpy(bytes.data() + at, &word, std::min(sizeof word, bytes.size() - at));
@@ -102,7 +102,7 @@ class ProgramMaker {
       if (below(2) == 0) item.exchange = static_cast<Exchange>(1 + below(7));
       return program.items.push_back(item);
     }
-    // These are patterns with many crossing messages, and single messages.
+    // Pattern 0 is a single message. Patterns 1 and 2 are messages of all ranks, many of which cross.
     const uint32_t count = program.rank_count, pattern = below(3), shift = 1 + below(count - 1);
     const size_t bytes = size();
     for (uint32_t rank = 0; rank < (pattern == 0 ? 1 : count); ++rank) {
@@ -122,7 +122,7 @@ class ProgramMaker {
     for (size_t index = 0; index < program.items.size(); ++index) {
       const Item &item = program.items[index];
       if (!item.concerns(rank)) continue;
-      // Within a group, collectives run first. So a collective after a message begins another group.
+      // Within a group, collectives run before messages. So a collective after a message begins another group.
       if (cuts.empty() || below(habit) == 0 || (item.collective && has_messages)) {
         cuts.push_back(index);
         has_messages = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These boards ignore what a rank publishes about its messages. A test derives from them, and invents what ranks read.
+// These boards ignore what a rank publishes about its messages. A test derives from them, and decides what ranks read.
 #pragma once
 
 #include "src/links/message_boards.h"

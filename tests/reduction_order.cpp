@@ -10,7 +10,7 @@ namespace {
 
 Reduction leaf(uint32_t rank) { return {rank, {}}; }
 
-/// Returns x(c) [x(c-1) [... [x(c+2) x(c+1)]]].
+/// Returns x(c) [x(c-1) [... [x(c+2) x(c+1)]]], where c is `last` and x(r) is the operand of rank r.
 Reduction ring(uint32_t rank_count, uint32_t last) {
   Reduction reduce = leaf((last + 1) % rank_count);
   for (uint32_t hop = 2; hop <= rank_count; ++hop) reduce = {0, {leaf((last + hop) % rank_count), reduce}};
@@ -31,14 +31,14 @@ Reduction rounded_once(uint32_t rank_count) {
   return reduce;
 }
 
-/// Returns [[x(c) x(c+1)] x(c+2)] ... from the owner on.
+/// Returns [[x(c) x(c+1)] x(c+2)] ..., where c is the owner.
 Reduction from_owner(uint32_t rank_count, uint32_t owner) {
   Reduction reduce = leaf(owner);
   for (uint32_t offset = 1; offset < rank_count; ++offset) reduce = {0, {reduce, leaf((owner + offset) % rank_count)}};
   return reduce;
 }
 
-/// Returns V(r). It begins as x(r), or [x(r) x(m+r)]; then V(r) = [V(r) V(r xor d)] for d = m/2, m/4, ... 1.
+/// Returns V(r): first x(r) or [x(r) x(m+r)], then [V(r) V(r xor d)] for d = m/2, m/4, ... 1. m is `core`.
 Reduction halving(uint32_t rank_count, uint32_t rank) {
   uint32_t core = 1;
   while (2 * core <= rank_count) core *= 2;
@@ -58,7 +58,7 @@ uint32_t trailing_zeros(uint32_t position) {
   return count;
 }
 
-/// Returns the part of the tree over positions first..last. The position with the most trailing zeros is its root.
+/// Returns the part of the tree over positions first..last. Its root is the position with the most trailing zero bits.
 Reduction tree_part(uint32_t first, uint32_t last, const std::vector<uint32_t> &rank_at) {
   uint32_t top = first;
   for (uint32_t position = first; position <= last; ++position)
@@ -94,7 +94,7 @@ Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collec
     case RONDO_ALGORITHM_HALVING_DOUBLING: return halving(rank_count, chunk);
     case RONDO_ALGORITHM_HIERARCHICAL:
       return collective == RONDO_ALL_REDUCE ? from_owner(rank_count, chunk) : ring(rank_count, chunk);
-    case RONDO_ALGORITHM_HIERARCHICAL_TREE:  // on one host: the first tree, with the leader on top
+    case RONDO_ALGORITHM_HIERARCHICAL_TREE:  // on one host: the first tree, with the leader as its root
       return tree(rank_count, rooted ? root : channel % rank_count, true, false);
     default: return kernel == RONDO_KERNEL_LOAD_STORE ? rounded_once(rank_count) : in_rank_order(rank_count);
   }

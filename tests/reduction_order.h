@@ -15,17 +15,17 @@ namespace rondo::test {
 /// commute.
 struct Reduction {
   uint32_t rank = 0;           ///< used if there are no operands
-  std::vector<Reduction> operands;  ///< 2 or 3; with a single rounding, one for each rank
+  std::vector<Reduction> operands;  ///< 2 or 3, or, with a single rounding, one for each rank
 };
 
-/// Returns how element i of a chunk is reduced. `root` matters only for reduce, and `channel` (even or odd) only for
-/// the tree. `chunk` matters for algorithms with several chunks: ring, halving-doubling and hierarchical on one host.
-/// In a ring's reduce-scatter it is the block. With load_store, one_shot and two_shot round once, at the end.
+/// Returns the order in which each element of a chunk is reduced. `root` matters only for reduce, and `channel` only
+/// for the tree. `chunk` matters for ring, halving-doubling and hierarchical on one host, which have several chunks. In
+/// a ring's reduce-scatter the chunk is the block. With load_store, one_shot and two_shot round once, at the end.
 [[nodiscard]] Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint32_t rank_count,
                               uint32_t root, uint32_t channel, uint32_t chunk,
                               rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER);
 
-/// Returns the number of chunks of a tile. The partition determines an element's chunk (src/proto/partition.h).
+/// Returns the number of chunks of a tile. src/proto/partition.h determines the chunk to which an element belongs.
 [[nodiscard]] uint32_t reduce_chunk_count(rondo_algorithm_t algorithm, rondo_collective_t collective,
                                         uint32_t rank_count);
 

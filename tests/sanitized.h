@@ -18,7 +18,7 @@ namespace rondo_test {
   return quarter == nullptr ? std::nullopt : std::optional{uint64_t{std::strtoull(quarter, nullptr, 10)} % 4};
 }
 
-/// Selects a quarter of many similar cases at the gate under a sanitizer, otherwise all of them.
+/// A selection of cases: a quarter of many similar cases at the gate under a sanitizer, otherwise all of them.
 class GateShare {
  public:
   /// Makes the selection. `what` names the cases in the line that says how many are left out. If `divided` is false,

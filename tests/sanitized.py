@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether tests run under a sanitizer, which scripts/test sets. Then leaves out cases that run the same code as
-other cases."""
+"""Says whether tests run under a sanitizer, in which case scripts/test sets a variable. Under a sanitizer, leaves out
+cases that run the same code as other cases."""
 
 import os
+import unittest
 
 SANITIZED = "RONDO_TEST_SANITIZED" in os.environ
 
@@ -15,3 +16,15 @@ def some_of(cases, few, what):
     print(f"skipped: {what}: {len(cases) - len(few)} of {len(cases)}, for their time under a sanitizer; "
           "done without one", flush=True)
     return few
+
+
+def quarter_of_cases(_loader, suite, _pattern):
+    """Selects a quarter of a module's cases at the gate under a sanitizer, otherwise all of them. A module of at least
+    four cases assigns this to `load_tests`, by which unittest makes its suite. Cases of one class keep their order, so
+    that setUpClass() runs once. The quarter is another one each time that the gate runs this test."""
+    quarter = os.environ.get("RONDO_TEST_QUARTER")  # set by scripts/test
+    if not SANITIZED or quarter is None:
+        return suite
+    cases = [case for cases in suite for case in cases]
+    print(f"skipped: three quarters of {len(cases)} cases: take long under a sanitizer; done without one", flush=True)
+    return unittest.TestSuite(cases[int(quarter) % 4::4])

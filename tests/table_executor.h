@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This executor has no links. Its ranks are threads of one process. They put their buffers on a table, and each rank
-// adds all buffers. It shows an executor's promises to a communicator, and a communicator's arguments for an executor.
+// adds all buffers. It shows what a communicator requires of an executor, and which arguments it passes.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class Table {
  public:
   explicit Table(uint32_t rank_count) : rank_count_(rank_count) {}
 
-  /// Sets recv to the sum of all ranks' send, as int32. Returns false if the communicator has failed.
+  /// Sets recv to the sum of all ranks' send buffers, as int32. Returns false if the communicator has failed.
   bool add_up(Operations &operations, const rondo::WorkItem &work) {
     std::unique_lock lock(mutex_);
     Round &round = rounds_[work.number];
@@ -68,7 +68,7 @@ class Table {
 
 class TableExecutor final : public rondo::Executor {
  public:
-  /// The requests of a test to the executor and the communicator.
+  /// The behaviour of the executor and the communicator that a test requests.
   struct Wishes {
     uint64_t refused_count = UINT64_MAX;   ///< prepare() refuses plans of this many elements
     uint64_t failing_number = UINT64_MAX;  ///< enqueue() fails for this operation number

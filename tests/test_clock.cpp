@@ -15,14 +15,14 @@ constexpr uint64_t is_being_held = 1;
 /// 0 while the clock runs, then is_being_held, and then the held time. All its accesses are sequentially consistent.
 std::atomic<uint64_t> held_ns = 0;
 std::atomic<uint64_t> read_count = 0;  ///< reads of the held clock; pairs with await_reads()
-std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, since the test may have moved a held clock
+std::atomic<uint64_t> skipped_ns = 0;  ///< lead over the machine's time, left by a test that moved a held clock
 
 }  // namespace
 
 [[nodiscard]] uint64_t now_ns();
 
-/// Returns the held time, or the machine's time if no test had begun to hold the clock after this was read. So no time
-/// is later than one that is held afterwards, and time never runs backwards.
+/// Returns the held time. If no clock is held, returns the machine's time, unless a hold began while it was read. So no
+/// time is later than one that is held afterwards, and time never runs backwards.
 uint64_t now_ns() {
   while (true) {  // ends when HeldClock has read the time
     const uint64_t held = held_ns.load();
@@ -60,7 +60,7 @@ void HeldClock::advance(uint64_t ns) { rondo::held_ns.fetch_add(ns); }
 
 void HeldClock::await_reads(uint64_t count) const {
   const uint64_t enough = rondo::read_count.load(std::memory_order_acquire) + count;
-  while (rondo::read_count.load(std::memory_order_acquire) < enough) rondo::sleep_for_ns(1'000'000);  // as in now_ns()
+  while (rondo::read_count.load(std::memory_order_acquire) < enough) rondo::sleep_for_ns(1'000'000);  // in real time
 }
 
 }  // namespace rondo_test

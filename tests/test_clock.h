@@ -18,7 +18,7 @@ class HeldClock {
 
   void advance(uint64_t ns);
 
-  /// Waits until threads have read the clock `count` times. A thread that watches something reads it at each look.
+  /// Waits until threads have read the clock `count` times. A thread that polls reads the clock at each poll.
   void await_reads(uint64_t count) const;
 };
 

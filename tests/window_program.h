@@ -29,7 +29,7 @@ struct WindowMemory {
 struct WindowPiece {
   uint32_t from = 0, to = 0, signal = 0;
   size_t offset = 0, bytes = 0;
-  bool is_signal = false;  ///< rondo_signal(), without a piece
+  bool is_signal = false;  ///< only rondo_signal(), without bytes
 };
 
 class WindowProgram {
@@ -77,7 +77,7 @@ class WindowProgram {
       for (size_t at = 0; at < window_bytes_;) {
         const size_t rest = window_bytes_ - at;
         const size_t bytes = std::min<size_t>(rest, between(0, static_cast<uint32_t>(window_bytes_)));
-        if (between(0, 3) != 0)  // otherwise the piece keeps its contents
+        if (between(0, 3) != 0)  // otherwise no rank writes these bytes
           pieces.push_back(
               {between(0, rank_count_ - 1), to, between(0, 3), at, bytes, bytes == 0 && between(0, 1) == 1});
         at += std::max<size_t>(bytes, 1);
@@ -106,7 +106,7 @@ class WindowProgram {
     for (const WindowPiece &piece : pieces) {
       if (piece.to == rank) ++counts[piece.from * 4 + piece.signal];
       if (piece.from != rank) continue;
-      if (used + piece.bytes > window_bytes_) {  // the source is full, so its bytes must be sent first
+      if (used + piece.bytes > window_bytes_) {  // the source is full, so earlier puts must end before it is reused
         for (const auto &call : puts)
           if (const auto done = call(); done != RONDO_OK) return done;
         if (const auto done = memory.synchronize(); done != RONDO_OK) return done;

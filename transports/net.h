@@ -36,7 +36,7 @@ struct NearLink {
   ConnectionView incoming;
   bool messages = false;  ///< it carries messages or puts, and no channel of a collective
   bool puts = false;      ///< it carries puts and signals (src/links/put_frame.h), which FarWindows takes
-  // Slots in memory of the device whose kernels post and read; null if there are none.
+  // Slots in the memory of a device, whose kernels write and read them. Null if the link has none.
   std::byte *device_outgoing = nullptr;  ///< the payloads of outgoing slots lie here, and not in `outgoing`
   std::byte *device_incoming = nullptr;  ///< the network may write arriving payloads here: Event::in_device
 
@@ -49,7 +49,7 @@ struct NearLink {
   }
 };
 
-/// Returns the first counter of a FIFO, for both ends. The counter is the FIFO's head, which is 0 in fresh memory.
+/// Returns the counter with which both ends of a FIFO begin. It is the FIFO's head, which is 0 in fresh memory.
 [[nodiscard]] inline uint64_t first_counter(const ConnectionView &fifo) {
   return memory::load_sync(fifo.simple_head());  // pairs with nothing: neither end moves yet
 }
@@ -69,14 +69,14 @@ struct Message {
   uint32_t signature = 0;
   uint32_t bytes = 0;
   const std::byte *payload = nullptr;
-  uint64_t consumed = 0;  ///< credit for the other direction, which is sent along
+  uint64_t consumed = 0;  ///< credit for the other direction, sent with this message
 };
 
 struct Event {
   enum class Kind : uint8_t {
     arrived,  ///< slot `counter` of the incoming FIFO has its payload; header and sequence are still to be stored
     credit,   ///< the peer has consumed `counter` slots of the outgoing FIFO
-    lost      ///< a connection with `peer` has ended; others may still bring more. Reported once. Network::why_lost()
+    lost      ///< a connection with the peer has ended, see why_lost(); others may still bring more. Reported once
   } kind = Kind::arrived;
   uint32_t link = 0;  ///< index of the NearLink; for `lost` any link of the peer
   uint64_t counter = 0;
@@ -98,15 +98,15 @@ class EventList {
   uint32_t count_ = 0;
 };
 
-/// Sends and receives payloads. Only one thread at a time calls it. No function blocks or, once the network was made,
-/// allocates.
+/// Sends and receives payloads. Only one thread at a time calls it. No function blocks. Once the network was made, no
+/// function allocates memory.
 class Network {
  public:
   virtual ~Network() = default;
   [[nodiscard]] virtual const char *name() const = 0;
 
-  /// Serves the links of messages, too. Before this call nobody sends on these links, and the network may ignore what
-  /// arrives for them.
+  /// Serves the links of messages from now on. Before this call nobody sends on these links, and the network may ignore
+  /// what arrives for them.
   virtual void open_messages() {}
   /// Sends a slot. Returns false if the network has no room; then call it again after poll().
   [[nodiscard]] virtual bool put(uint32_t link, const Message &message) = 0;
@@ -123,8 +123,8 @@ class Network {
   /// Appends the descriptors on which a thread can sleep. When one is ready, poll() has work.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;
   [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;
-  /// Says whether the network reads payloads from NearLink::device_outgoing and, where possible, writes payloads to
-  /// device_incoming. The error says why not.
+  /// Succeeds if the network reads payloads from NearLink::device_outgoing and, where possible, writes payloads to
+  /// device_incoming. Otherwise the error states the reason.
   [[nodiscard]] virtual Result<void> takes_device_memory() const {
     return Error{RONDO_ERROR_UNSUPPORTED, std::string(name()) + " copies payloads by the host, which does not reach "
                                                                 "the memory of a device"};

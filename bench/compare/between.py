@@ -4,7 +4,7 @@ needs root. Run as a program, it starts one rank on each host:
 
     between.py PID... -- DRIVER [OPTION...]
 
-Without a PID it runs one program, and waits for all processes that this leaves behind."""
+Without a PID it runs one program, and waits for all processes that the program leaves behind."""
 
 import ctypes
 import os
@@ -78,7 +78,7 @@ class Network:
             return [sys.executable, "-B", __file__, "--", *inside, "-np", str(ranks), "--host", where,
                     "--mca", "plm_rsh_agent", str(self.agent), "--mca", "oob_tcp_if_include", INTERFACE,
                     "--mca", "btl_tcp_if_include", INTERFACE, "--bind-to", "none",
-                    # Otherwise its daemons would belong to the first process of their host, and not to this run.
+                    # Otherwise Open MPI's daemons would belong to the first process of their host, and not to this run.
                     "--mca", "orte_leave_session_attached", "1",
                     "-x", "MALLOC_MMAP_THRESHOLD_", "-x", "MALLOC_TRIM_THRESHOLD_"]
         binding = ["-genv", "I_MPI_PIN", "0"] if contender.family == "intel" else ["-bind-to", "none"]
@@ -113,8 +113,8 @@ def start_ranks(pids, driver):
 
 
 def run_and_wait_for_all(command):
-    """Runs a command and waits for its orphans, too. Open MPI's daemon on the other host outlives its parent. Without
-    this, the time of its rank would count as other work on the machine."""
+    """Runs a command and waits for its orphans, too. Open MPI's daemon on the other host outlives its parent. If nobody
+    waited, the time of the daemon's rank would count as other work on the machine."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "no child subreaper")
     started = []

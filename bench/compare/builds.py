@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Measures two builds of Rondo in turns, to see that a change made nothing slower. It runs all-reduces of float32 on
-host memory, a process a rank, each build with the driver of its own source tree. It prints a line a cell: both medians,
-and new by old. A cell that is slower by more than the bar is measured again. The exit status is 1 if a cell was slower
-both times."""
+host memory, each rank in a process, each build with the driver of its own source tree. It prints a line for each cell:
+both medians, and the new one divided by the old one. A cell that is slower by more than the bar is measured again. The
+exit status is 1 if a cell was slower both times."""
 
 import argparse
 import statistics

@@ -124,7 +124,7 @@ def parse(arguments):
     options.sizes = options.sizes or settings.SIZES_BYTES
     if options.quick and options.raw is None:
         options.raw = Path(options.build) / "compare-quick.jsonl"
-        options.raw.unlink(missing_ok=True)  # each smoke test is one of its own
+        options.raw.unlink(missing_ok=True)  # a smoke test does not continue an earlier one
     options.raw = Path(options.raw or Path(options.build) / "compare.jsonl")
     options.settings = chosen_settings(parser, options)
     return options
@@ -207,7 +207,7 @@ def measure_rounds(options, machine, contenders, planned, found, first_round):
             if not wanted:
                 full_count += 1
                 continue
-            turn = round_number % len(wanted)  # nobody always comes first
+            turn = round_number % len(wanted)  # so that no contender is always first
             for run in wanted[turn:] + wanted[:turn]:
                 contender = contenders[run.contender]
                 outcome = machine.measure(contender, run) | ({"build": contender.version} if contender.ours else {})
@@ -278,5 +278,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what ends the run and tidies up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs the code that ends a run and tidies up
     sys.exit(main(sys.argv[1:]))

@@ -12,8 +12,8 @@
 
 struct compare_control {
   _Alignas(64) _Atomic uint32_t arrived;
-  _Alignas(64) _Atomic uint32_t generation; /* of the barrier; also what sleeping ranks wait on */
-  _Alignas(64) int64_t start_ns;            /* below: written by one rank between two barriers, read after the second */
+  _Alignas(64) _Atomic uint32_t generation; /* generation of the barrier, for which sleeping ranks wait */
+  _Alignas(64) int64_t start_ns;            /* written, like the rest, by one rank between two barriers, then read */
   int iterations;
   int cpu[compare_ranks_max];
   uint64_t wrong_count[compare_ranks_max];

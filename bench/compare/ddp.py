@@ -3,8 +3,8 @@
 """Runs the peer of `rondo train`: PyTorch's DistributedDataParallel over Gloo, one thread a rank, on the same model,
 corpus and batch. training.py runs it, and PyTorch must be installed. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 describe the ranks; without them it is one rank. Steps with the all-reduce of gradients and steps without (no_sync) take
-turns. Both end with the optimizer, so their difference is what communication costs a step. The ranks' models differ
-after a step without. Rank 0 prints one line of JSON."""
+turns. Both kinds end with the optimizer, so their difference is what communication costs a step. A step without the
+all-reduce makes the ranks' models differ. Rank 0 prints one line of JSON."""
 
 import argparse
 import json
@@ -73,7 +73,7 @@ class Training:
         loss.backward()
 
     def step(self, summed):
-        """Returns its seconds. Drawing the samples is not timed."""
+        """Makes a step, and returns its time in seconds. Drawing the samples is not timed."""
         length = self.model.context + 1
         begins = torch.randint(len(self.corpus) - length, (self.batch,), generator=self.random)
         samples = torch.stack([self.corpus[begin:begin + length] for begin in begins])

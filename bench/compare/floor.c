@@ -3,7 +3,7 @@
  * how near the two cores' caches are at the moment. docs/performance.md has the formulas. It runs on x86-64 only.
  *
  *     floor state                how long reading 64 KiB takes that the other core has just written
- *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps
+ *     floor keep LOW HIGH S      naps until that time is from LOW to below HIGH, for at most S seconds; then keeps
  *                                both cores busy at idle priority, so that it stays so, until standard input ends
  *     floor BYTES                every part at this size
  *
@@ -29,16 +29,16 @@ enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));
 
 struct flags {
-  _Alignas(64) _Atomic uint64_t turn[2][8]; /* a line for each rank */
+  _Alignas(64) _Atomic uint64_t turn[2][8]; /* a cache line for each rank */
 };
 
 struct floor {
   struct compare_job *job;
   struct flags *flags;
   char *shared[2]; /* each written by one rank, read by the other */
-  char *from, *to; /* this rank's own */
+  char *from, *to; /* this rank's own buffers */
   size_t bytes;
-  volatile uint64_t sink; /* what was read is used, or the compiler would not read it */
+  volatile uint64_t sink; /* makes the compiler keep the reads */
 };
 
 static void copy(void *state) {
@@ -157,7 +157,7 @@ static double seek(struct floor *floor, double low_us, double high_us, double se
     if (!late) continue;
     if (floor->job->rank == 0)
       compare_fail(floor->job, "the state did not come within %g s; the last reading was %.2f us", seconds, us);
-    pause(); /* rank 0's end is this one's */
+    pause(); /* this rank ends with rank 0 */
   }
 }
 

@@ -77,7 +77,7 @@ struct Session {
   std::shared_ptr<gloo::rendezvous::Context> context;
 };
 
-/// Connects a context. Older versions take a reference, newer ones take shared ownership.
+/// Connects a context. Older versions of Gloo take a reference to the store, newer ones take shared ownership of it.
 template <class Context, class Device>
 void connect(Context &context, const std::shared_ptr<BoardStore> &store, Device &device) {
   if constexpr (requires { context.connectFullMesh(*store, device); }) {

@@ -44,25 +44,25 @@ struct compare_job {
   double target_s;     /* about how long a loop of timed calls may take */
   const char *control_path;
   const char *result_path; /* NULL: standard output */
-  const char *interface;   /* for what goes over a network */
+  const char *interface;   /* network interface or RDMA device */
   pid_t keeper; /* process group that keeps the machine's state; 0 if none */
 };
 
-/* A library. A failure ends in compare_fail(), which reports it and does not return. */
+/* A library to compare. A failure ends in compare_fail(), which reports it and does not return. */
 struct compare_contender {
   const char *name;
-  int busy_threads; /* of one rank, that of the caller included */
+  int busy_threads; /* of one rank, with the caller's thread */
   bool only_float32;
   bool only_exchanges; /* makes no sum: out of place, each of two ranks gets what the other has */
   void (*join)(struct compare_job *);
-  void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* equal: in place */
+  void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* send == recv: in place */
   void (*leave)(struct compare_job *);
   void (*create)(struct compare_job *);                   /* makes and destroys a communicator; NULL if it cannot */
   void (*progress)(struct compare_job *);                 /* called in long waits of the barrier; NULL if not needed */
   void *(*allocate)(struct compare_job *, size_t bytes);  /* for buffers other than private; NULL if it has none */
 };
 
-/* The time of an iteration is that of its slowest rank. */
+/* The times of iterations. An iteration's time is that of its slowest rank. */
 struct compare_summary {
   double median_us, p10_us, p90_us, min_us;
 };

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import peers
 
-NEAR_BELOW_US = 1.6  # reading 64 KiB that the other core has just written
+NEAR_BELOW_US = 1.6  # the state is near if reading 64 KiB that the other core has just written takes less
 READINGS_US = {"near": (0, NEAR_BELOW_US), "far": (NEAR_BELOW_US, 1e9)}
 END_WITHIN_S = 20
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
@@ -67,8 +67,8 @@ class Keeper:
         os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):
-        """Returns how much processor time it has used so far. After its end it returns 0, because the time then counts
-        for this process's children."""
+        """Returns how much processor time the keeper has used so far. After the keeper's end it returns 0, because that
+        time then counts for this process's children."""
         if self.process is None:
             return 0.0
         ticks = 0

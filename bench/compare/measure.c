@@ -59,7 +59,7 @@ struct compare_summary compare_sample(struct compare_job *job, int iterations, v
   }
   compare_barrier(job, false);
   if (job->rank == 0) summary = summarise(job, iterations);
-  compare_barrier(job, false); /* none begins to write the next times before they are summed up */
+  compare_barrier(job, false); /* no rank writes its next times before these are summarised */
   return summary;
 }
 

@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   if (job.rank_count == 1 && ranks_before > 1) compare_fail(&job, "MPI makes this process a job of its own");
   if (rank_before >= 0 && rank_before != job.rank)
     compare_fail(&job, "was bound as rank %d, which its launcher's environment named", rank_before);
-  compare_settle(&job); /* again: now the number of ranks is MPI's, and the rank is known whatever the launcher */
+  compare_settle(&job); /* again: MPI has now given the number of ranks and this rank's number */
   compare_attach(&job);
   compare_run(&job);
   MPI_Finalize();

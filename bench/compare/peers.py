@@ -15,12 +15,12 @@ import between
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("bench/compare")
-LIMITED_CALLS_MIN = 2  # as a call over a slow network takes seconds
+LIMITED_CALLS_MIN = 2  # few calls, because one over a slow network takes seconds
 HARNESS = ("harness.c", "measure.c", "options.c")
 FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/include")
 
-# Temporary memory that is mapped afresh in every call would cost a library a factor of two from 64 MiB up; with these
-# glibc keeps it. All contenders get them.
+# Temporary memory that is mapped afresh in every call would cost a library a factor of two from 64 MiB up. With these
+# variables glibc keeps such memory. All contenders get them.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "8589934592", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
 UCX = ("--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca",
        "opal_common_ucx_devices", "any")
@@ -45,10 +45,10 @@ class Contender:
     launcher_options: tuple = ()
     driver_options: tuple = ()
     environment: dict = field(default_factory=dict)
-    oversubscribed_max_bytes: int | None = None  # with more ranks than cores, larger runs take minutes
-    version: str = ""  # of Rondo: the build, so that runs of different builds are kept apart
+    oversubscribed_max_bytes: int | None = None  # the largest run with more ranks than cores; larger runs take minutes
+    version: str = ""  # the version; of Rondo it is the build, so that runs of different builds are kept apart
     ours: bool = False
-    hosts_options: tuple | None = None  # of the launcher, for ranks on several hosts; None: not for these
+    hosts_options: tuple | None = None  # launcher options for several hosts; None: it does not run on several
     one_host: bool = True               # usable on one host
 
     def command(self, run, pin, control, seconds, deadline_s, network=None):

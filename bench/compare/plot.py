@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the picture by matplotlib. A panel with the ratios of all settings is first. For each setting and state, time
-by size follows beside ratio by size. All axes are logarithmic. A hollow point has too few runs."""
+"""Draws the picture by matplotlib. The first panel has the ratios of all settings. For each setting and state, a panel
+of time by size and a panel of ratio by size follow. All axes are logarithmic. A hollow point has too few runs."""
 
 import importlib.util
 from collections import Counter
@@ -86,7 +86,7 @@ def ratio_panel(panel, setting, lines, labels):
 
 @dataclass(frozen=True)
 class Outline:
-    """A setting in the summary: the ratio at each size that has enough runs, of several of ours the greatest."""
+    """A setting in the summary: the ratio at each size with enough runs, or the greatest ratio if there are several."""
     setting: object
     colour: str
     dashed: bool
@@ -118,8 +118,8 @@ def outlines(sections, sizes):
 
 
 def summary(panel, state, shown):
-    """Draws the panel that summarises all settings. A dashed line is for buffers that peers can map, and shows the
-    slower one of two kinds."""
+    """Draws the panel that summarises all settings. A dashed line is for buffers that peers can map. It shows the
+    slower one of the two kinds of such buffers."""
     title = "Rondo's time by that of the best peer" + ("" if state == "any" else f": {state}")
     frame(panel, sorted({size for each in shown for size, *_ in each.points}), title, (1, 1.5, 2, 3, 5))
     panel.set_gid("summary")

@@ -5,11 +5,11 @@
 A round goes over all numbers of ranks and all sizes. At each, `rondo tune` makes a table, and right after it `rondo
 perf` measures every algorithm with the plan that the tuner gives it. It measures by the interpreter with the protocol
 simple, and by the kernel load_store if it has the algorithm. So a simulated time is compared with one that was measured
-within the same minute. The machine's state (README.md) must be the same before and after each of them. A measurement in
-another state than the table's is tried again, and left out of the round in the end. From 16 MiB on memory decides, and
-the state does not matter. The result is the median over the rounds of simulated by measured. With more ranks than cores
-calls go back to back, as many as `rondo tune` makes. Prints a Markdown table, and exits with 1 if an error is above
---error-max or a cell was not measured.
+within the same minute. The machine's state (README.md) must be the same before and after each program. A measurement in
+another state than the table's is repeated, and in the end left out of the round. From 16 MiB on, memory decides the
+time, and the state does not matter. The result is the simulated time divided by the measured one, as the median over
+the rounds. With more ranks than cores, calls go back to back, as many as `rondo tune` makes. Prints a Markdown table,
+and exits with 1 if an error is above --error-max or a cell was not measured.
 """
 
 import argparse
@@ -31,7 +31,7 @@ STATE_MATTERS_BELOW = 16 * MIB
 SCHEDULES = ("ring", "tree", "halving_doubling", "one_shot", "two_shot")
 LOAD_STORE = ("ring by load_store", "one_shot by load_store", "two_shot by load_store")
 ALGORITHMS = SCHEDULES + LOAD_STORE
-ONE_SHOT_BYTES_MAX = 64 * 1024  # by load_store: a post among at most 16 ranks
+ONE_SHOT_BYTES_MAX = 64 * 1024  # the most for one_shot by load_store, among at most 16 ranks
 
 
 def parse_arguments():
@@ -67,7 +67,7 @@ def tune(rondo, ranks, size, rounds, table):
 
 
 def way(algorithm):
-    """Returns options of `rondo perf`."""
+    """Returns the options by which `rondo perf` runs the algorithm."""
     name, _, kernel = algorithm.partition(" by ")
     return ["--algorithm", name, *(("--kernel", kernel) if kernel else ("--protocol", "simple"))]
 

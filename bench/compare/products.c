@@ -100,7 +100,7 @@ int dnnl_sgemm(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t
   const int status = real_sgemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   const uint64_t ns = now_ns() - begin;
   const int known = kind_count, kind = kind_of(&shape);
-  if (kind_count != known) atexit(report); /* before the end of what the library has made for this shape */
+  if (kind_count != known) atexit(report); /* runs before the library frees what it made for this shape */
   ++kinds[kind].calls;
   kinds[kind].ns += ns;
   return status;

@@ -42,7 +42,7 @@ struct session {
   struct end peer;
 };
 
-static struct end *ends; /* both ranks', in shared memory */
+static struct end *ends; /* the ends of both ranks, in shared memory */
 static bool by_completion, in_turns;
 
 static void require(const struct compare_job *job, const char *what, bool done) {

@@ -78,7 +78,7 @@ def geometric_mean(values):
 class Cell:
     """A contender at one size in one state."""
     values: tuple
-    enough: bool  # of them for a verdict
+    enough: bool  # whether there are enough for a verdict
 
     @property
     def median(self):
@@ -157,11 +157,11 @@ class Line:
     """A size of a setting in one state: what the table's row and the plot's points show."""
     size: int
     floor_us: float | None
-    ours: tuple       # Cell or None, as Setting.ours
-    against: tuple    # Cell or None, as the peers
-    best: int | None  # which of `against`
+    ours: tuple       # Cell or None, in the order of Setting.ours
+    against: tuple    # Cell or None, in the order of the peers
+    best: int | None  # index of the best cell in `against`
     ratios: tuple     # ours / best, or None
-    sure: tuple       # whether both have runs enough
+    sure: tuple       # whether both have enough runs
 
     def to_floor(self, index):
         cell = self.ours[index]

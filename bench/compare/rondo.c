@@ -47,7 +47,7 @@ static void join(struct compare_job *job) {
   require(job, "rondo_config_default", rondo_config_default(&session->config, sizeof session->config));
   session->config.network_interface = job->interface;
   session->config.timeout_ms = session->config.init_timeout_ms = job->deadline_s * 1000;
-  if (!job->create) make_communicator(job); /* else that is what is timed */
+  if (!job->create) make_communicator(job); /* with --create, making it is timed later */
 }
 
 static void leave(struct compare_job *job) {

@@ -17,7 +17,7 @@ from peers import KEEP_MEMORY, result_file
 
 FOREIGN_PERCENT_MAX = 4.0
 GRACE_S = 5.0
-ONE_STATE = "any"    # where states cannot be told
+ONE_STATE = "any"    # the only state if states cannot be told apart
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Machine:
             time.sleep(1)
 
     def state(self):
-        """Returns 'near' or 'far' and the reading, or 'unknown' and the error."""
+        """Returns the state and its reading. For an unknown state, returns the error in place of the reading."""
         if self.floor is None:
             return ONE_STATE, None
         result, error = result_of(self.start([str(self.floor), "state"], {}, self.deadline_s))
@@ -138,7 +138,7 @@ class Machine:
         return keeper.state_of(result["read_64K_us"]), result["read_64K_us"]
 
     def settled_state(self):
-        """Returns the same as state(), after trying to reach the wanted state, if there is one."""
+        """Returns the same as state(). If a state is wanted and is not there, it first tries to reach that state."""
         told = self.state()
         if self.kept is None or told[0] == self.kept.state:
             return told

@@ -5,7 +5,7 @@ with the plain way, a reduce to one root and a broadcast from it.
 
     scaling.py inside    measures 2, 4 and 8 ranks of this machine
     scaling.py between   measures hosts that are network namespaces with a limited link (needs root), and the bytes that
-                         each host sends, counted by its interface; of several sizes (--bytes 1M,4M,16M) by size
+                         each host sends, counted by its interface; with several sizes (--bytes 1M,4M,16M), by size
     scaling.py simulate  simulates 2 to 16,384 ranks
 
 Each prints a Markdown table; --svg FILE draws it.
@@ -107,7 +107,7 @@ def between(args, rondo, folder):
 
 
 def simulated_us(rondo, collective, algorithm, ranks, size):
-    """Returns None if the algorithm does not support this many ranks."""
+    """Returns the simulated time, or None if the algorithm does not support this many ranks."""
     done = subprocess.run([rondo, "sim", "--collective", collective, "--algorithm", algorithm, "--ranks", str(ranks),
                            "--bytes", size, "--protocol", "simple", "--alone", "--json", "-"], capture_output=True,
                           text=True, timeout=600, check=False)
@@ -118,7 +118,7 @@ def simulate(args, rondo, _):
     found = {}
     for ranks in (2, 4, 8, 16, 32, 64, 128, 512, 2048, 16384):
         for name in (*ALL_REDUCES, ROOT):
-            # Among more, one root's schedule has more links than are simulated in minutes; the table says so.
+            # Among more ranks, one root's schedule has more links than are simulated in minutes; the table says so.
             times = [simulated_us(rondo, *call, ranks, args.bytes) if name != ROOT or ranks <= 128 else None
                      for call in calls_of(name)]
             if None not in times:
@@ -160,8 +160,8 @@ def place(case):
 
 
 def draw(found, caption):
-    """Draws one panel of times by number of ranks, or by size. Of two cases with as many ranks it takes the one with
-    more hosts."""
+    """Draws one panel of times by number of ranks, or by size. Of two cases with equally many ranks it takes the one
+    with more hosts."""
     made = plot.new_figure()
     panel = made.add_subplot()
     lines = {}
@@ -190,7 +190,7 @@ def draw(found, caption):
 
 def main():
     args = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts that were made go in any case
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the hosts that were made are removed
     if args.svg:
         plot.require()
     rondo = os.path.abspath(Path(args.build, "src/cli/rondo"))

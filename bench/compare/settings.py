@@ -8,8 +8,8 @@ and for mapped buffers.
 from dataclasses import dataclass
 
 KIB, MIB = 1 << 10, 1 << 20
-SIZES_BYTES = [8] + [16 << step for step in range(0, 25, 2)]  # 8 B, then 16 B to 256 MiB by four
-TIE_RATIO = 1.1  # of two ranks, what is slower than the best by less than that is a tie
+SIZES_BYTES = [8] + [16 << step for step in range(0, 25, 2)]  # 8 B, then 16 B to 256 MiB, each four times the last
+TIE_RATIO = 1.1  # between two ranks, ours / best above 1 and up to this is a tie
 UNITS = {"K": KIB, "M": MIB, "G": 1 << 30}
 
 
@@ -45,13 +45,13 @@ class Setting:
     sizes_min: int = 8
     sizes_max: int = 256 * MIB
     against_peers: bool = True
-    reference: tuple = ()       # what ours are held against where that is not the peers
+    reference: tuple = ()       # what ours are compared with, if not with the peers
     create: bool = False
     bar_ratio: float | None = None  # the most that ours / best may be, at each size
     bar_us: float | None = None     # the most that ours may take
-    bar_mean: float | None = None   # the most that the geometric mean of the ratios may be, from a size up
+    bar_mean: float | None = None   # the most that the mean of the ratios may be, from bar_mean_from up
     bar_mean_from: int = 0
-    bar_floor: float | None = None  # the most that ours / floor may be, at each size from one up
+    bar_floor: float | None = None  # the most that ours / floor may be, from bar_floor_from up
     bar_floor_from: int = 0
     bar_floor_to: int | None = None
     hosts: int = 1

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures `rondo train` beside PyTorch's DistributedDataParallel over Gloo (ddp.py): the same model, corpus and batch,
 one thread and one core a rank. The settings are one rank, two ranks of one host, and two hosts with each link of
---links. The hosts are network namespaces, which need root. In a round every contender runs once in each setting,
-beginning with another one each round. It prints a Markdown table of medians with least and most; --json keeps each run.
+--links. The hosts are network namespaces, which need root. In a round every contender runs once in each setting. Each
+round begins with another contender. It prints a Markdown table of medians with least and most; --json keeps each run.
 
     python3 -m venv V
     V/bin/pip install torch==2.11.0

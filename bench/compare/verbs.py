@@ -4,7 +4,7 @@
 with an RDMA device in software; tests/net/soft_roce.py fetches what is missing from Debian's packages. All take turns,
 round by round. It prints a Markdown table. The machine's processors are emulated, so only ratios count.
 
-If other work disturbs a round, its times are far above all others. Compare the best with the median, then."""
+If other work disturbs a round, its times are far above all others. Then compare the best with the median."""
 
 import argparse
 import re
@@ -35,7 +35,7 @@ rondo() {{
 }}
 """
 LATENCY, RATE = "us", "MiB/s"
-GATHERED_MIB = 8  # of two ranks together, half of it in each direction
+GATHERED_MIB = 8  # MiB that two ranks gather together, half of it in each direction
 
 
 class Series:
@@ -94,7 +94,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "raw_verbs")
         try:
-            # The guest's processor has not all that this machine's has.
+            # The guest's processor lacks features of this machine's processor.
             workshop = peers.Workshop(folder, builds[0])
             workshop.compile("the raw exchange over verbs (libibverbs-dev)",
                              [*workshop.cc, "-std=c11", *peers.FLAGS, "-march=x86-64", peers.HERE / "raw_verbs.c",

@@ -15,7 +15,7 @@ struct OtherId {
 
 constexpr int result_success = 0, result_in_progress = 7;
 
-/// The numbers of types and operations in that interface, indexed by Rondo's numbers.
+/// The numbers of nccl.h for types and operations, indexed by Rondo's numbers.
 constexpr std::array<int, 12> type_numbers{0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};
 constexpr std::array<int, 5> op_numbers{0, 1, 3, 2, 4};
 

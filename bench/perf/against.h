@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file times another library with the binary interface of nccl.h beside Rondo, in the same run, on the same memory
-// and streams. It declares only those functions of nccl.h that it calls.
+// This file times another library beside Rondo, in the same run, on the same memory and streams. The library has the
+// binary interface of nccl.h, of which this file declares only the functions that it calls.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 namespace rondo::perf {
 namespace {
 
-/// Returns how many products or batches take `time_ns`, at least one.
+/// Returns how many products or batches take `time_ns`: at least one, and at most `most`.
 uint32_t count_for(double time_ns, double each_ns, uint32_t most) {
   if (each_ns <= 0) return most;
   return static_cast<uint32_t>(std::clamp(std::ceil(time_ns / each_ns), 1.0, static_cast<double>(most)));
@@ -54,7 +54,7 @@ BesideRuns plan_runs(double product_ns, double batch_ns) {
       std::max({window_ns_min, window_products_min * product_ns, window_batches_min * batch_ns});
   const uint32_t products = count_for(window_ns, product_ns, products_max);
   const uint32_t batches = count_for(window_ns, batch_ns, batches_max);
-  // The counts above may have been limited, so the amount of the other work is computed from these counts.
+  // The limits may have lowered the counts above, so the amount of the other work is computed from the counts.
   const uint32_t many_batches = count_for(outlasting * products * product_ns, batch_ns, batches_max);
   const uint32_t many_products = count_for(outlasting * batches * batch_ns, product_ns, products_max);
   return {{0, 0, 1, products}, {1, many_batches, 0, products}, {1, batches, 0, 0}, {0, batches, 1, many_products}};
@@ -76,7 +76,7 @@ Outcome Beside::open(const ProductLibrary &library, std::span<const Member> memb
     if (auto failure = product_->prepare()) return failure;
     facts.version = product_->version();
   }
-  return session_.group.barrier();  // after it, kernels of other ranks may wait for this rank
+  return session_.group.barrier();  // after the barrier, kernels of other ranks may wait for this rank
 }
 
 Outcome Beside::enqueue_products(const BesideRun &what) {

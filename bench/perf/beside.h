@@ -29,7 +29,7 @@ namespace rondo::perf {
 
 inline constexpr double window_ns_min = 20e6;  ///< the counted work lasts at least this long
 inline constexpr uint32_t window_products_min = 8, window_batches_min = 2;
-inline constexpr uint32_t products_max = 512, batches_max = 256;  ///< in a run
+inline constexpr uint32_t products_max = 512, batches_max = 256;  ///< the most work in one run
 inline constexpr double outlasting = 2;  ///< the planned time of the other work, divided by that of the counted work
 inline constexpr uint32_t rounds_default = 5;
 
@@ -62,7 +62,7 @@ class Beside {
   /// Opens the products of a rank. Every rank calls open() and measure().
   /// @param members  all ranks.
   [[nodiscard]] Outcome open(const ProductLibrary &library, std::span<const Member> members, ProductFacts &facts);
-  /// Measures calls that measure() in timing.h has measured. Spoils the calls' buffers, and adds to `facts.wrong`.
+  /// Measures the calls that measure() in timing.h has timed. Spoils their buffers, and adds to `facts.wrong`.
   [[nodiscard]] Outcome measure(const Case &what, const Shape &shape, Pointers at, BesideTimes &times,
                                 ProductFacts &facts);
 
@@ -80,7 +80,7 @@ class Beside {
 
   Session &session_;
   std::unique_ptr<SideStream> side_;
-  std::optional<Product> product_;  ///< on the first rank of a device
+  std::optional<Product> product_;  ///< set on the first rank of a device
 };
 
 }  // namespace rondo::perf

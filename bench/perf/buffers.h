@@ -29,7 +29,7 @@ class Arena {
   /// Allocates memory of this kind.
   /// @param device  memory of this device, which must outlive the arena; null for host memory
   [[nodiscard]] Outcome allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *device = nullptr);
-  /// Returns the memory, on the device if there is one.
+  /// Returns the address of the data. It is a device address if the arena is on a device.
   [[nodiscard]] std::byte *data() const { return base_ + guard_bytes; }
 
   /// Writes (fill) or checks (look) `bytes` bytes at `at`, an address in this arena. Both work chunk by chunk on a

@@ -6,7 +6,7 @@
 
 namespace rondo::perf {
 
-/// Makes the call as the rank makes it.
+/// Makes one call of the collective `what`, with the arguments of this rank.
 [[nodiscard]] rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm,
                                        rondo_stream_t stream);
 

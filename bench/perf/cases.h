@@ -20,14 +20,14 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// Two patterns of nccl-tests for which Rondo has no functions. The values of RONDO_SEND and RONDO_RECV, the two ends
-/// of a message, represent them here.
-/// - hypercube: an all-gather among 2^k ranks in k groups. In each group, a rank exchanges all blocks that it has with
-///   the rank whose number differs in one bit.
+/// Two patterns of nccl-tests for which Rondo has no functions. RONDO_SEND and RONDO_RECV represent them here. In
+/// sendrecv, each rank sends to the next rank and receives from the previous one. In hypercube, an all-gather among 2^k
+/// ranks, there are k groups. In each group, a rank exchanges all blocks that it has with the rank whose number differs
+/// in one bit.
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;
 inline constexpr rondo_collective_t hypercube = RONDO_RECV;
 
-/// Returns the collective with the same buffers, results and bandwidth.
+/// Returns the collective that has the same buffers, results and bandwidth as the pattern.
 [[nodiscard]] constexpr rondo_collective_t like(rondo_collective_t collective) {
   return collective == hypercube ? RONDO_ALL_GATHER : collective;
 }
@@ -92,7 +92,7 @@ struct Shape {
 /// Returns the largest call whose logical vector has at most `bytes`.
 [[nodiscard]] Shape shape_of(const Case &what, int rank, size_t bytes);
 
-/// Returns the factor from algorithm bandwidth (bytes / time) to bus bandwidth, which the busiest link would carry.
+/// Returns bus bandwidth (what the busiest link carries) divided by algorithm bandwidth (bytes / time).
 [[nodiscard]] double bus_factor(rondo_collective_t collective, int ranks);
 
 /// Returns the operation's name, or "none" if nothing is reduced.

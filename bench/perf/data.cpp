@@ -18,8 +18,8 @@ std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int r
     for (int64_t &value : values) value = random.between(facts.negative ? -most : 0, most);
     return values;
   }
-  // The type cannot represent the number of ranks. So each draw chooses a rank whose value grows by one, and all other
-  // ranks add nothing.
+  // The budget does not suffice for 1 on each rank. So each draw moves one rank's value by 1, away from 0. Ranks that
+  // are never drawn keep 0.
   for (uint64_t draw = 0; draw < budget; ++draw) {
     int64_t &value = values[random.below(values.size())];
     const bool down = facts.negative && (value != 0 ? value < 0 : random.below(2) == 1);
@@ -54,7 +54,7 @@ uint64_t mean_of_integers(const std::vector<uint64_t> &inputs, const TypeFacts &
   return wrap_bits(static_cast<uint64_t>(sum / static_cast<Exact>(inputs.size())), facts.bits);
 }
 
-/// Returns the sum of what ranks multiply by their factors.
+/// Returns the sum of the inputs, each multiplied by the factor of its rank.
 uint64_t mulsum_of_integers(std::vector<uint64_t> inputs, const TypeFacts &facts) {
   for (size_t rank = 0; rank < inputs.size(); ++rank) inputs[rank] *= factor_of(rank);
   return reduce_integers(inputs, facts, RONDO_SUM);
@@ -94,8 +94,8 @@ double reduce_floats(const std::vector<double> &inputs, const TypeFacts &facts, 
   }
   if (op != RONDO_AVG) return result;
   const auto ranks = static_cast<double>(inputs.size());
-  // The average is as documented. float64 divides in float64. Other types divide in float32, rounded once more to the
-  // element type.
+  // The mean follows the rule of rondo_op_t. float64 divides in float64. Other types divide in float32, and the
+  // quotient is rounded to the element type.
   return facts.bits == 64 ? result / ranks : static_cast<float>(result) / static_cast<float>(ranks);
 }
 

@@ -2,8 +2,8 @@
 // This file makes inputs whose results are known exactly, whatever the order of reduction.
 //
 // For each of the 4096 elements of a pattern, one of 256 rows is drawn. A vector repeats this pattern, each time
-// rotated by a hash of the seed and the position. So inputs are copied from a cache. Computing them would take longer,
-// and the time would depend on how other programs use the caches.
+// rotated by a hash of the seed and the position. So inputs are copied from a few kilobytes. Computing them would take
+// longer, and the time would depend on how other programs use the caches.
 //
 // A row has one input for each rank, and the result of reducing them. Rows are drawn so that every partial result, over
 // any ranks in any order, is exact in the element type. Inputs of sums are small integers times a power of two. Inputs
@@ -48,7 +48,7 @@ class Sequence {
 
   /// Returns the sequence with every bit inverted, which differs from this one in each element.
   [[nodiscard]] Sequence inverted() const;
-  /// Returns the same sequence for another run.
+  /// Returns a sequence with the same pattern, rotated as `seed` determines. Runs have different seeds.
   [[nodiscard]] Sequence with_seed(uint64_t seed) const;
 
  private:
@@ -60,13 +60,13 @@ class Sequence {
 
   size_t element_bytes_;
   uint64_t seed_;
-  std::shared_ptr<const Pattern> pattern_;  ///< pattern_elements packed elements
+  std::shared_ptr<const Pattern> pattern_;  ///< the pattern's elements, packed
 };
 
 /// A rank's input and its expected output, for a run of a given seed.
 struct Data {
-  Sequence input;   ///< of this rank, for the logical vector
-  Sequence output;  ///< of every rank; for sendrecv, the previous rank's input
+  Sequence input;   ///< elements of this rank's inputs, for the logical vector
+  Sequence output;  ///< elements of every rank's output; for sendrecv, the previous rank's input
 };
 
 /// Makes the data. `seed` determines the rows. Sequence::with_seed() distinguishes runs.

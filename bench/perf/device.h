@@ -69,7 +69,7 @@ struct RelayPlace {
 using MakeChunk = std::function<void(std::byte *chunk, size_t offset, size_t bytes)>;
 using SeeChunk = std::function<void(const std::byte *chunk, size_t offset, size_t bytes)>;
 
-/// One rank's device. Only that rank's thread uses it, but other ranks may use it as their `first`.
+/// One rank's device. Only that rank's thread uses it, but other ranks may pass it to follow() and lead_back().
 class Device {
  public:
   virtual ~Device() = default;
@@ -104,11 +104,11 @@ class Device {
   virtual void forget_graph() = 0;  ///< call it after its replays have ended
   /// Fails if branches of one graph could wait for each other. One kernel for all ranks on a device avoids that.
   [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
-  /// Orders later work of this stream. If `first` is capturing, the later work is captured, too, after the work that
-  /// `first` has captured. Otherwise the later work runs after the replay of `first`. `first` is a device of this
-  /// process, and the two ranks have met at a barrier before.
+  /// Makes later work of this stream run after the work of `first`. If `first` is capturing, the later work is
+  /// captured, too, after what `first` has captured. Otherwise the later work runs after the replay of `first`. `first`
+  /// is a device of this process, and the two ranks have met at a barrier before.
   [[nodiscard]] virtual Outcome follow(Device &first) = 0;
-  /// Orders what this stream has captured before what `first` will capture.
+  /// Makes what `first` captures from now on run after what this stream has captured.
   [[nodiscard]] virtual Outcome lead_back(Device &first) = 0;
 
   /// Makes a word with value 0, for which streams of all devices of this process can wait. It stays until the Device

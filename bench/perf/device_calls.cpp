@@ -21,7 +21,7 @@ Outcome DeviceCalls::enqueue(uint32_t call_count) {
   return std::nullopt;
 }
 
-/// Waits with a deadline, because another library may have none.
+/// Waits for calls of the other library until a deadline, because that library may have none.
 Outcome DeviceCalls::wait_for_other() {
   const uint64_t deadline_ns = clock_ns() + timeout_ns(session_.options);
   for (bool ended = false; !ended;) {
@@ -73,7 +73,7 @@ Outcome DeviceCalls::capture_with_all() {
     if (!is_first)
       if (auto failure = device.follow(first)) return failure;
     if (auto failure = enqueue(call_count_)) return failure;
-    if (auto failure = session_.group.barrier()) return failure;  // rank 0's calls then follow no other rank's
+    if (auto failure = session_.group.barrier()) return failure;  // otherwise rank 0's calls could follow the others'
     if (!is_first)
       if (auto failure = device.lead_back(first)) return failure;
     return session_.group.barrier();
@@ -94,7 +94,7 @@ Outcome DeviceCalls::enqueue_all() {
   return is_first ? std::nullopt : session_.device->follow(*session_.first);
 }
 
-/// Enqueues the calls between their marks. With --together, they wait for the word first.
+/// Enqueues the calls between their marks. With --together, they first wait for the word that starts all streams.
 /// @param host_ns  receives the time in which this thread has enqueued one call
 Outcome DeviceCalls::enqueue_run(double &host_ns) {
   Device &device = *session_.device;

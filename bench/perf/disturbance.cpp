@@ -13,7 +13,7 @@
 namespace rondo::perf {
 namespace {
 
-// A rank that waited a tenth of the time also measured other programs.
+// Above one of these values, the times of a row also measure other programs.
 constexpr double waited_max = 0.1;
 constexpr double others_max = 0.1;
 constexpr double stolen_max = 0.02;

@@ -19,7 +19,7 @@ struct LoadReading {
   uint64_t process_ns = 0;  ///< processor time of this process
   uint64_t busy_ns = 0;     ///< processor time of all processes on the host
   uint64_t idle_ns = 0;
-  uint64_t stolen_ns = 0;  ///< taken by the hypervisor
+  uint64_t stolen_ns = 0;  ///< processor time that the hypervisor took away
 };
 
 [[nodiscard]] LoadReading read_load();

@@ -13,7 +13,7 @@
 namespace rondo::perf {
 
 struct RunFacts {
-  std::string version, commit;  ///< of the library; of the sources of this command
+  std::string version, commit;  ///< version of the library; commit of this command's sources
   std::string time;             ///< start of the run, UTC: 2026-11-23T03:10:06Z
   std::vector<std::string> arguments;
   /// The variables RONDO_*, without secrets and addresses, and CUDA_*: names with values, sorted.

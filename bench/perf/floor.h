@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes the floor of a collective among ranks on devices. No implementation is faster, because the
-// collective's bytes must move.
+// This file computes the floor: the least time of a collective among ranks on devices. No implementation is faster,
+// because the collective's bytes must move.
 //
 // Every rank reads its input and writes its output once. The time of a device is the sum over its ranks, divided by the
 // measured bandwidth of a copy inside the device, which counts bytes read and written. The floor is the longest time of

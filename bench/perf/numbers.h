@@ -12,7 +12,7 @@ namespace rondo::perf {
 
 struct TypeFacts {
   bool integer = false;
-  bool negative = true;        ///< it has negative numbers
+  bool negative = true;        ///< whether the type has negative numbers
   unsigned bits = 0;           ///< size of an element
   unsigned exponent_bits = 0;  ///< floats only
   unsigned mantissa_bits = 0;  ///< floats only: stored bits
@@ -29,7 +29,7 @@ struct TypeFacts {
   return bits >= 64 ? value : value & ((uint64_t{1} << bits) - 1);
 }
 
-/// Returns bits as a signed number.
+/// Returns the low `bits` bits of `value` as a signed number.
 [[nodiscard]] constexpr int64_t signed_value(uint64_t value, unsigned bits) {
   return static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
 }

@@ -246,7 +246,7 @@ Outcome take_names(const Words &words, Options &options) {
 
 /// Applies the options about threads. With --together, a run must be one entry of the stream. Otherwise the host would
 /// wait for work that it must release itself. --one-graph needs a single process, because streams of several processes
-/// cannot share a graph. It excludes exchanges of blocks and messages. There each rank has a kernel of its own, and in
+/// cannot share a graph. It excludes exchanges of blocks and messages. They have one kernel for each rank, and in
 /// branches of one graph these kernels would wait for each other.
 Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
@@ -355,7 +355,7 @@ std::vector<size_t> sizes_of(const Options &options) {
       bytes = bytes == 0 ? 1 : bytes * options.step_factor;
     }
   }
-  if (sizes.back() != options.max_bytes) sizes.push_back(options.max_bytes);  // if the steps pass it by
+  if (sizes.back() != options.max_bytes) sizes.push_back(options.max_bytes);  // if the steps skip it
   return sizes;
 }
 

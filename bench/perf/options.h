@@ -33,15 +33,15 @@ struct Options {
   std::vector<rondo_type_t> types{RONDO_FLOAT32};
   std::vector<rondo_op_t> ops{RONDO_SUM};
   int root = 0;
-  bool all_roots = false;                   ///< one after another; `root` is 0 then
+  bool all_roots = false;                   ///< every rank is the root, one after another; `root` is 0
   int ranks = 0;                            ///< ranks that are threads; 0 if the environment names this process's rank
   std::optional<uint32_t> iteration_count;  ///< empty: chosen by size and time, see timing.h
   std::optional<uint32_t> warmup_count;     ///< empty: chosen by size
   uint32_t check_count = 1;                 ///< verified runs for each size and placement
   uint32_t aggregate_count = 1;             ///< calls in one timed run
-  uint32_t pause_ms = 0;                    ///< pause before each run without a check
+  uint32_t pause_ms = 0;                    ///< pause before each run whose results are not checked
   bool on_device = false;
-  std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty for all visible ones
+  std::vector<int> ordinals;    ///< devices that the ranks take in turn (empty: all visible ones)
   std::string against_path;     ///< on a device, another library; empty if none
   uint32_t product_size = 0;    ///< on a device, rows of the product beside calls; 0 if none
   std::string product_library;  ///< library of the product; if empty, the cuBLAS that the linker finds

@@ -101,7 +101,7 @@ Outcome live(const Options &options, const Place &place, Rank &rank, Team *team,
     if (status != RONDO_OK) failure = communication_failure(comm, "rondo_comm_finalize", status);
   }
   if (failure && team != nullptr) {
-    team->fail(*failure);               // first, because it causes the other ranks' next failures
+    team->fail(*failure);               // first, because it causes the other ranks' failures
     (void)rondo_comm_abort(rank.comm);  // releases the other threads from their calls
   }
   (void)rondo_comm_destroy(rank.comm);

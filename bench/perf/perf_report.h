@@ -34,8 +34,8 @@ struct BesideTimes {
 /// The times of one call. A run's time is the slowest rank's. The times are the median, least and greatest over runs.
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
-  std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if nothing was checked
-  std::optional<double> floor_us = {};     ///< on a device; see floor.h
+  std::optional<uint64_t> wrong;           ///< wrong elements of all ranks and checked runs; empty without a check
+  std::optional<double> floor_us = {};     ///< the least possible time, on a device; see floor.h
   std::optional<double> host_us = {};      ///< median time until a call returns, on a device without a graph
   std::optional<BesideTimes> beside = {};  ///< for --beside-product
 };
@@ -54,7 +54,7 @@ struct Row {
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
   Disturbance disturbance = {};
-  uint64_t hand_overs = 0;  ///< one after another, if processes share a device; see turns.h
+  uint64_t hand_overs = 0;  ///< that a call needs one after another, if processes share a device; see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< for the library of --against
 };
@@ -69,14 +69,14 @@ struct ProductFacts {
 /// The ranks, and where each ran.
 struct Machine {
   std::vector<Member> members;
-  std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
+  std::optional<rondo_comm_properties_t> properties = {};  ///< properties of rank 0's communicator
   /// The time to make the communicator: the shortest time of any rank, so that a rank's late start does not count.
   std::optional<double> setup_ms = {};
-  std::vector<double> copy_GBps = {};  ///< of each rank's device, bytes read and written; empty on hosts
-  std::vector<double> hand_over_us = {};  ///< of each rank's device; 0 or empty if no processes share one
+  std::vector<double> copy_GBps = {};  ///< bandwidth of each rank's device, as bytes read and written; empty on hosts
+  std::vector<double> hand_over_us = {};  ///< hand-over time on each rank's device (0 or empty: none is shared)
 };
 
-/// The sizes of one collective, type and operation.
+/// The results of one collective, type and operation, for all sizes.
 struct Series {
   Case what;
   std::vector<Row> rows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file handles the options of `rondo perf` that choose a plan, and collectives without such a choice.
+// This file handles the options of `rondo perf` that choose a plan. It refuses those that a collective would ignore.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 namespace rondo::perf {
 namespace {
 
-// These are numbers of the interface.
+// These numbers are constants of cuBLAS's interface.
 constexpr int status_success = 0, transpose_none = 0, type_float32 = 0, type_bfloat16 = 14, compute_float32 = 68,
               algorithm_default = -1;
 

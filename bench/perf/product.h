@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs a large matrix product beside the collectives (--beside-product). A library with the interface of
-// cuBLAS computes the product. Only the functions of that interface that are called are declared here.
+// cuBLAS computes the product. This file declares only those functions of the interface that it calls.
 //
 // The product is C = A B. All matrices are N x N; A and B are bfloat16, and C is float32. The inputs are drawn from
 // eight numbers whose products are multiples of 1/4, at most 4. So every sum is exact in float32 in any order, and

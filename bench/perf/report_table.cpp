@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file prints the table, which has the columns of nccl-tests, and computes the figures that all forms share.
+// This file prints the table, which has the columns of nccl-tests. It also computes the figures of all report forms.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -165,7 +165,7 @@ double mean_bus_bandwidth(std::span<const Series> all) {
 }
 
 TableColumns table_columns(const Options &options, bool floors, size_t terminal_columns) {
-  constexpr size_t all = 125, without_choices = 96, of_floors = 18;  // with the mark of disturbed rows
+  constexpr size_t all = 125, without_choices = 96, of_floors = 18;  // widths, with the mark of disturbed rows
   const size_t room = terminal_columns - std::min(terminal_columns, floors ? of_floors : size_t{0});
   const bool constant = options.types.size() * options.ops.size() == 1 && !options.all_roots;
   if (terminal_columns == 0 || room >= all || !constant) return {};

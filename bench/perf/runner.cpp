@@ -90,8 +90,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // This error is the rank's own. The communicator would report another one: it has failed if another rank with the
-  // same error has left.
+  // This thread's last error describes the failure. The communicator may have failed since then, because another rank
+  // had the same error and left.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -104,8 +104,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
 
 /// The work of a rank besides its own calls.
 struct Rivals {
-  std::optional<OtherComm> other;  ///< of --against
-  std::optional<Beside> beside;    ///< of --beside-product
+  std::optional<OtherComm> other;  ///< the communicator of --against
+  std::optional<Beside> beside;    ///< the products of --beside-product
 };
 
 Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, const Part &part,
@@ -174,8 +174,8 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// Returns how many ranks the other library allows on one device. With this variable at 1, NCCL allows two from version
-/// 2.30 on.
+/// Returns how many ranks the other library allows on one device. From version 2.30 on, NCCL allows two if this
+/// variable is 1.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string_view(text) == "1" ? 2 : 1;
@@ -183,7 +183,7 @@ size_t other_ranks_on_a_device() {
 
 /// Returns a failure if a device has more ranks than the other library allows.
 Outcome check_for_other(std::span<const Member> members) {
-  std::map<size_t, std::vector<size_t>> ranks_of;  // by the first rank of each device
+  std::map<size_t, std::vector<size_t>> ranks_of;  // ranks by the first rank of their device
   for (size_t rank = 0; rank < members.size(); ++rank) ranks_of[first_on_device(members, rank)].push_back(rank);
   const size_t most = other_ranks_on_a_device();
   for (const auto &[first, ranks] : ranks_of) {
@@ -209,7 +209,7 @@ Outcome join_other(Session &session, const OtherLibrary *library, std::span<cons
   return other->init(session.group);
 }
 
-/// Makes the word at which all streams begin. It belongs to rank 0.
+/// Makes the word whose value starts all streams. It belongs to rank 0.
 Outcome open_start(Session &session) {
   if (session.group.rank() == 0)
     if (auto failure = session.device->make_start(session.start)) return failure;
@@ -337,7 +337,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
   Rivals rivals;
-  Outcome failure = check_plans(session, ranks);  // first, because ranks that are processes communicate by `comm`
+  Outcome failure = check_plans(session, ranks);  // first: processes communicate by `comm`, which needs a possible plan
   if (!failure) failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.on_device && options.buffers == Buffers::registered)
     failure = session.group.barrier();  // registered memory is opened while nothing is in flight

@@ -13,7 +13,7 @@ namespace {
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// Returns the number of hops of a part of the vector that happen one after another.
+/// Returns how many hops one part of the vector makes, one after another.
 uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
   const auto ranks = static_cast<uint64_t>(what.ranks);
   const uint64_t there_and_back = traits_of(what.collective).shares == 2 ? 2 : 1;
@@ -39,7 +39,7 @@ uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;
 }
 
-/// Exchanges a value between the ranks in each run. A rank without a relay sends 0.
+/// Collects one value from every rank. A rank that has none sends 0.
 class Runs {
  public:
   Runs(Group &group, size_t rank_count) : group_(group), own_(static_cast<size_t>(group.rank())), values_(rank_count) {}

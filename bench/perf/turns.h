@@ -19,7 +19,7 @@
 
 namespace rondo::perf {
 
-inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< besides a run to warm up
+inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< a run to warm up comes before these runs
 inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 
 /// Returns the processes on the device of `rank`, each by its first rank.
@@ -31,8 +31,8 @@ inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 [[nodiscard]] Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member> members,
                                          std::vector<double> &hand_over_us);
 
-/// Returns how many hand-overs a call needs one after another: the hops of the plan's algorithm for each of its tiles,
-/// without overlap of tiles.
+/// Returns how many hand-overs a call needs one after another, if its tiles do not overlap. For each tile, these are
+/// the hops of the plan's algorithm.
 [[nodiscard]] uint64_t hand_overs_of(const Case &what, size_t bytes, const rondo_plan_info_t &plan);
 
 }  // namespace rondo::perf

@@ -37,12 +37,12 @@ struct Options {
   uint64_t seed = 1;
   std::vector<std::string> corpus;  ///< files and folders, or empty for the default corpus
 
-  bool on_device = false;  ///< CUDA
-  int ordinal = -1;        ///< ordinal of the device, or -1 if each rank of a host takes another one
+  bool on_device = false;  ///< whether ranks compute on CUDA devices
+  int ordinal = -1;        ///< ordinal of the device, or -1 if each rank of a host takes a different one
   Precision precision = Precision::float32;
   std::string product_library;  ///< for matrix products on a device; empty for the usual names
 
-  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; the default depends on the mode
+  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; the default depends on the model
   bool overlap = true;
   Mode mode = Mode::sync;
   uint64_t local_steps = 8;  ///< local_sgd: steps between means
@@ -67,14 +67,14 @@ struct Options {
   [[nodiscard]] bool reports() const { return !report.empty() || !json.empty(); }
   /// Returns the number of samples that all ranks together use in one step.
   [[nodiscard]] size_t samples_a_step(size_t ranks) const;
-  /// Returns the ranks that share samples.
+  /// Returns the number of ranks that share one model, and so use the same samples.
   [[nodiscard]] size_t ranks_a_model() const { return parts.slices * parts.stages; }
   /// Returns the stream for lines that people read.
   [[nodiscard]] std::FILE *lines() const { return json == "-" ? stderr : stdout; }
   uint32_t measure_rounds = 9;
   int delay_rank = -1;  ///< for tests: this rank needs delay_ms longer for a step
   uint64_t delay_ms = 0;
-  bool flip_bit = false;  ///< for tests: on rank flip_rank, before step flip_step
+  bool flip_bit = false;  ///< for tests: flips a bit on rank flip_rank, before step flip_step
   int flip_rank = 0;
   uint64_t flip_step = 0;
   rondo_config_t config = RONDO_CONFIG_INIT;

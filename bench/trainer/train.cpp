@@ -32,7 +32,7 @@ int tell(const Failure &failure) {
   return static_cast<int>(failure.exit);
 }
 
-/// Checks the input before any rank waits for another.
+/// Checks that the corpus has enough samples, before any rank waits for another.
 Outcome check_samples(const Options &options, const Corpus &corpus, const Samples &samples, size_t ranks) {
   const size_t needed = ranks * options.accumulate * options.batch;
   if (samples.validation_count() > 0 && samples.training_count() >= needed) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file says which resources of a device kernels use, and how many of their blocks are resident on the device at
-// once.
+// This file says what kernels use of a device's resources, and how many of their blocks can be resident on the device
+// at once.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ inline constexpr uint32_t default_channel_count = 4;
 }
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
-/// The threads in a block of any kernel that waits; the lanes of a channel share them. All blocks have this size. If
-/// sizes differed, a small block alone on a multiprocessor could keep larger ones out. Then the number of blocks would
-/// not show what can be resident.
+/// The most threads in a block of a kernel that waits; the lanes of a channel share them. Only blocks of a one_shot may
+/// be smaller. If others differed in size, a small block alone on a multiprocessor could keep larger ones out. Then the
+/// number of blocks would not show what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
-/// The most device memory, in bytes, for the `simple` slots of one rank. Slots shrink as ranks and channels grow.
+/// The most device memory, in bytes, for the `simple` slots of one rank. More ranks or channels get smaller slots.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
-/// The most host memory that the slots of one rank use, where devices do not reach each other.
+/// The most host memory, in bytes, for the slots of one rank, if some devices do not reach each other.
 inline constexpr uint64_t host_slot_memory_bytes = 16 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
-/// Returns the slots of a connection if no number is requested. If memory is short, slots get fewer before they get
-/// smaller, since each slot costs a wait.
+/// Returns the number of slots of a connection if none is requested. If memory is short, a connection gets fewer slots
+/// before slots get smaller, because each slot costs a wait.
 [[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count,
                                                 uint64_t memory_bytes = slot_memory_bytes) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
@@ -64,11 +64,11 @@ struct BlockBudget {
 /// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks that one claim takes on a device, for ranks of this process and an estimate of other processes' ranks.
+/// The blocks that a claim takes on a device. With MPS, it also covers ranks of the communicator in other processes.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;
-  uint64_t rank_count = 0;  ///< that share them
+  uint64_t rank_count = 0;  ///< number of ranks that share the blocks
 
   bool operator==(const ClaimedBlocks &) const = default;
 };
@@ -92,7 +92,7 @@ struct BlockClaimTraits {
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
 /// The blocks that the ranks of a communicator want on a device. Each rank gets the same number of blocks.
 struct BlockWish {
-  std::vector<uint64_t> rank_counts;  ///< for each claim, the ranks that share it
+  std::vector<uint64_t> rank_counts;  ///< for each claim, the number of ranks that share it
   uint64_t least = 1, most = 1;       ///< blocks of a rank
 };
 /// Claims blocks for all ranks of a communicator on a device at once. Each rank gets share_of_rank() blocks, within the
@@ -100,7 +100,7 @@ struct BlockWish {
 /// RONDO_ERROR_OUT_OF_RESOURCES. Its message begins with the ranks and has the numbers of blocks.
 [[nodiscard]] Result<std::vector<BlockClaim>> claim_blocks(const DeviceUuid &device, const BlockBudget &budget,
                                                            const BlockWish &wish);
-/// Gives back what is more than `blocks` for each rank.
+/// Gives back the blocks of the claim that exceed `blocks` for each rank.
 void shrink_claim(BlockClaim &claim, uint64_t blocks);
 
 /// The facts that the driver reports about a kernel.

@@ -25,7 +25,7 @@ struct CudaDriver {
 };
 
 inline constexpr const char *default_cuda_library = "libcuda.so.1";
-inline constexpr int driver_version_min = 12'020;  ///< CUDA 12.2, of the release 535 with long-term support
+inline constexpr int driver_version_min = 12'020;  ///< CUDA 12.2, as of driver release 535, which has long-term support
 
 /// Returns "12.2" for 12'020.
 [[nodiscard]] std::string cuda_version_string(int version);

@@ -9,7 +9,7 @@
 
 namespace rondo::cuda {
 
-/// Makes `context` current on this thread while it lives, whichever context the application uses.
+/// Each guard makes `context` current on this thread while the guard lives, whichever context the application uses.
 class ContextGuard {
  public:
   /// Pushes `context`, unless it is current already. If ok() is false, the guard does nothing, and status() returns the

@@ -44,8 +44,8 @@ Error image_needs_driver(int compiler_version, int driver_version) {
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
-  // A release waits for all stores of its memory-sync domain. Compute kernels are in the default domain, so a release
-  // in the remote domain does not wait for their stores.
+  // A store with release order waits for all earlier stores of its memory-sync domain. Compute kernels are in the
+  // default domain, so such a store in the remote domain does not wait for them.
   LaunchAttribute domain{LaunchAttributeId::mem_sync_domain, {}, {}};
   domain.value.mem_sync_domain = MemSyncDomain::remote;
   LaunchConfig config;
@@ -162,8 +162,8 @@ Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) c
   return least;
 }
 
-/// Asks the driver to share `bytes` of a multiprocessor's memory in every kernel that waits. A driver that does not
-/// know this attribute chooses the share by itself.
+/// Requests `bytes` of a multiprocessor's memory as shared memory, for every kernel that waits. A driver that does not
+/// know this attribute chooses the size by itself.
 void KernelSet::fix_carveout(uint64_t bytes) const {
   CuDevice device = 0;
   int most = 0;

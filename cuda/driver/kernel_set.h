@@ -14,8 +14,8 @@ namespace rondo::cuda {
 
 /// Kernels that are loaded together.
 enum class KernelFamily : uint8_t {
-  plans,       ///< kernels that run plans by simple and ll, and messages
-  load_store,  ///< kernels that are a collective each
+  plans,       ///< kernels that run plans by simple or ll, or run messages
+  load_store,  ///< kernels of load_store, each of which is a whole collective
   joint,       ///< each of these kernels runs all ranks, and waits for none
   reduce,      ///< kernels that reduce slices for the copy executor, and wait for nobody
   operands,    ///< kernels that widen and narrow integers for a mean, or scale, and wait for nobody
@@ -32,13 +32,13 @@ enum class KernelFamily : uint8_t {
 
 struct LoadedKernel {
   CuFunction function = nullptr;
-  int block_threads_max = 0;  ///< what its registers allow
+  int block_threads_max = 0;  ///< the most that its registers allow
   bool remote = false;        ///< launched in the remote memory-sync domain
 };
 
 struct LaunchSize {
   uint32_t blocks = 1;
-  uint32_t threads = 0;       ///< of a block; registers may allow only fewer
+  uint32_t threads = 0;       ///< of a block; fewer, if registers allow only fewer
   uint32_t shared_bytes = 0;  ///< of a block
 };
 /// Launches a kernel, which gets `parameter` by value. `what` describes the launch in errors. The stream's context must
@@ -48,15 +48,15 @@ struct LaunchSize {
 
 class KernelSet {
  public:
-  /// Loads all kernels of these families. A later load could wait for a collective that is on the device.
+  /// Loads all kernels of these families now, because a later load could wait for a collective on the device.
   /// RONDO_ERROR_UNSUPPORTED: this build has no kernels, or none for this device.
   [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
   /// Returns how many blocks fit on a multiprocessor at once, for the largest kernel that waits for other ranks.
-  /// `shared_bytes` is the most shared memory of such a block. The call also gives all these kernels the carve-out for
-  /// that many blocks. Otherwise, a block with little shared memory could keep out a block with more, because a
-  /// multiprocessor cannot change its carve-out while a block waits there.
+  /// `shared_bytes` is the most shared memory of such a block. The call also sets the carve-out of all these kernels
+  /// for that many blocks, because a multiprocessor cannot change its carve-out while a block waits there. So a block
+  /// with little shared memory never keeps out a block with more.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:

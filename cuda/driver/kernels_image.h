@@ -23,8 +23,8 @@ struct KernelsImage {
   return driver_version >= 13000 ? 580 : 535;  // 12.2 is the oldest possible
 }
 
-/// Writes where the image is. It is the only function that librondo.so exports just for the command: `rondo info` loads
-/// the library's kernels.
+/// Writes where the image is. librondo.so exports it only for the command `rondo info`, which loads the library's
+/// kernels. Nothing else is exported only for the command.
 extern "C" [[gnu::visibility("default")]] void rondo_private_kernels_image(KernelsImage *image) noexcept;
 
 [[nodiscard]] inline KernelsImage kernels_image() {

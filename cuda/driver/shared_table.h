@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file shares objects between the threads of a process. While one thread holds an object, other threads find the
-// object by its key. Such a table is never destroyed, because a communicator may live until the process ends. Only cuda
-// includes this header.
+// object by its key. Such a table is never destroyed, because a communicator may live until the process ends. Only code
+// in cuda/ includes this header.
 #pragma once
 
 #include <map>

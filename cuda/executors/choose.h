@@ -12,7 +12,7 @@
 
 namespace rondo::cuda {
 
-/// The most ranks that share registered buffers without a request for load_store; nobody counted accesses for more.
+/// The most ranks that share registered buffers without a request for load_store. Accesses of more were not counted.
 inline constexpr uint32_t region_ranks_by_default = 16;
 
 /// The placement that a rank sends to the others. Names of devices and processes are valid only within a node.
@@ -47,7 +47,7 @@ struct Neighbours {
 
 /// Chooses the executor, which is the same on all ranks. The default is the kernel executor. If contexts take turns, a
 /// waiting kernel would use up the turns of its context. Then the default is the copy-engine executor, if all devices
-/// support it. On several nodes the default is kernels, because there a thread of the host would move each slice.
+/// support it. On several nodes the default is kernels, because for copies a host thread would move each slice.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 

@@ -19,7 +19,7 @@
 namespace rondo::cuda {
 namespace {
 
-/// Returns 0 also if the driver does not know the attribute.
+/// Returns 1 if the device has the attribute, otherwise 0, also if the driver does not know it.
 uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);
   return value.ok() && value.value() != 0 ? 1 : 0;

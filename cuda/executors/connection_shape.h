@@ -19,9 +19,9 @@ inline constexpr uint32_t default_channels_max = 64;  ///< if no number is reque
 [[nodiscard]] bool is_frugal(const PlacedRequest &request);
 
 /// Returns the requested slots. Without a request, returns what fits into slot_memory_bytes (cuda/driver/budget.h), or
-/// into less if the request is frugal. `buffers` says how ranks share buffers; if they do, load_store does most of the
-/// work. Between hosts, returns the slots of the links, because all slots of a plan have one size. This function and
-/// the ones below halve the memory `halvings` times, to stay within max_memory_bytes.
+/// into less if the request is frugal. `buffers` says how ranks share buffers; if they do, slots get less, as
+/// load_store does most of the work. Between hosts, returns the slots of the links, because all slots of a plan have
+/// one size. This function and the ones below halve the memory `halvings` times, to stay within max_memory_bytes.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
                                               BufferPlace buffers, uint32_t halvings = 0);
 

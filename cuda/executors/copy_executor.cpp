@@ -3,7 +3,7 @@
 // stream. A step has waits for flags, copies, a small kernel if operands are reduced, and writes of flags. While it
 // waits, it occupies no multiprocessor. Between hosts, CopyMessages runs the plan.
 //
-// Ordering, for slot c of the connection from s to r. The device orders each rank's work by its stream.
+// Ordering, for slot c of the connection from rank s to r. The device orders each rank's work by its stream.
 //     s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: the slot's last reader has finished
 //        copy into the slot
 //        write signature (an operation's first slot), posted = c + 1, each after a fence: it publishes the copy
@@ -22,13 +22,13 @@
 // Replays. A graph holds constants, and a captured call leaves its words at 0, as it found them. So it does not
 // matter how often a graph runs, nor whether other graphs or calls run before and after it. All ranks must have the
 // same order.
-// - No rank writes a word of a captured call while another rank is still in an earlier call.
-//   For `arrived`, s writes 0 before it posts. Rank r ends the call after that, and writes its next 1 later.
-// - For `posted`, s writes it after it saw arrived = 1. Rank r wrote that 1 after the posted = 0 of its call before.
-//   For `consumed`, r writes it after it saw posted. Rank s wrote that after the 0 of its call before.
+// - No rank writes a word of a captured call while another rank is still in an earlier call:
+//   arrived    s writes 0 before it posts. Rank r ends the call after these posts, and writes its next 1 later.
+//   posted     s writes it after it saw arrived = 1. Rank r wrote that 1 after the posted = 0 of its call before.
+//   consumed   r writes it after it saw posted. Rank s wrote that after the consumed = 0 of its call before.
 // - All slots are free when a captured call begins to write them (arrived), and when it ends (consumed). So the counts
 //   of the other calls, which a captured call does not touch, stay true.
-// - No rank waits for ever. Each rank writes arrived before it waits, which needs only its earlier calls. After that,
+// - No rank waits for ever. Each rank writes arrived before it waits. This write needs only its earlier calls. Then
 //   slots are free as at a communicator's first call, so copy_walk.h applies. Emptying a slot needs no later call.
 //
 // Failure. stop() ends every wait of this rank. It is called repeatedly until the streams have ended, because streams
@@ -66,7 +66,7 @@ class CopyExecutor final : public ExecutorBase {
     own.sends_messages = own.exchanges_blocks = segment_.shape().message_channels != 0;
     return own;
   }
-  /// Returns a chunk size. It leads to enough chunks to overlap, but to too few to fill the stream's launch queue.
+  /// Returns a chunk size that gives enough chunks to overlap, but too few to fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }
@@ -230,7 +230,7 @@ Result<void> CopyExecutor::check_device() const {
   return messages_ != nullptr ? messages_->check() : Result<void>();
 }
 
-/// Calls enqueue(work) between the writes of the words that report its progress.
+/// Calls enqueue(work). Before and after it, enqueues writes of the words that report the call's progress.
 template <class Enqueue>
 Result<void> CopyExecutor::enqueue_call(const DeviceCall &call, void *stream_handle, const Enqueue &enqueue) {
   auto *const stream = static_cast<CuStream>(stream_handle);
@@ -337,8 +337,8 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
   const bool reduces = static_cast<CopyPlan &>(*call.plan).reduction.kernel.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
-    // If this rank keeps the result, the kernel writes it to the output, and copies take it from there. In a
-    // communicator of two ranks, a result that is not kept has one output: the peer's slot.
+    // If this rank keeps the result, the kernel writes it to recv, and copies take it from there. With two ranks, the
+    // kernel writes any other result to its only output, the peer's slot. With more, it uses scratch.
     const bool keeps = (slice.step->flags & step_dst) != 0 || segment_.shape().rank_count == 2;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));

@@ -27,7 +27,7 @@ class CopyFifos {
 
   /// Returns the ends by peer.
   [[nodiscard]] device::DeviceLinkEnds *ends(uint32_t channel) { return ends_.data() + channel * rank_count_; }
-  /// Returns the number to add to a payload's address in the view of a FIFO to get its address on the device.
+  /// Returns the difference between a payload's address on the device and its address in the view of the FIFO.
   [[nodiscard]] uint64_t to_slots(const device::DeviceLinkEnds &of) const {
     return to_slots_[static_cast<size_t>(&of - ends_.data())];
   }

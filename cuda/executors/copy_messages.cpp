@@ -140,8 +140,8 @@ Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
   return {};
 }
 
-/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if the caller's stream
-/// and the thread's stream share a hardware queue, the thread's test write comes after this wait.
+/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if both streams share a
+/// hardware queue, the thread's test write comes after this wait, and does not pass.
 Result<void> CopyMessages::enqueue_waits(const Batch &batch, const StreamWork &work) {
   if (!batch.captured) {
     RONDO_TRY(work.write(place_of(words().begun), ++enqueued_count_));
@@ -212,7 +212,7 @@ void CopyMessages::release_streams() {
   memory::store_release(words().replay_done, flags_released);
 }
 
-/// Returns whether no batch runs any more. The thread alone calls it.
+/// Returns whether this rank has stopped or failed, so that no batch runs any more. Only the thread calls it.
 bool CopyMessages::has_failed() const {
   return progress_.verdict != 0 || memory::load_acquire(abort_) != 0;  // pairs with stop() and fail()
 }
@@ -224,7 +224,7 @@ CopyMessages::Batch *CopyMessages::find_begun() {
   if (!pending_.empty() && memory::load_acquire(words().begun) > words().done) return &pending_.front();
   const uint64_t replay = memory::load_acquire(words().replay);
   if (replay == 0) return nullptr;
-  // The stream writes it again only after the wait for this batch.
+  // The stream writes `replay` again only after it has waited for this batch.
   memory::store_relaxed(words().replay, 0);
   return &captured_[replay - 1];
 }
@@ -357,8 +357,8 @@ void CopyMessages::move(const device::GroupArgs &args, const CopyReduction &redu
   if (!moved.ok()) fail(moved.error());
 }
 
-/// Waits until the copy has ended. After a failure it still waits, since the copy uses buffers of the caller. After a
-/// moment it ends the waits of this rank's streams, because one of them may block the copy's hardware queue.
+/// Waits until the copy has ended. After a failure it still waits, since the copy uses buffers of the caller. After 0.1
+/// s it ends the waits of this rank's streams, because one of them may block the copy's hardware queue.
 Result<void> CopyMessages::wait_for_copy() {
   uint32_t rests_since_failure = 0;
   for (;;) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor runs the messages of a rank by this class. On several nodes it also runs its plans so. A
-// thread of the rank runs the body of the kernel of messages (cuda/kernels/transfer.h), as a block of one thread. It
-// moves each slice by a copy on a stream of Rondo. A plan runs as one batch: the thread advances the plan's lanes in
-// turn, and enqueues a kernel for each slice that has operands to reduce.
+// With this class, the copy-engine executor runs the messages of a rank, and on several nodes also its plans. A thread
+// of the rank runs the body of the kernel of messages (cuda/kernels/transfer.h), as a block of one thread. It moves
+// each slice by a copy on a stream of Rondo. A plan runs as one batch: the thread advances the plan's lanes in turn,
+// and enqueues a kernel for each slice that has operands to reduce.
 //
 // Streams   The caller's stream stores that a batch has begun, and waits until the thread stores that it is done. The
 //           thread enqueues a copy only when its slot is ready. So no stream waits for another rank, and the proof of

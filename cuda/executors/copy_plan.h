@@ -57,8 +57,8 @@ struct CopyReduction {
   }
 };
 
-/// The lanes of a plan for a thread. They have memory of their own, so a thread that has not noticed a failure yet does
-/// not need the plan.
+/// The lanes of a plan for a thread. They have memory of their own, so a thread that has not noticed a failure yet can
+/// use them without the plan.
 class CopyLanes {
  public:
   /// Makes the lanes. `ends_of` is as in device::make_plan_image(), with addresses of the host.

@@ -49,7 +49,7 @@ struct SlicePeers {
 /// This rank's ends of the two connections with one peer on one channel, after all work that was enqueued.
 struct CopyEnds {
   uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
-  uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
+  uint64_t posted_number = 0, received_number = 0;  ///< of the latest operation that used the connection
   bool sends = false, receives = false;             ///< what a captured call will do
 };
 
@@ -63,7 +63,7 @@ struct CopyOperands {
   void add_output(DevicePointer address) { outputs[output_count++] = address; }
 };
 
-/// Calls visit(slice), which returns a Result<void>, for each slice; ends at the first failure and passes it on.
+/// Calls visit(slice), which returns a Result<void>, for each slice. Ends at the first failure and returns it.
 template <class Visit>
 [[nodiscard]] Result<void> walk_plan(const Plan &plan, const Visit &visit) {
   uint64_t tile_count = 0;

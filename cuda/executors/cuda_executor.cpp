@@ -250,8 +250,8 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   return {};
 }
 
-/// Returns the address at which the call's kernel reads its plan. A captured call waits for the copy. Otherwise its
-/// kernel would read host memory at each replay.
+/// Returns the address at which the call's kernel reads its plan. A captured call waits for the copy, so that its
+/// kernel does not read host memory at each replay.
 Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCall &call) const {
   if (!plan.uploaded) {
     RONDO_TRY_ASSIGN(plan.uploaded, uploads_->wait(call.captured ? upload_patience_captured_ns : 0));

@@ -49,7 +49,7 @@ Result<bool> PlanUploads::begin(DevicePointer to, const void *from, uint64_t byt
   RONDO_TRY(cuda_check(driver, driver.memcpy_htod_async(to, from, bytes, stream_.get().object),
                        "copying a plan to the device"));
   RONDO_TRY_ASSIGN(const bool ended, wait(patience_ns));
-  if (!ended) was_late_.store(true, std::memory_order_relaxed);  // destroy reads it later
+  if (!ended) was_late_.store(true, std::memory_order_relaxed);  // a later destroy reads it
   return ended;
 }
 

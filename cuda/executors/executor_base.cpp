@@ -81,7 +81,7 @@ Result<void> ExecutorBase::resume(Store &store, const std::string &key_prefix, u
     if (done.ok()) done = connected;
   }
   RONDO_TRY(info_exchange.outcome(connected_key, done));
-  const std::lock_guard lock(suspend_mutex_);  // not while ranks wait for each other: the follower serves others, too
+  const std::lock_guard lock(suspend_mutex_);  // not earlier: it would block the follower, which serves others
   suspended_ = false;
   return {};
 }
@@ -139,7 +139,7 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
     found = pointer_info(*driver_, pointer);
   }
   RONDO_TRY_ASSIGN(const PointerInfo info, found);
-  // Every device reaches managed memory, and pinned host memory, mostly under the host's address.
+  // Every device reaches managed memory. It also reaches pinned host memory, mostly at the host's address.
   const bool pinned = info.type == MemoryType::host && info.on_device == reinterpret_cast<DevicePointer>(pointer);
   if (info.type != MemoryType::device && !pinned)
     return invalid_argument(std::string(name) + " is host memory that is not pinned, but the communicator is on " +
@@ -163,7 +163,7 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
         "give a cudaStream_t");
   auto *const stream = static_cast<CuStream>(given.device);
   std::optional<ContextGuard> guard;
-  if (is_default_stream(stream)) {  // of the current context
+  if (is_default_stream(stream)) {  // it belongs to the current context
     guard.emplace(*driver_, context_.get().context);
     RONDO_TRY(guard->status());
   }
@@ -278,7 +278,7 @@ Result<void> ExecutorBase::check_device() const {
   const CaptureModeGuard capture_goes_on(*driver_);
   const CuStatus status = guard.ok() ? driver_->stream_query(stream_.get().object) : guard.code();
   if (status == CuStatus::success || status == CuStatus::not_ready) return {};
-  if (status == CuStatus::not_permitted) return {};  // a stream's host function asked, which may not query
+  if (status == CuStatus::not_permitted) return {};  // the caller is a stream's host function, which may not query
   return cuda_error(*driver_, status, describe() + " has failed");
 }
 

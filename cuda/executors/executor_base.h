@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is the common base of the executors on a CUDA device. It has the device and the rank's segment there. It orders
-// calls on the caller's streams, and answers queries about buffers and errors. Only cuda includes this header.
+// This is the common base of the executors on a CUDA device. It has the device and its segment. It orders calls on the
+// caller's streams, and answers queries about buffers and errors. Only code in cuda/ includes it.
 #pragma once
 
 #include <atomic>
@@ -71,8 +71,8 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 
-  /// Orders a call after the latest one, even if that is on another stream, because all calls share the ends of the
-  /// communicator's links.
+  /// Makes a call on `stream` run after the latest call, even if that is on another stream, because all calls share the
+  /// ends of the communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   /// Makes room for what the plan needs beside the caller's buffers. prepare() calls it.
   [[nodiscard]] Result<void> reserve_operands(const Plan &plan) { return operands_.reserve(context_, kernels_, plan); }
@@ -140,9 +140,9 @@ class ExecutorBase : public DeviceExecutor {
   std::atomic<bool> recorded_ = true;        ///< launched_ was recorded after the last call
   std::atomic<uint64_t> narrowed_turn_ = 0;  ///< turn of the latest mean of integers whose division is enqueued
   std::shared_ptr<StreamUsers> stream_users_;  ///< null: no other rank of this process is on this device
-  uint32_t stream_place_ = 0;                  ///< this rank's index there
-  // check_stream() is called under the communicator's lock.
-  mutable CuStream known_stream_ = nullptr;  ///< of the latest call; it is one of this device
+  uint32_t stream_place_ = 0;                  ///< this rank's index in stream_users_
+  // check_stream() uses these members, and is called under the communicator's lock.
+  mutable CuStream known_stream_ = nullptr;  ///< of the latest call; it belongs to this device
   mutable unsigned known_flags_ = 0;         ///< of that stream
 };
 

@@ -153,7 +153,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
                                 : now_ns() + std::min(has_shared_ ? later_patience_ns : first_patience_ns, patience_ns);
   while (own.waits) {  // ends at the deadline, when the host sets the abort word
     changed_.wait_for(lock, look_interval);
-    // This pairs with the release in KernelExecutor::stop().
+    // The load of `abort` pairs with the release in KernelExecutor::stop().
     if (!own.waits || arrived_ == places_.size()) continue;
     if (memory::load_acquire(abort) == 0) {
       if (now_ns() > impatient_at) lose_patience();

@@ -29,10 +29,10 @@ namespace rondo::cuda {
 struct LaunchPart {
   LoadedKernel kernel;
   device::DeviceOperation operation;
-  const JointPlan *joint = nullptr;  ///< for load_store in the joint kernel, which is `kernel` then; outlives the call
-  uint32_t blocks_max = 0;           ///< for a joint kernel
+  const JointPlan *joint = nullptr;  ///< null, or the plan of the joint kernel `kernel`; outlives the call
+  uint32_t blocks_max = 0;           ///< most blocks of a joint kernel
   uint64_t number = 0;               ///< of the collective, equal on all ranks
-  // Only other kernels use these:
+  // The next three members are for kernels that are not joint.
   uint32_t channel_count = 0;
   uint32_t threads = 0;       ///< of a block
   uint32_t shared_bytes = 0;  ///< of a block
@@ -54,12 +54,12 @@ class LaunchGroup {
                                                                  uint32_t rank_count);
 
   /// Adds the part of the rank at index `place`, and waits until the parts of all ranks have arrived. The wait takes at
-  /// most 2 s, and at most `patience_ns`; endless_ns means no limit. The context must be current. If `abort`, this
-  /// rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
+  /// most 2 s, and at most `patience_ns`. With endless_ns, it has no limit. The context must be current. If `abort`,
+  /// this rank's abort word, becomes nonzero, the rank gives up with an error. part.number identifies the call.
   ///
-  /// If `launched` is set, one kernel runs for all ranks, and part.stream continues after it unless an error is
-  /// returned, too. Otherwise, without an error, nothing was launched: a rank has given up, or the parts do not fit
-  /// into one kernel. Parts do not fit if the ranks disagree, or if their streams are not in the same capture.
+  /// If `launched` is set, one kernel runs for all ranks. Unless an error is returned, too, part.stream continues after
+  /// the kernel. With neither `launched` nor an error, nothing was launched: a rank has given up, or the parts do not
+  /// fit into one kernel. Parts do not fit if the ranks disagree, or if their streams are not in the same capture.
   [[nodiscard]] Result<void> launch(uint32_t place, const LaunchPart &part, const uint64_t &abort,
                                     uint64_t patience_ns, bool &launched);
   /// Says whether the ranks have lately launched separate kernels, because their calls did not arrive together. Any

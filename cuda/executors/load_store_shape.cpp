@@ -13,8 +13,8 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t warp_threads = 32;
-// These sizes were not tuned by measurement. In a place, post areas take 256 KiB. With 8 ranks and 4 channels, chunk
-// areas take 36 MiB.
+// These sizes were not tuned by measurement. In a place, post areas take 256 KiB. With 8 ranks and 4 channels, the
+// chunk areas of all places take 36 MiB.
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
@@ -124,7 +124,7 @@ uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budge
 
 uint32_t load_store_threads(bool one_shot, uint32_t post_words) {
   if (!one_shot) return block_threads_max;
-  const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: no wide barrier
+  const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: short barriers
   return std::min(for_words + warp_threads, block_threads_max);  // a warp without words handles the headers
 }
 

@@ -19,9 +19,9 @@
 namespace rondo::cuda {
 
 /// Returns how ranks share buffers. The result is the same on all ranks.
-/// - shared_device, peer_devices: All ranks are threads of one process, and each launches its own kernels. They are on
-///   one device, or on several that reach each other. Each rank can read and write all buffers, or all that peers can
-///   read.
+/// - shared_device, peer_devices: All ranks are threads of one process, and one kernel can run them all if they share
+///   launches. They are on one device, or on several that reach each other, where only some buffers may be readable for
+///   peers.
 /// - registered: The ranks are several processes, on any number of devices, and share regions.
 /// - device: In all other cases.
 [[nodiscard]] BufferPlace place_of_buffers(const PlacedRequest &request);
@@ -61,7 +61,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 /// Returns the number of threads in a block. `post_words` is the number of words that one_shot posts per channel.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint32_t post_words);
 
-/// The chunk of a channel, in bytes, if ranks share buffers. Sizes of a chunk fit in 32 bits there.
+/// The chunk of a channel, in bytes, if ranks share buffers. So sizes within a chunk fit in 32 bits.
 inline constexpr uint64_t shared_chunk_bytes = uint64_t{1} << 30;
 
 /// Describes the plan of a rank for kernels of load_store, except what differs per call. `regions` is the device

@@ -227,7 +227,7 @@ Result<void> OneSidedStreams::follow_last_send(uint32_t peer, const StreamWork &
     RONDO_TRY_ASSIGN(last.ended, make_event(owner_));
     return {};
   }
-  // Each thread may have another stream of a default handle.
+  // A default handle may mean another stream in each thread.
   if (last.stream == work.stream && !is_default_stream(work.stream)) return {};
   if (!last.recorded)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES,

@@ -2,14 +2,14 @@
 // This class runs the one-sided operations of a rank on its device, by copies and by memory operations of the caller's
 // stream. It launches no kernel.
 //
-// Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream adds to a
-//           signal by writing the new total after its copy, and waits until the total is reached.
+// Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream signals by
+//           writing the new total after its copy, and the peer's stream waits for that total.
 // Streams   Each operation has a word of pinned memory. The stream writes `begun` there before the operation, and
-// `ended` after the operation. So a thread of the process knows which waits are under way.
+//           `ended` after it. So a thread of the process, which watches the waits, knows which are under way.
 // Order     A put or a signal follows the earlier ones of the rank to that peer, by an event if they are on another
 //           stream. So the totals only grow, and a signal follows all earlier data.
-// Failure   That thread watches each wait that has begun (SignalWatch). After a failure it ends all waits of this rank,
-//           by a value that no total reaches.
+// Failure   The watching thread polls each wait that has begun (SignalWatch). After a failure it ends all waits of this
+//           rank, by a value that no total reaches.
 #pragma once
 
 #include <atomic>
@@ -45,15 +45,15 @@ class OneSidedStreams final : private ThreadSharer {
   [[nodiscard]] MemoryPlace describe(const void *pointer, size_t bytes) const;
   /// Opens a buffer of a peer. RONDO_ERROR_UNSUPPORTED has the reason why this device cannot write to the buffer.
   [[nodiscard]] Result<std::shared_ptr<const RemoteMemory>> open(uint32_t peer, const MemoryPlace &place) const;
-  /// Enqueues the operations. One thread at a time.
+  /// Enqueues the operations. One thread at a time may call it.
   [[nodiscard]] Result<void> enqueue(const OneSidedBatch &batch, CuStream stream);
 
-  /// Returns whether all operations have ended. Any thread.
+  /// Returns whether all operations have ended. Any thread may call it.
   [[nodiscard]] bool is_idle() const;
   /// Waits until is_idle(). Returns false if the communicator has failed. The communicator fails if no operation begins
   /// or ends within the timeout.
   [[nodiscard]] bool wait();
-  /// Ends all waits of this rank that have begun. Any thread.
+  /// Ends all waits of this rank that have begun. Any thread may call it.
   void stop();
   /// Releases the memory of peers that only ended operations still use. A thread of the user calls it, because the
   /// release may wait for the device.
@@ -103,8 +103,8 @@ class OneSidedStreams final : private ThreadSharer {
   Operations &operations_;
   const uint32_t rank_, rank_count_;
   unsigned wait_flags_ = 0;
-  PrimaryContext owner_;      ///< gone after everything that needs the context
-  std::shared_ptr<const RegisteredFile> signals_;  ///< of this process
+  PrimaryContext owner_;      ///< destroyed after everything that needs the context
+  std::shared_ptr<const RegisteredFile> signals_;  ///< as mapped in this process
   DevicePointer signals_address_ = 0;
   HostMemory words_;
   std::vector<LastSend> last_sends_;  ///< by peer; only enqueue() uses it

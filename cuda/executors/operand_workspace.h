@@ -39,7 +39,7 @@ class OperandWorkspace {
   [[nodiscard]] uint64_t all_bytes() const { return all_bytes_.load(std::memory_order_relaxed); }  // a mere figure
   /// Returns the size of the memory that suspend() gives back, likewise.
   [[nodiscard]] uint64_t suspendable_bytes() const { return vmm_bytes_.load(std::memory_order_relaxed); }  // likewise
-  /// Gives memory back that can be allocated again at the same addresses. Nothing may use it until resume().
+  /// Gives back all memory that can be allocated again at the same addresses. Nothing may use it until resume().
   void suspend();
   [[nodiscard]] Result<void> resume();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class decides when the ranks for which a kernel waits are lost, if ranks share buffers
-// (cuda/kernels/load_store_place.h). Only cuda includes this header.
+// (cuda/kernels/load_store_place.h). Only code in cuda/ includes it.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ class ReachTable {
 [[nodiscard]] bool has_several_devices(std::span<const PlacementInfo> infos);
 
 /// Exchanges how each rank's device can access the memory of the others. Every rank calls it if has_several_devices().
-/// `device` is this rank's, and `nvml_library` is Config::nvml_library. Logs each access that is unknown.
+/// `device` is this rank's, and `nvml_library` is Config::nvml_library. Logs a warning if an access is unknown.
 [[nodiscard]] Result<ReachTable> find_reach(const CudaDriver &driver, const CudaDevice &device,
                                             std::span<const PlacementInfo> infos, const std::string &nvml_library,
                                             InfoExchange &info_exchange);

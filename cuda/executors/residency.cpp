@@ -12,8 +12,8 @@
 namespace rondo::cuda {
 namespace {
 
-// If a buffer cannot be read by peers on other devices, the call uses the places, which take 12 MiB for two ranks with
-// 32 channels. 32 blocks have 1 MiB in flight (32 KiB each), which takes some 2 us at 450 GB/s.
+// If peers on other devices cannot read a buffer, the call uses places, with areas for each channel. For two ranks and
+// 32 channels, a place has 12 MiB. 32 blocks have 1 MiB in flight (32 KiB each), which takes some 2 us at 450 GB/s.
 constexpr uint32_t peer_channels_max = 32;
 
 /// Returns whether the number of channels is given: by the user, or by links to other hosts.

@@ -13,7 +13,7 @@ namespace rondo::cuda {
 class ResultReader {
  public:
   /// Reads the report; any thread may call it. `waits_to_launch` says that a call waits for other ranks before it is
-  /// enqueued. If nothing else runs, that call's time has begun, and the report counts its kernel as begun.
+  /// enqueued. If nothing else runs, the report counts that call's kernel as begun, so that its time runs.
   [[nodiscard]] DeviceReport read(const device::DeviceResult &result, bool waits_to_launch) const;
 
  private:

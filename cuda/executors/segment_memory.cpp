@@ -44,8 +44,8 @@ SegmentShape shape_at(const PlacedRequest &request, const ChannelCounts &channel
 /// collectives. Their memory is halved `halvings` times.
 void add_copied_messages(SegmentShape &shape, const PlacedRequest &request, uint32_t halvings) {
   constexpr uint32_t channel_count = 2;
-  // The bytes of all slots for messages of a rank. A frugal pair has fewer slots of nearly the same size. Smaller slots
-  // would be slow, because a copy takes as long to begin as to move many bytes.
+  // The bytes of all slots for messages of a rank. With a frugal request of two ranks, there are fewer slots, of nearly
+  // the same size. Smaller slots would be slow, because a copy takes as long to begin as to move many bytes.
   const bool is_frugal_pair = is_frugal(request) && request.rank_count == 2;
   const uint64_t memory_bytes = is_frugal_pair ? 2016 << 10 : 4 << 20;
   constexpr uint64_t bytes_max = 256 << 10, bytes_min = 4 << 10;

@@ -15,7 +15,7 @@ namespace rondo::cuda {
 [[nodiscard]] Result<SegmentShape> choose_segment(const PlacedRequest &request, const ChannelCounts &channels,
                                                   bool has_load_store);
 
-/// Returns the same for the executor of copies.
+/// Returns the shape of a rank's segment for the copy-engine executor, within max_memory_bytes.
 [[nodiscard]] Result<SegmentShape> choose_copy_segment(const PlacedRequest &request);
 
 /// The bytes of a rank's memory on its device, by what is in it.

@@ -80,7 +80,7 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
   // The follower may wait for work of other communicators, and of the application.
   const bool left = follower.end(now_ns() + quiesce_patience_ns);
-  // This second wait helps, because other ranks with equally busy processes reach this point at about the same time.
+  // Ranks of equally busy processes close this rank's memory at about this time, so a second wait helps.
   if (holder) holder = wait_for_holders(ranks, last_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},

@@ -34,7 +34,7 @@ struct RankQueries {
 void share_region(Regions &regions, uint32_t rank, const void *first, size_t bytes);
 /// Ends the sharing of the memory, as Executor::unshare() says.
 [[nodiscard]] Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first);
-/// The work of a follower in a round. `leave_if_quiet` leaves only once nothing of the process is in flight.
+/// The work of a follower in a round. `leave_if_quiet` leaves only if nothing of the process is in flight.
 enum class RegionRound { follow, leave_if_quiet, leave };
 /// Opens the memory that peers share, and closes it, on one thread for all followers of the process. The driver's calls
 /// for this wait for the device, without a deadline. The device may be busy with the application, or with a replay that
@@ -62,15 +62,15 @@ class RegionFollower final : private ThreadSharer {
 
   const std::function<void(RegionRound)> run_round_;
   std::mutex mutex_;              ///< guards what follows
-  std::condition_variable done_;  ///< a round
+  std::condition_variable done_;  ///< signalled after each round
   uint64_t asked_count_ = 0, done_count_ = 0;
   RegionRound next_ = RegionRound::follow;
-  bool ended_ = false;  ///< its last round
+  bool ended_ = false;  ///< the round that leaves has ended
 };
 
 /// Ends the sharing of all memory: this rank's and the other ranks'. Call it when the rank has nothing in flight any
-/// more. `follower` closes the others' memory once the process has nothing in flight, or otherwise after some seconds.
-/// Returns false if closing takes some seconds more; it then continues in the background.
+/// more. `follower` closes the others' memory once the process has nothing in flight, or after some seconds at the
+/// latest. Returns false if closing takes some seconds more; it then continues in the background.
 [[nodiscard]] bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank);
 
 }  // namespace rondo::cuda

@@ -15,7 +15,7 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t list_memory_bytes = 512 << 10;
-// The budget counts blocks with the shared memory that running a plan needs.
+// The budget counts blocks that run plans, so a block of messages must not need more shared memory than they do.
 static_assert(device::transfer_shared_bytes(2 * batch_ranks_max * message_channels_max, 1) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
@@ -82,7 +82,7 @@ Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context
   std::unique_ptr<Transfers> made(new Transfers(segment));
   made->driver_ = context.get().driver;
   RONDO_TRY_ASSIGN(made->kernel_, kernels.find(device::transfer_kernel_name));
-  const uint32_t queue_count_max = 2 * segment.shape().rank_count * message_channels_max;  // of blocks, too
+  const uint32_t queue_count_max = 2 * segment.shape().rank_count * message_channels_max;  // also for blocks
   RONDO_TRY_ASSIGN(made->words_,
                    allocate_host_memory(context, word_count(queue_count_max, block_count) * sizeof(uint64_t)));
   made->use(static_cast<uint64_t *>(made->words_.get().object), queue_count_max, block_count,

@@ -32,7 +32,7 @@ class TransferWords : public BatchProgress {
   [[nodiscard]] static size_t word_count(uint32_t queue_count_max, uint32_t block_count_max) {
     return size_t{queue_count_max} + block_count_max + 1;
   }
-  /// Takes word_count() words, which are cleared here and outlive this.
+  /// Clears word_count() `words`, and uses them from then on. They must outlive this object.
   void use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max, const ConnectionGeometry &messages);
   [[nodiscard]] device::TransferReport report() const {
     return {words_, words_ + queue_count_max_, words_ + queue_count_max_ + block_count_max_};
@@ -74,7 +74,7 @@ class Transfers final : public TransferWords {
   HostMemory words_;  ///< of TransferReport
   HostMemory memory_;  ///< for lists
   Arena lists_;
-  std::deque<List> held_;  ///< lists of batches that may run, by turn; a graph's list stays
+  std::deque<List> held_;  ///< lists of batches that may still run, by turn; a graph's list is not given back
 };
 
 }  // namespace rondo::cuda

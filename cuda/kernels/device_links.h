@@ -2,11 +2,11 @@
 // This file implements the protocols as the interpreter calls them, for a group of threads. Thread 0 moves all counters
 // and polls for credit. With `simple` it also polls for full slots. A vote passes the result to the other threads. The
 // ends of a link are in memory. They are written after the barrier that precedes the publication of a slice. They are
-// read between the next vote and the next such barrier (interpreter.h). With `ll`, every thread polls its part of the
-// slots before the vote. So thread 0 advances the receiving ends before that barrier.
+// read between the next vote and the next such barrier (interpreter.h). With `ll`, every thread reads the receiving
+// ends before the vote, to poll its slots. So thread 0 advances these ends before the barrier.
 //
-// No thread sleeps on a device, so flags are acquire and release. Buffers are exported only by address, to peers in the
-// same address space.
+// No thread sleeps on a device, so flags are stored by release and loaded by acquire. Buffers are exported only by
+// address, to peers in the same address space.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace rondo::device {
 
-/// A lane's part of its channel.
+/// The part of a channel that one lane uses: its links, program and scratch.
 struct LaneLinks {
   DeviceLinkEnds *const *ends = nullptr;
   const LaneProgram *program = nullptr;
@@ -23,14 +23,14 @@ struct LaneLinks {
   uint32_t scratch_bytes = 0;
   uint32_t poll_count = 1;
   bool glances = false;  ///< in a long wait: relaxed loads first, because each acquire empties the L1 cache
-  uint64_t counters[2] = {};  ///< slots to which this slice is posted, as each thread has claimed them
+  uint64_t counters[2] = {};  ///< of the slots to which this slice is posted; each thread has a copy
 
   [[nodiscard]] RONDO_HD DeviceLinkEnds &at(LinkIndex link) const { return *ends[link]; }
   [[nodiscard]] RONDO_HD std::byte *operand(uint32_t which) const { return scratch + which * scratch_bytes; }
   [[nodiscard]] RONDO_HD std::byte *result() const { return scratch + 2 * scratch_bytes; }
 };
 
-/// Calls ready() up to poll_count times, and returns true as soon as ready() does. One thread calls it.
+/// Calls ready() up to poll_count times, and returns true as soon as ready() does. Each thread polls by itself.
 template <class Ready>
 [[nodiscard]] RONDO_HD bool poll(uint32_t poll_count, const Ready &ready) {
   for (uint32_t look = 0; look < poll_count; ++look)
@@ -94,7 +94,7 @@ struct GroupSimple {
   RONDO_HD static void release(G, LaneLinks &, LinkIndex) {}
 
   /// Publishes everything that the step posts and releases. On a device one fence suffices, because all reads and
-  /// writes are done.
+  /// writes of the slice precede it.
   template <Group G>
   RONDO_HD static void publish(G group, LaneLinks &links, const Step &step) {
     if (group.rank() != 0) return;
@@ -105,8 +105,8 @@ struct GroupSimple {
       if ((step.flags & step_recv) != 0 && link != no_link) links.at(link).simple_in.release(releases);
   }
 
-  /// Says whether no peer reads this lane's buffers any more. Only one lane sends on a directed link, so only that lane
-  /// waits for it.
+  /// Says whether peers have read all payloads that this lane exported. Only one lane sends on a directed link, so only
+  /// that lane waits for the link.
   template <Group G>
   RONDO_HD static bool drained(G group, LaneLinks &links) {
     bool exported = false;
@@ -117,8 +117,8 @@ struct GroupSimple {
   }
 
  private:
-  /// Says whether everything for which the step waits has arrived. Thread 0 calls it. If not, `faults` has the faults
-  /// of full slots, so that a disagreeing peer is named even if another peer never arrives.
+  /// Returns whether everything for which the step waits has arrived; thread 0 calls it. If something is missing,
+  /// `faults` has the faults of full slots. So a disagreeing peer is named even if another peer never arrives.
   [[nodiscard]] RONDO_HD static bool look(LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                           Fault (&faults)[2]) {
     SimpleSender *to[2] = {};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs a collective of all ranks in one kernel, if the ranks are threads of one process on one device and
-// share launches (cuda/executors/launch_group.h). The kernel runs after earlier work on the streams of all ranks, and
-// before later work there. So no thread waits for a flag or a place, and the blocks need not be resident at once. Like
-// load_store in shared buffers, the kernel reads each input once and writes each output once, in rank order. The result
-// has the same bits.
+// share launches (cuda/executors/launch_group.h). The kernel runs after all earlier work on the streams of all ranks,
+// and before later work of these streams. So no thread waits for a flag or a place, and the blocks need not be resident
+// at once. The kernel reads each input once, in rank order, and writes each output once. Its results have the same bits
+// as with load_store in shared buffers.
 //
-// Ordering  Ends of kernels order accesses to the buffers. Rank 0 does E2 (run.h) for all blocks, and each rank has an
-//           E3. The kernel does not check how earlier kernels ended, because what it touches is ordered by its owner's
-//           stream.
+// Ordering  Ends of kernels order accesses to the buffers. All blocks do E2 (run.h) in rank 0's DeviceProgress, and
+//           each rank has an E3. The kernel does not check how earlier kernels ended, because each rank's stream orders
+//           its memory.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +77,7 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
   }
 }
 
-/// Runs a block's part of the vector. If ranks have blocks of data, it is a part of one rank's block.
+/// Runs the part of thread block `block`. It is a part of the vector, or of one rank's block of data.
 template <class Reduction, Group G>
 RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t block, PartBuffers *buffers) {
   using Storage = typename Reduction::Storage;
@@ -103,8 +103,8 @@ RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t 
   }
 }
 
-/// Reports the start of a replay. Without it the host would not know of the replay, and might free what the replay
-/// still uses. Each thread's `ends` belongs to the rank with the thread's number.
+/// Reports the start of a replay. Without it the host would not know of the replay, and might free memory that the
+/// replay uses. Each thread's `ends` belongs to the rank with the thread's number.
 template <Group G>
 RONDO_HD void begin_joint(G group, const JointOperation &operation, const KernelEnds &ends) {
   if (operation.captured == 0) return;
@@ -142,7 +142,7 @@ RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block
   if constexpr (has_joint_words<Reduction>) {
     if (operation.word_count != 0) {
       reduce_words<Reduction>(group, operation, block);
-      if (block == 0) begin_joint(group, operation, ends);  // its loads wait for nothing
+      if (block == 0) begin_joint(group, operation, ends);  // late, so that the loads of words do not wait for it
       return end_joint(group, operation, ends);
     }
   }

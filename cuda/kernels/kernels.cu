@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file defines the kernels for devices. A kernel is one line that calls a body of a header in this folder (list.h,
-// mean.h, transfer.h). The thread groups that run the bodies are here, too.
+// This file defines the kernels for devices. Each kernel only calls its body, which is in a header of this folder
+// (list.h, mean.h, scale.h, transfer.h). The thread groups that run the bodies are here, too.
 #include "cuda/kernels/list.h"
 #include "cuda/kernels/mean.h"
 #include "cuda/kernels/scale.h"
@@ -9,8 +9,8 @@
 namespace rondo::device {
 namespace {
 
-/// Threads [begin, begin + size) of a block: whole warps that have their own hardware barrier. Lanes of a channel wait
-/// for different peers, so they must not wait for each other. Barrier 0 belongs to __syncthreads.
+/// Consecutive whole warps of a block, with a hardware barrier of their own. Lanes of a channel wait for different
+/// peers, so they must not wait for each other. Barrier 0 belongs to __syncthreads.
 struct WarpsGroup {
   uint32_t thread;
   uint32_t thread_count;
@@ -34,7 +34,7 @@ struct WarpsGroup {
     return any_vote != 0;
   }
   __device__ void relax() const {}
-  /// Pauses between two looks of a long wait, because each look takes bandwidth of a link or of the multiprocessor.
+  /// Pauses between two polls of a long wait, because each poll takes bandwidth of a link or of the multiprocessor.
   __device__ void pause() const { asm volatile("nanosleep.u32 200;" : : : "memory"); }
 };
 
@@ -78,8 +78,8 @@ struct OnDevice<RankReduction<Float16Element, Op>> {
 };
 
 constexpr uint32_t warp_threads = 32;
-/// Launch bounds request that at least one block of this size fits on a multiprocessor. Otherwise ptxas saves registers
-/// for more blocks, and spills.
+/// The launch bounds of kernels have this size, and require only one such block on a multiprocessor. For more blocks,
+/// ptxas would save registers, and spill.
 constexpr uint32_t block_threads_max = 512;
 
 /// Copies the block's operation to shared memory, where its fields have fixed addresses. Reading them from the

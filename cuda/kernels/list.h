@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This list names every kernel once. The image for devices and the library for emulated blocks are both made from it.
+// This list names the kernels that are not in mean.h, scale.h or transfer.h, for the image and for emulated blocks.
 //
 //     rondo_run_PROTOCOL_copy        collectives that only move data, of any type
 //     rondo_run_PROTOCOL_TYPE        collectives that reduce; the operation is a parameter
@@ -8,7 +8,7 @@
 //     rondo_run_load_store_copy      a collective that only moves data, by load_store
 //     rondo_run_joint_TYPE_OP        a collective that reduces, for all ranks in one kernel
 //     rondo_run_joint_copy           a collective that only moves data, for all ranks in one kernel
-//     rondo_reduce_TYPE              one slice of a reduction, for the copy-engine executor; it has that parameter, too
+//     rondo_reduce_TYPE              a slice of a reduction, for the copy-engine executor; the operation is a parameter
 // TYPE is as in rondo_type_string() and OP as in rondo_op_string(). avg runs as sum.
 #pragma once
 

@@ -50,9 +50,9 @@ RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count
     reduce_part<Reduction>(group, operands, addresses, count);
 }
 
-/// Runs all parts of this rank. In shared buffers, `buffers` has the addresses, and each part has `output_count`
-/// results. In places, a turn contributes chunk n, computes the result of chunk n - 1, and gathers chunk n - 2. Returns
-/// false to stop.
+/// Runs all parts of this rank. A result is stored `output_count` times. In shared buffers, `buffers` has the
+/// addresses. In places, turn n contributes chunk n, computes the result of chunk n - 1, and gathers chunk n - 2.
+/// Returns false to stop.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_parts(G group, const LoadStoreOperation &operation, uint32_t channel,
                                       const PlaceRoute &route, PartBuffers *buffers, uint32_t output_count,

@@ -78,8 +78,8 @@ struct Post : Payload {
 
 [[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % ll::sweep_period < 2; }
 
-/// Clears the rest of the post's area. Otherwise a unit of an earlier, longer post could have the flag when it is used
-/// again.
+/// Clears the rest of the post's area. If not, a unit of an earlier, longer post could still lie there when its flag is
+/// used again.
 template <Group G>
 RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel) {
   const LoadStorePlace own = operation.place(operation.rank);
@@ -120,9 +120,9 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
   return (ll::flag_in(pair.first) ^ flag) | (ll::flag_in(pair.second) ^ flag);
 }
 
-/// Does W1 of word `index` for all ranks, including this one, and reduces it into `result`. Returns false if something
-/// has not arrived. All loads of a turn are in flight together, with the loads of beside(). The last rank's loads
-/// overlap with the turn before.
+/// Does W1 of word `index` for all ranks, including this one, and reduces the word into `result`. Returns false if
+/// something has not arrived. All loads of a turn are in flight together, with the loads of beside(). The last rank
+/// needs no turn of its own: it is loaded in the last turn of the others.
 template <class Reduction, class Beside>
 [[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
                                         const Beside &beside, uint64_t &result) {
@@ -214,7 +214,7 @@ template <class Reduction, Group G>
 }
 
 /// Does the first polls of a short post, after computing everything that a turn needs. Returns true if this thread is
-/// done: its word `index`, if it has one, is reduced and stored. Its header, if it polls one, has arrived with the same
+/// done: its word `index`, if it has one, is reduced and stored, and the header that it polls shows the same
 /// operation.
 template <class Reduction, uint32_t ranks>
 [[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
@@ -263,9 +263,9 @@ enum class ShortPass : uint8_t {
   ended     ///< all threads have reduced their words, and the end is reported
 };
 
-/// Runs a post of at most one word per thread, among two, four or eight ranks. The time of a call of a few bytes is the
-/// time of its instructions, so polls must be short, too. The caller handles the cases that need more instructions: the
-/// call fails, is the first one or clears its area, or waits for long. `before` is the result of A1.
+/// Runs a post of at most one word per thread, among two, four or eight ranks. A call of a few bytes takes as long as
+/// its instructions, so polls must be short. The caller handles the cases that need more instructions: the call fails,
+/// is the first one or clears its area, or waits for long. `before` is the result of A1.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD ShortPass run_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
                                                 const memory::Pair &before, const KernelEnds &ends) {

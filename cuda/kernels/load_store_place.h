@@ -23,10 +23,10 @@
 //   operation. It also orders the callers' memory accesses before and after the call. Among threads on one device P2
 //   and W2 are relaxed, because there the ends of kernels order these accesses.
 //   Posts n and n + 2 share an area, but no credit is needed, whatever operations lie between and however many channels
-//   each has. A rank writes n + 2 in a kernel after the one in which it saw header n + 1 of each other rank. These
-//   ranks wrote n + 1 in a kernel after the one that read all of n. Posts are counted through the communicator's life.
-//   The flag of n is ll::flag_of(n), which repeats. So once in 2^30 posts the writer clears the part of its area that a
-//   post does not fill. No barrier precedes the post, so each thread decides alone whether it posts. It reads
+//   each has. A rank writes n + 2 in a later kernel than the one in which it saw header n + 1 of each other rank. These
+//   ranks wrote n + 1 in a later kernel than the one that read all of n. Posts are counted through the communicator's
+//   life. The flag of n is ll::flag_of(n), which repeats. So once in 2^30 posts the writer clears the part of its area
+//   that a post does not fill. No barrier precedes the post, so each thread decides alone whether it posts. It reads
 //   told_verdict, which is set when a failed kernel ends, so all threads of later kernels post nothing. `verdict` would
 //   not suffice: another block, or a thread that found a fault, may set it between the reads of two threads. Then one
 //   of them would not post what peers wait for, and the peers would not see that this rank is in another operation. The
@@ -44,7 +44,7 @@
 //
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
 //           B2 load arrived, acquire, until all have arrived; read the windows of all ranks
-//           B3 reduce or copy this rank's part: of all sends or one, into all recvs or one (load_store_shared.h); plain
+//           B3 reduce or copy this rank's part, from all or one send into all or one recv (load_store_shared.h); plain
 //           B4 a barrier; add 1 to left, acquire and release
 //           B5 load left, acquire, until all have left
 //   No rank touches a peer's buffer before all have arrived, or after all have left. A rank that gives up before all
@@ -52,14 +52,14 @@
 //   A rank that has passed the gate waits only in B5. All other ranks have arrived, so they pass and leave, too: B5
 //   completes without giving up. Hence no rank touches a buffer after the kernel of the buffer's owner has ended.
 //   On several devices, however, a rank may be lost together with its kernel. B3 takes milliseconds. So if a kernel
-//   still waits seconds after a failure, the host reports the loss to the kernel, and its B5 ends. After B2 a rank may
-//   also find that it cannot reach a buffer, because the buffer's region was withdrawn. Then it skips B3 and adds
-//   gate_failed at B4, too. All ranks stay until all have left, and then each rank has failed.
-//   Both counts of a gate grow by rank_count with each operation, so they show where the next operation begins.
+//   still waits seconds after a failure, the host reports the loss to the kernel, and its B5 ends.
+//   After B2 a rank may find that it cannot reach a buffer, because the buffer's region was withdrawn. Then it skips
+//   B3, and in B4 also adds gate_failed. All ranks stay until all have left, and then each rank has failed.
+//   Arrived and left both grow by rank_count in each operation, so they show where the next operation begins.
 //   If a rank's window says that other devices cannot read its buffers, all ranks see that after B2. They touch no
-//   peer's buffer, and do C, R and G instead of B3. A peer that gives up there never leaves, so this rank may give up
-//   in B5, as in B2. B4 and B5 are needed even then. Otherwise a rank without elements could store its next window
-//   before a peer has read this one.
+//   peer's buffer, and do C, R and G instead of B3. A peer that gives up in C, R or G never leaves. So this rank may
+//   give up in B5, as in B2. B4 and B5 are still needed: without them, a rank without elements could store its next
+//   window before a peer has read this one.
 //   If ranks are in several processes, a window says which region of its owner holds a buffer, and at which offset.
 //   Each rank has a table of its addresses of all ranks' regions (cuda/transport/regions.h).
 // Abort     A block that gave up stores no more flags and counters, and neither does any later kernel. In a one_shot
@@ -117,7 +117,7 @@ struct LoadStoreGeometry {
 
 /// The most regions of a rank.
 inline constexpr uint32_t region_count_max = 64;
-inline constexpr uint32_t region_shift = 48;  ///< of a region's index, which is above the offset
+inline constexpr uint32_t region_shift = 48;  ///< of a region's index, in the bits above the offset
 [[nodiscard]] RONDO_HD constexpr uint64_t region_address(uint32_t region, uint64_t offset) {
   return uint64_t{region} << region_shift | offset;
 }

@@ -28,7 +28,7 @@ struct ElementPiece {
   RONDO_HD static void store(std::byte *at, const Piece &piece) { store_aligned<alignment>(at, piece); }
 };
 
-/// Copies the bytes of one rank to others unchanged, where a reduction is expected.
+/// Stands in for a reduction in kernels that copy the bytes of one rank to others, unchanged.
 struct RankCopy {
   using Storage = uint8_t;
 };
@@ -55,8 +55,8 @@ RONDO_HD void rotate(Value (&values)[count]) {
   values[count - 1] = first;
 }
 
-/// Calls use(turn) for each of `turns` pieces. If the code of an operand is long, it is generated once, for position 0.
-/// Then bring() moves the next piece to position 0, because a variable cannot select a register.
+/// Calls use(turn) for each of `turns` pieces. With `rotates`, the code of use() exists once, for position 0, because
+/// it is long. Before the next piece, bring() moves it to position 0: a variable cannot select a register.
 template <uint32_t turns, bool rotates, class Use, class Bring>
 RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   if constexpr (rotates) {
@@ -71,9 +71,9 @@ RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   }
 }
 
-/// Reduces pieces [0, end) by a group, each thread `turns` pieces at a time. All loads of these pieces, from at_once
-/// ranks and the last rank, precede the first use. An output may be an operand: a thread reads all operands of a piece
-/// before it writes the piece, and no other thread touches the piece.
+/// Reduces pieces [begin, end) by a group, each thread `turns` pieces at a time. All loads of these pieces, from
+/// at_once ranks and the last rank, precede the first use. An output may be an operand: a thread reads all operands of
+/// a piece before it writes the piece, and no other thread touches the piece.
 template <class Reduction, class Access, uint32_t at_once, uint32_t turns, Group G, class Operands>
 RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_t end) {
   using Piece = typename Access::Piece;
@@ -129,9 +129,9 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
   }
 }
 
-/// Reduces vectors [0, end) of two ranks, without a division, while every thread of the group has a full turn. Returns
-/// how many vectors it reduced. The loads of the next turn are in flight while a turn is stored. No other thread or
-/// turn touches its vectors.
+/// Reduces vectors [0, end) of two ranks, without a division, as long as every thread of the group has a full turn.
+/// Returns how many vectors it reduced. The loads of the next turn are in flight while a turn is stored. No two threads
+/// or turns touch the same vector.
 template <class Reduction, uint32_t turns, Group G, class Operands>
 [[nodiscard]] RONDO_HD uint32_t reduce_pairs(G group, const Operands &of, uint32_t end) {
   const uint32_t step = turns * group.size(), stop = end / step * step;
@@ -206,8 +206,8 @@ RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
   }
 }
 
-/// Reduces `count` elements of a part. `addresses` is the bitwise or of the addresses of all operands and outputs that
-/// may not be multiples of 16.
+/// Reduces `count` elements of a part. `addresses` is the bitwise or of the addresses of all operands and outputs;
+/// multiples of 16 may be left out.
 template <class Reduction, Group G, class Operands>
 RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint32_t count) {
   using Storage = typename Reduction::Storage;
@@ -217,9 +217,9 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
   if (addresses % vector_bytes == 0 && (Reduction::divides_pieces || of.divisor == 0)) {
     const uint32_t vectors = count * static_cast<uint32_t>(sizeof(Storage)) / vector_bytes;
     in_vectors = vectors * (vector_bytes / static_cast<uint32_t>(sizeof(Storage)));
-    // A thread has 8 vectors in flight, so a block of 256 threads has 32 KiB. With few ranks that takes more pieces. If
-    // small elements need much code, 4 vectors are from the last rank and 4 from another. Partial results of small
-    // floats take registers, and the smaller the floats, the more registers they take.
+    // A thread has 8 vectors in flight, so a block of 256 threads has 32 KiB. With few ranks it takes more pieces at a
+    // time. Elements of one byte need much code, so then 4 vectors are from the last rank and 4 from one other rank.
+    // Partial results of small floats take registers, the smaller the floats the more.
     if constexpr (Reduction::is_wide) {
       if (of.rank_count == 2)
         reduce_wide_pairs<Reduction, 4>(group, of, vectors);

@@ -5,7 +5,7 @@
 //     reduce_scatter                  rank r reduces block r of all ranks
 //     all_gather                      rank r stores its block with all ranks
 // If one rank cannot read another's buffers, all ranks use their places (load_store_two_shot.h). The order of accesses
-// is in load_store_place.h, which also says why no rank touches a buffer after its owner's kernel.
+// is in load_store_place.h, which also says why no rank touches a buffer after its owner's kernel has ended.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace rondo::device {
 
-/// The ranks from whose buffers a part is read, the ranks into whose buffers it is written, and the offset of a rank's
-/// block there, in bytes.
+/// The ranks from whose buffers a part is read, and the ranks into whose buffers it is written. The last two members
+/// are the offsets, in bytes, of the block in these buffers.
 struct SharedRoute {
   uint32_t first_input, input_count;
   uint32_t first_output, output_count;
@@ -60,9 +60,9 @@ enum class Gate : uint8_t {
   }
 }
 
-/// Passes the gate `word` of rank 0's place. All threads get the same result. If `gives_up`, thread 0 checks whether it
-/// must stop, otherwise only whether a peer is lost. If `has_part` is false, the rank arrives only so that others do
-/// not wait, and no rank passes successfully. Only the values of thread 0 count.
+/// Passes the gate `word` of rank 0's place. All threads get the same result: false if the gate failed or was closed.
+/// With `gives_up`, thread 0 gives up after a failure, otherwise only if a peer is lost. If `has_part` is false, the
+/// rank arrives only so that others do not wait, and all ranks get false. Arguments matter in thread 0 only.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
                                       bool has_part) {
@@ -126,7 +126,7 @@ template <Group G>
     const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
     // The region was withdrawn, but a graph that was captured with it was launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
-    const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
+    const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // ranks before the first wrap
     const bool own = rank == operation.rank;  // peers need not see buffers that they do not touch
     const Buffers &of_own = operation.base.buffers;
     if (input < route.input_count)
@@ -139,9 +139,9 @@ template <Group G>
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     any_withdrawn |= withdrawn;
   }
-  // If one rank has another operation, each rank sees an operation that differs from its own, so all ranks stop. With
-  // withdrawn regions it differs, because ranks clear the entry one after the other. A rank that has not cleared it yet
-  // continues. It may use the withdrawn memory, whose owner waits for it to close the memory, and this rank's buffers.
+  // If one rank has another operation, each rank sees an operation that differs from its own, so all ranks stop.
+  // Withdrawn regions differ: ranks clear the entry one after the other, and a rank that has not cleared it yet
+  // continues. It may use the memory, whose owner waits for it to close the memory, and this rank's buffers.
   if (group.any(foreign || any_withdrawn))
     return group.any(foreign || in_places) ? Agreement::stop : Agreement::nothing;
   return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;

@@ -54,7 +54,7 @@ struct PartBuffers {
   std::byte *output;
 };
 
-/// Says whether the collective has one block for each rank. Then each part of a chunk belongs to one block.
+/// Says whether the collective has one block for each rank. If so, each part of a chunk belongs to one block.
 [[nodiscard]] RONDO_HD constexpr bool has_blocks(LoadStoreCollective collective) {
   return collective == LoadStoreCollective::reduce_scatter || collective == LoadStoreCollective::all_gather;
 }
@@ -174,13 +174,13 @@ struct Places {
           load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
-  /// Judges a peer's `contributed` for chunk `index`. Another operation has stop.
+  /// Judges a peer's `contributed` for chunk `index`. Returns stop if the peer is in another operation.
   [[nodiscard]] RONDO_HD Look judge(uint64_t contributed, uint32_t index) const {
     if (!load_store_has_come(contributed, route.chunks + index + 1)) return Look::waits;
     return load_store_signature_in(contributed) == operation.base.buffers.signature ? Look::ready : Look::stop;
   }
 
-  /// Does R: waits until all have contributed, and then stores in `buffers` where this rank's part of the chunk is.
+  /// Begins R: stores in `buffers` where this rank's part of the chunk is, and waits until all ranks have contributed.
   /// Returns false to stop.
   [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
     const Range own = part(index, operation.rank);
@@ -237,7 +237,7 @@ struct Places {
   }
 
   /// Copies the other ranks' results of the chunk to recv. Each owner has its own threads, so the loads from all owners
-  /// are in flight together. If one owner came after another, each would cost a round trip over the link.
+  /// are in flight together. One after the other, each owner would cost a round trip over the link.
   RONDO_HD void copy_results(uint32_t index) const {
     const uint32_t peers = operation.rank_count() - 1, share_of_group = group.size() / peers;
     const uint32_t warps = share_of_group / 32 * 32;  // a part of a warp would load parts of lines

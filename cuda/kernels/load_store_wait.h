@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file has the parameter of a load_store kernel, and the waits of its threads. Each thread polls up to poll_count
 // times for what it needs itself, and then votes. So a group continues when all of its threads are ready. The whole
-// group stops if a thread finds another operation, or thread 0 an abort.
+// group stops if any thread finds another operation, or if thread 0 finds an abort.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, 
 
 inline constexpr uint32_t word_bytes = 8;  ///< one_shot: the part of a payload that a thread posts at once
 
-/// The addresses of a one_shot post that consists of whole words, among two, four or eight ranks, with buffers aligned
-/// to words. The host computes them, so that a kernel can post at once. Such a post is short: a group has a thread for
-/// each word and for each rank.
+/// The addresses of a short post. A one_shot post is short if two, four or eight ranks post whole words, from buffers
+/// aligned to words. The host computes the addresses, so that a kernel whose group has a thread for each word and each
+/// rank can post at once.
 struct ShortPost {
   uint64_t *units = nullptr;         ///< for even posts
   PaddedCounter *headers = nullptr;  ///< for even posts, one for each channel
@@ -40,8 +40,8 @@ struct LoadStoreOperation {
   std::byte *places[load_store_rank_count_max] = {};  ///< address of each rank's place for this rank
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements of the vector, or of a block
-  uint64_t chunk_elements = 0;  ///< of a channel's chunk in two_shot, or of each block in one; a multiple of 64 bytes
-  uint64_t shared_chunk_elements = 0;  ///< the same in `shared`, of any size; a multiple of a line has whole lines
+  uint64_t chunk_elements = 0;  ///< of a channel's chunk in two_shot, or of each block in it; a multiple of 64 bytes
+  uint64_t shared_chunk_elements = 0;  ///< of a chunk in `shared`, any number; a multiple of a line keeps lines whole
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
@@ -49,7 +49,7 @@ struct LoadStoreOperation {
   uint32_t can_be_read = 1;  ///< 0 if, in `shared`, kernels on other devices cannot read this rank's buffers
   uint32_t post_words = 0;   ///< words of a channel in one_shot; the last channels may have fewer
   ShortPost short_post;
-  uint64_t posted_send = 0, posted_recv = 0;  ///< for `shared`: the buffers as in the rank's window
+  uint64_t posted_send = 0, posted_recv = 0;  ///< for `shared`: what the rank stores in its window
   const uint64_t *regions = nullptr;          ///< this rank's addresses of all regions; null if windows have addresses
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
@@ -68,7 +68,7 @@ static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStor
 
 enum class Look : uint8_t { ready, waits, stop };
 
-/// Records that this thread found another operation of `peer`, or another fault. Only the first verdict is kept.
+/// Records that this thread found `peer` in another operation, or found `fault`. Only the first verdict is kept.
 [[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer,
                                                 Fault fault = Fault::foreign_slot) {
   const uint64_t verdict = pack_verdict(Outcome::fault, fault, peer);
@@ -81,8 +81,8 @@ enum class Look : uint8_t { ready, waits, stop };
   return *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));
 }
 
-/// Begins the kernel; thread 0 calls it once. It stores in `ends` what it needs at the end, because a load then would
-/// delay it.
+/// Begins the kernel; thread 0 calls it once. It stores in `ends` what thread 0 needs at the end, so that thread 0 need
+/// not load it there.
 RONDO_HD inline void begin(const LoadStoreOperation &operation, uint32_t channel, const KernelEnds &loaded,
                            KernelEnds &ends) {
   ends = loaded;
@@ -102,9 +102,9 @@ template <Group G>
   return !group.any(failed);
 }
 
-/// Waits for long, by thread 0, until the flags of all peers are ready, or one has stop. load(peer) loads a flag
-/// relaxed, and judge() judges it. Flags that were ready are not loaded again. Loads of several flags are in flight
-/// together, because each takes a round trip over a link. Returns false to stop.
+/// Waits, maybe for long, until judge() returns ready for the flags of all peers, or stop for one of them. Thread 0
+/// calls it. load(peer) loads a flag relaxed. Flags that were ready are not loaded again. Loads of several flags are in
+/// flight together, because each takes a round trip over a link. Returns false to stop.
 template <Group G, class Load, class Judge>
 [[nodiscard]] RONDO_HD bool watch_peers(G group, const LoadStoreOperation &operation, bool &told, const Load &load,
                                         const Judge &judge) {
@@ -131,7 +131,7 @@ template <Group G, class Load, class Judge>
 }
 static_assert(load_store_rank_count_max == 64);  // the bits of `missing`
 
-/// Repeats attempt() until it is ready in all threads. After that all threads see what any of them acquired. Returns
+/// Repeats attempt() until it returns ready in all threads. All threads then see what any of them acquired. Returns
 /// false to stop. If an attempt was in vain, thread 0 alone waits by watch_peers().
 template <Group G, class Attempt, class Load, class Judge>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt,
@@ -146,8 +146,8 @@ template <Group G, class Attempt, class Load, class Judge>
   }
 }
 
-/// Calls look(peer) for one after another of the peers that this thread polls, beginning at `peer`. Leaves in `peer`
-/// the first one that is not ready.
+/// Calls look_at() for the peers that this thread polls, one after the other, from `peer` on. Stops at the first one
+/// that is not ready, and leaves it in `peer`.
 template <Group G, class LookAt>
 [[nodiscard]] RONDO_HD Look look_at_peers(G group, const LoadStoreOperation &operation, uint32_t &peer,
                                           const LookAt &look_at) {

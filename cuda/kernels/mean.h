@@ -14,7 +14,7 @@
 
 namespace rondo::device {
 
-/// The parameter of both kernels. The threads of the grid divide the elements among them.
+/// The parameter of both kernels. The threads of the grid divide the elements among themselves.
 struct MeanOperation {
   const std::byte *from = nullptr;
   std::byte *to = nullptr;

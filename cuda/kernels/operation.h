@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file defines the parameters of kernels. They are plain data, with the same layout for the host's compiler and
 // the device's compiler. A kernel that interprets plans takes DeviceOperations by value, with one operation for each
-// rank that it runs. A kernel of load_store takes a LoadStoreOperation, a kernel that reduces a ReductionOperation.
-// Memory to which a parameter points must stay until the kernel has ended.
+// rank that it runs. A kernel of load_store takes a LoadStoreOperation, and a kernel that only reduces takes a
+// ReductionOperation. Memory to which a parameter points must stay until the kernel has ended.
 //
 //     uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
 //     of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress
@@ -26,7 +26,7 @@ namespace rondo::device {
 /// device addresses, copies them to the device, and does not touch them after that.
 struct DeviceLinkEnds {
   uint32_t peer = 0;
-  uint32_t readable_kinds = 0;  ///< kind_bit(address), or 0: the peer reads this rank's buffers at their addresses
+  uint32_t readable_kinds = 0;  ///< kind_bit(address) if the peer reads this rank's buffers at their addresses, or 0
   uint64_t orders = 1;  ///< 0: the peer is on the same device, so ends of kernels order callers' accesses (ll)
   SimpleSender simple_out;
   SimpleReceiver simple_in;
@@ -54,8 +54,8 @@ enum class Outcome : uint32_t { done = 0, stopped = 1, fault = 2 };
 struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t ended_lanes = 0;  ///< ended lanes of this kernel, plus failed_lanes for each report of a failure; the last
                              ///< lane resets it to 0
-  uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first failed lane. Then counters are no longer valid.
-                             ///< No lane of this or a later kernel continues, except that a one_shot posts
+  uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first failed lane. If not 0, counters are invalid, and no
+                             ///< lane of this or a later kernel continues. But a one_shot of this kernel posts
   uint64_t told_verdict = 0;   ///< 1: a kernel has failed and ended, and has reported `verdict` to the host
   uint64_t posts = 0;          ///< ended one_shots of load_store; read in one access with `told_verdict` (A1)
   uint64_t ended_kernels = 0;
@@ -65,8 +65,8 @@ static_assert(sizeof(DeviceProgress) == cache_line_bytes && offsetof(DeviceProgr
 static_assert(offsetof(DeviceProgress, posts) == offsetof(DeviceProgress, told_verdict) + sizeof(uint64_t));
 inline constexpr uint64_t failed_lanes = uint64_t{1} << 32;  ///< added to ended_lanes with each report of a failure
 
-/// The values of DeviceProgress that a kernel takes over from the kernel before it. No other thread writes them before
-/// the last lane reports its end.
+/// The values of DeviceProgress that a kernel takes over from the kernel before it. No thread writes them before the
+/// last lane reports its end.
 struct KernelEnds {
   uint64_t kernels;
   uint64_t number;
@@ -83,7 +83,7 @@ struct alignas(cache_line_bytes) DeviceResult {
   uint64_t ended = 0;          ///< pack_ended(); stored last
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
   uint64_t failed_number = 0;  ///< number of the first failed operation
-  uint64_t running = 0;        ///< 1 + the number of ended kernels when a kernel began to wait, or a replay began
+  uint64_t running = 0;        ///< number, from 1, of the last kernel that began to wait, or replay that began
 };
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
 
@@ -109,7 +109,7 @@ static_assert(sizeof(DeviceResult) == cache_line_bytes);
 
 /// The value of the host's abort word that stops the operation.
 inline constexpr uint64_t abort_operation = 1;
-/// Returns the abort word that also ends the waits of this rank's kernel number `kernel` for ranks to leave. The first
+/// Returns the abort word that also makes kernel `kernel` of this rank stop waiting for ranks to leave. The first
 /// kernel has number 1. Ranks that have not left by then are lost.
 [[nodiscard]] constexpr uint64_t abort_lost_peers(uint64_t kernel) { return kernel << 1 | abort_operation; }
 [[nodiscard]] RONDO_HD constexpr uint64_t kernel_of_lost_peers(uint64_t abort) { return abort >> 1; }

@@ -36,7 +36,7 @@ class Writer {
  public:
   Writer(std::vector<std::byte> &bytes, uint64_t address) : bytes_(bytes), address_(address) {}
 
-  /// Stores `value` at *offset, and advances the offset. Returns the value's address on the device.
+  /// Stores `count` values at `offset`, and advances `offset`. Returns the address of the values on the device.
   template <class T>
   T *put(size_t &offset, const T *values, size_t count) {
     T *const there = device_pointer<T>(address_ + offset);
@@ -82,8 +82,8 @@ LoadStoreCollective load_store_collective(rondo_collective_t collective) {
   return all_reduce;
 }
 
-/// Says whether a plan of load_store has posts. Only an all-reduce has them, though other collectives may have chosen
-/// one_shot, too.
+/// Says whether a load_store plan runs as a one_shot on devices. Only an all-reduce does, even if the algorithm
+/// one_shot was chosen for another collective.
 bool is_one_shot(const Plan &plan) {
   return load_store_collective(static_cast<rondo_collective_t>(plan.key.signature.collective)) ==
              LoadStoreCollective::all_reduce &&
@@ -104,7 +104,7 @@ uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) 
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
   if (!uses_blocks(static_cast<rondo_collective_t>(plan.key.signature.collective))) return chunk_bytes;
   const uint64_t part_bytes = chunk_bytes / geometry.rank_count / cache_line_bytes * cache_line_bytes;
-  return std::max<uint64_t>(part_bytes, cache_line_bytes);  // an area has that for each of load_store_rank_count_max
+  return std::max<uint64_t>(part_bytes, cache_line_bytes);  // an area has room for one line of each rank
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct PlanImage {
   std::vector<std::byte> bytes;    ///< valid at the address for which it was made; begins with DeviceChannel[]
   uint32_t channel_count = 0;      ///< blocks of the grid
   uint32_t lane_count = 0;         ///< of all channels: DeviceOperation::lane_count
-  uint32_t lanes_per_channel = 0;  ///< the most; they share the block's shared memory and threads
+  uint32_t lanes_per_channel = 0;  ///< most lanes of a channel; they share the block's shared memory and threads
 };
 
 /// The name of the kernel that runs messages.
@@ -62,7 +62,7 @@ inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
 /// `shared_chunk_bytes` is the chunk size of a channel in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);
-/// Returns the short post of `operation`, whose other members are set, or an empty one.
+/// Returns the short post of `operation`, or an empty one if the post is not short. Other members must be set.
 [[nodiscard]] ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes);
 /// Removes the short post if the buffers of operation.base are not aligned to words.
 void fit_to_buffers(LoadStoreOperation &operation);

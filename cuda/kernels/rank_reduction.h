@@ -20,12 +20,12 @@ struct RankReduction {
   using Element = ElementType;
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
-  /// False for integers. Their divisions are long subroutines, so a loop has one, and not one for each element of a
-  /// piece.
+  /// False for integers. Their division is a long subroutine. So a loop over the elements of a piece contains it
+  /// once.
   static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
-  /// The number of operands of one piece that are in flight at once. Each small element needs much code.
+  /// The number of operands of one piece that are in flight at once. Small elements need much code each.
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
-  static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
+  static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot; with the last rank, 8 ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
   /// True if a mean scales its operands, because their sum might be too large for the accumulator.
@@ -44,8 +44,8 @@ struct RankReduction {
   };
 
  public:
-  /// The partial result between operands. If the type is computed in itself, it takes no more registers than an
-  /// operand.
+  /// The partial result between operands. If the accumulator has the type of the element, a partial result takes no
+  /// more registers than an operand.
   template <class Piece>
   using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
 
@@ -104,8 +104,8 @@ struct RankReduction {
   template <class Piece>
   static constexpr uint32_t element_count = static_cast<uint32_t>(sizeof(Piece) / sizeof(Storage));
 
-  /// Loads an operand of any rank. Operands of all ranks are scaled in the same way, because no partial result is
-  /// stored. Sums of float16 and float8 always fit in float32.
+  /// Returns an operand in the accumulator's type. A mean scales the operands of all ranks in the same way, because no
+  /// partial result is stored. It does not scale float16 and float8, whose sums always fit in float32.
   [[nodiscard]] RONDO_HD static Accumulator load(Storage stored, uint32_t divisor) {
     const Accumulator value = Element::load(stored);
     if constexpr (scales) return value * mean_scale_of<Accumulator>(divisor);
@@ -116,7 +116,7 @@ struct RankReduction {
     else return divide(sum, divisor);
   }
 
-  /// Reduces two operands of a type that is computed in itself. If `last`, divides by `divisor` unless that is 0.
+  /// Reduces two operands whose accumulator has the same type. If `last`, divides by `divisor` unless that is 0.
   template <bool last, class Piece>
   [[nodiscard]] RONDO_HD static Piece reduce_native(const Piece &partial, const Piece &next, uint32_t divisor) {
     const auto first = __builtin_bit_cast(Elements<Piece>, partial);

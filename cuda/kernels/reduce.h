@@ -3,10 +3,10 @@
 // outputs in one pass. The bits are those that src/engine/reduction/reduction.h promises (docs/numerics.md): from the
 // left, small floats in float32, rounded once.
 //
-// If all pointers of a step are equal modulo 16, the threads divide its vectors of 16 bytes among them. Each thread has
-// several loads in flight. Elements before the first vector and after the last one are reduced one by one, as are all
-// elements otherwise. An output may be an input: a thread reads all operands of an element before it writes the
-// element, and no other thread touches the element.
+// If all pointers of a step are equal modulo 16, the threads divide its vectors of 16 bytes among them, each with
+// several loads in flight. They reduce elements before and after the vectors one by one. If pointers differ modulo 16,
+// they reduce all elements one by one. An output may be an input: a thread reads all operands of an element before it
+// writes the element, and no other thread touches the element.
 #pragma once
 
 #include <cassert>
@@ -126,7 +126,7 @@ RONDO_HD void copy_units(G group, const GroupArgs &args, uint32_t begin, uint32_
   }
 }
 
-/// Operands are not loaded ahead from sm_100 on, where kernels of ll would spill registers (nvcc 13).
+/// False from sm_100 on: if operands were loaded ahead, kernels of ll would spill registers (nvcc 13).
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 inline constexpr bool loads_ahead = false;
 #else
@@ -134,10 +134,10 @@ inline constexpr bool loads_ahead = true;
 #endif
 
 /// Reduces vectors of a slice from `first` on, while each thread has `turns` of them left. It calls load(operands, at)
-/// for each vector and stores result_of(operands) to all outputs. With `ahead`, the operands that a turn has used are
-/// loaded again before the other turns are computed. So loads are always in flight, with the registers of one batch.
-/// Returns the first vector that is left, which the caller reduces. It and `first` are counted for the group's thread
-/// 0.
+/// for each vector and stores result_of(operands) to all outputs. With `ahead`, a thread that has used the
+/// operands of a turn loads the next ones in their place, before it computes the other turns. So loads are
+/// always in flight. Returns the first vector that is left for the caller. Like `first`, it is the index for
+/// thread 0.
 template <class Operands, uint32_t turns, bool ahead, Group G, class Load, class Result>
 RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &split, uint32_t unit_bytes, uint32_t first,
                                const Load &load, const Result &result_of) {
@@ -235,12 +235,12 @@ struct GroupReduction {
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
   static constexpr uint32_t per_vector = vector_bytes / sizeof(Storage);
-  /// False for integers. Their divisions are long subroutines, so a loop has one, and not one for each element of a
-  /// vector.
+  /// False for integers. Their division is a long subroutine. So a loop over elements divides them, with one copy of
+  /// that code.
   static constexpr bool divides_vectors = !std::is_integral_v<Accumulator>;
 
-  /// Vectors of each of two operands that a thread has in flight. Conversions of small floats also need registers, and
-  /// so do pairs of registers for each double.
+  /// The number of vectors that a thread has in flight, for each of two operands. Conversions of small floats also need
+  /// registers, and each double takes two.
   static constexpr uint32_t in_flight = sizeof(Storage) == 1 ? 2 : std::is_same_v<Accumulator, double> ? 3 : 4;
 
   template <Group G>
@@ -251,7 +251,7 @@ struct GroupReduction {
   }
 
  private:
-  /// Reduces a slice. With `mean`, scales the operands and uses few other registers, because the factors need some.
+  /// Reduces a slice. With `mean`, scales the operands, and has fewer in flight, because the factors need registers.
   template <bool mean, Group G>
   RONDO_HD static void reduce(G group, const Args &args) {
     const auto count = static_cast<uint32_t>(args.count);
@@ -351,8 +351,8 @@ struct GroupReduction {
   }
 };
 
-/// Reduces by an operation that is set at run time. So one kernel serves all operations. A kernel for each would
-/// contain the interpreter's code four times.
+/// Reduces by an operation that is set at run time. So one kernel serves all operations. With a kernel for each, the
+/// image would have the interpreter's code four times.
 template <class Element>
 struct GroupReducer {
   using Args = GroupArgs;

@@ -4,8 +4,8 @@
 //
 // Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
 //           E1 compare and exchange verdict from 0                      the first lane that failed
-//           E2 add to ended_lanes, and whether it failed, acquire and   the last lane sees every lane's E1; a single
-//              release                                                  lane is the last
+//           E2 add the lane to ended_lanes, with failed_lanes if it     the last lane sees every lane's E1; a single
+//              failed, acquire and release                              lane skips E2
 //           E3 the last lane: verdict, relaxed; store result.ended, release, for the host (which acquires it)
 // If no lane failed, E2 and E3 are relaxed on a device, because they publish only their own value. Other threads see
 // what the kernel wrote once it has ended. Thread 0 of a group does A1, and a vote passes the result on to the others.
@@ -25,8 +25,8 @@ RONDO_HD inline void tell_running(const DeviceOperation &operation, uint64_t end
   memory::store_relaxed(operation.result->running, ended_kernels + 1);
 }
 
-/// Reports the start of a replay. Thread 0 of a group calls it at its beginning or after its posts. Without it the host
-/// would not know of the replay, and might free what the replay still uses.
+/// Reports the start of a replay. Thread 0 of a group calls it at the beginning, or after its posts. Without this
+/// report, the host might free what the replay still uses.
 RONDO_HD inline void begin_operation(const DeviceOperation &operation, uint64_t ended_kernels) {
   if (operation.captured != 0) tell_running(operation, ended_kernels);
 }
@@ -58,10 +58,10 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
   return kernel_of_lost_peers(memory::load_relaxed(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
 }
 
-/// Waits for long, by one thread of a group, until has_come() or stops(). Meanwhile the other threads are at a barrier.
-/// Both functions may only load relaxed, and the thread pauses after each poll. So the wait takes little bandwidth of a
-/// link, and leaves the L1 cache to other kernels, which each acquire would empty. Returns false to stop. After true,
-/// the caller polls again by acquires.
+/// Waits, maybe for long, until has_come() or stops() is true. One thread of a group calls it, while the others are at
+/// a barrier. Both functions may only load relaxed, because an acquire would empty the L1 cache, which other kernels
+/// use. The thread pauses after each poll, to take little bandwidth of a link. Returns false to stop. After true, the
+/// caller polls again by acquires.
 template <Group G, class Stops, class HasCome>
 [[nodiscard]] RONDO_HD bool watch(G group, const DeviceOperation &operation, const Stops &stops,
                                   const HasCome &has_come) {
@@ -76,17 +76,17 @@ template <Group G, class Stops, class HasCome>
 }
 
 /// Records that the kernel has run operation `number` to its end, and returns the word for the host. `ends` has the
-/// values of the kernels before.
+/// values that the kernel before it left.
 [[nodiscard]] RONDO_HD inline uint64_t note_end(DeviceProgress &progress, uint64_t number, const KernelEnds &ends) {
-  // A replay has its capture's number again, which must not hide a later number.
+  // A replay repeats the number of its capture, which must not hide the number of a later operation.
   const uint64_t latest = ends.number < number ? number : ends.number;
   progress.ended_kernels = ends.kernels + 1;
   progress.ended_number = latest;
   return pack_ended(latest, ends.kernels + 1);
 }
 
-/// Reports that `lane_count` lanes have ended. Thread 0 of a group calls it. `posts` has the same value in all lanes of
-/// the operation. load() returns KernelEnds.
+/// Reports that `lane_count` lanes have ended. Thread 0 of a group calls it. `posts` is the number of the operation's
+/// one_shot posts, the same in all lanes. load() returns KernelEnds.
 template <class Load>
 RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict, uint32_t posts,
                      const Load &load) {
@@ -95,7 +95,7 @@ RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint
   if (failed) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; if false, another lane was first
   if (operation.lane_count > 1) {
     const uint64_t own = lane_count + (failed ? failed_lanes : 0);
-    const uint64_t before = failed ? memory::add<memory::Site::lane_end>(progress.ended_lanes, own)  // E2, with itself
+    const uint64_t before = failed ? memory::add<memory::Site::lane_end>(progress.ended_lanes, own)  // E2 pairs with E2
                                    : memory::add_at_end<memory::Site::lane_end>(progress.ended_lanes, own);  // E2
     const uint64_t all = before + own;
     if (all % failed_lanes != operation.lane_count) return;
@@ -118,8 +118,8 @@ RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint
     memory::store_at_end<memory::Site::operation_end>(result.ended, ended);  // E3
 }
 
-/// Runs lanes first, first + stride, ... of a channel, at most lanes_max of them. `shared` is the block's shared memory
-/// (shared_bytes_for()).
+/// Runs the lanes first, first + stride, ... of a channel, at most lanes_max of them. `shared` is the block's shared
+/// memory (shared_bytes_for()).
 template <class Protocol, uint32_t lanes_max, Group G, class Reducer>
 RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceChannel &channel, uint32_t first,
                         uint32_t stride, const Reducer &reducer, std::byte *shared) {
@@ -129,7 +129,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   constexpr uint32_t idle_round = 1u << lanes_max;
   constexpr uint32_t rounds_per_check = 8;  // idle rounds for each read of the abort word, which is in host memory
   static_assert(lanes_max <= 16);
-  uint32_t running = 0;  // a bit for each lane, and the rounds since a lane moved; after one, the wait is long
+  uint32_t running = 0;  // a bit for each lane, and the number of idle rounds; from 1 on, the wait is long
   uint32_t lane_count = 0;
   for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
     running |= 1u << lane_count++;

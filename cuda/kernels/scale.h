@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of a premul sum (src/plan/premul.h) scales a rank's operands, before the plan adds them. It waits for
 // nothing, so its blocks need not be resident at once. The order of the stream makes its input complete and publishes
-// its result. A product has the bits of ProdOp: it is computed and rounded as two operands of a step are.
-//     rondo_scale: of every type, which is an argument
+// its result. A product is computed and rounded like that of two operands of a step (ProdOp).
+//     rondo_scale: for all types; the type is an argument
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace rondo::device {
 
-/// The element types of the kernel. A product of integers that wraps does not depend on the sign.
+/// The element types of the kernel. Signed integers are scaled like unsigned ones: both wrap alike.
 enum class ScaledType : uint32_t { int8, int32, int64, float16, bfloat16, float32, float64, float8_e4m3, float8_e5m2 };
 
-/// The parameter; the threads of the grid share the elements out.
+/// The parameter of the kernel. The threads of the grid divide the elements among themselves.
 struct ScaleOperation {
   const std::byte *from = nullptr;
   std::byte *to = nullptr;              ///< may be `from`
-  const std::byte *address = nullptr;   ///< of the factor, read when the kernel runs, or null if it is `factor`
-  uint64_t factor = 0;                  ///< in the first bytes
+  const std::byte *address = nullptr;   ///< of the factor, which the kernel reads; if null, `factor` has it
+  uint64_t factor = 0;                  ///< the value, in the first bytes
   uint64_t count = 0;                   ///< elements
   ScaledType type = ScaledType::int8;
 };
@@ -54,7 +54,7 @@ struct Scale {
     return __builtin_bit_cast(Vector, elements);
   }
 
-  /// Scales the elements but [begin, end), which have been scaled as vectors.
+  /// Scales all elements except [begin, end), which run_vectors() scales.
   template <size_t alignment, Group G>
   RONDO_HD static void run_elements(G group, const ScaleOperation &operation, uint64_t begin, uint64_t end,
                                     Accumulator factor) {
@@ -67,8 +67,8 @@ struct Scale {
     }
   }
 
-  /// Scales `count` vectors, which begin at multiples of their size. A thread has one under way, since there are many
-  /// threads.
+  /// Scales `count` vectors, which begin at multiples of their size. A thread has only one vector in flight at a time,
+  /// because there are many threads.
   template <Group G>
   RONDO_HD static void run_vectors(G group, const std::byte *from, std::byte *to, uint64_t count, Accumulator factor) {
     RONDO_KEEP_LOOP
@@ -93,7 +93,7 @@ struct Scale {
   }
 };
 
-/// `Float16`: the element of float16, which devices convert by an instruction.
+/// Runs the kernel. `Float16` is the element of float16: devices have their own, which converts by one instruction.
 template <class Float16, Group G>
 RONDO_HD void run_scale(G group, const ScaleOperation &operation) {
   switch (operation.type) {

@@ -6,8 +6,8 @@
 // Progress  A block serves some of the queues. In every round its threads poll the heads of all these queues, and the
 //           block moves one slice of each head that is ready. All blocks of a kernel are resident, so the proof of
 //           docs/messages.md holds for any number of blocks.
-// Reports   Thread 0 of a block stores in host memory how many parts of a queue are done, and how many rounds in a row
-//           the block found nothing to do. The host uses this only to report what a rank waits for.
+// Reports   Thread 0 of a block stores in host memory how many parts of a queue are done, and how many checks in a row
+//           found the block idle. The host uses this only to report what a rank waits for.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@ enum class TransferKind : uint32_t {
 
 /// A part of one end of a message.
 struct DeviceTransfer {
-  std::byte *data = nullptr;  ///< only read, if it is sent
+  std::byte *data = nullptr;  ///< not written if it is sent
   uint64_t bytes = 0;         ///< 0: one slot without a payload
   uint64_t whole_bytes = 0;   ///< size of the whole message
   uint32_t signature = 0;
-  uint32_t next = no_transfer;  ///< index in the list of the next part in the queue
+  uint32_t next = no_transfer;  ///< index, in the list, of the queue's next part
   uint32_t link = 0;            ///< index of the link ends
   TransferKind kind = TransferKind::receive;
 };
@@ -43,7 +43,7 @@ static_assert(sizeof(DeviceTransfer) == 40);
 /// number, so words of earlier batches are ignored.
 struct TransferReport {
   uint64_t *done = nullptr;   ///< by queue: number of finished parts
-  uint64_t *quiet = nullptr;  ///< by block: rounds in a row that found nothing, or transfers_all_done
+  uint64_t *quiet = nullptr;  ///< by block: checks since it last moved a slice, or transfers_all_done
   uint64_t *sent_bytes = nullptr;  ///< one word: the sender's size of a message whose two sizes differ
 };
 inline constexpr uint32_t transfers_all_done = UINT32_MAX;
@@ -91,12 +91,12 @@ struct TransferSimple : GroupSimple {
 struct BlockCarrier {
   using Links = TransferLinks;
   using Protocol = TransferSimple;
-  /// Returns the link of a transfer, by DeviceTransfer::link. The caller fills in what TransferLinks has.
+  /// Returns the link of a transfer, by DeviceTransfer::link. The caller fills in the members of TransferLinks.
   [[nodiscard]] RONDO_HD Links links(uint32_t) const { return {}; }
   [[nodiscard]] RONDO_HD GroupCopier copier() const { return {}; }
 };
 
-/// The state of a queue, in shared memory. Thread 0 writes it, but `ready`.
+/// The state of a queue, in shared memory. Thread 0 writes all members except `ready`.
 struct TransferHead {
   DeviceLinkEnds *ends;
   uint64_t begin;        ///< bytes of the part that are finished
@@ -249,7 +249,7 @@ class TransferBlock {
   [[nodiscard]] RONDO_HD bool differs_in_size(const TransferHead &head, const DeviceTransfer &transfer) const {
     const SlotHeader &header = head.ends->simple_in.header();
     if (header.signature != transfer.signature || header.region_bytes == transfer.whole_bytes) return false;
-    if (header.region_bytes == 0 && header.bytes != 0) return false;  // it came over a network, which does not say it
+    if (header.region_bytes == 0 && header.bytes != 0) return false;  // it came over a network, without that size
     if (group_.rank() == 0) memory::store_relaxed(*operation_.report.sent_bytes, header.region_bytes);
     return true;
   }

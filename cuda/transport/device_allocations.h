@@ -23,7 +23,7 @@ struct MappableRange {
   uint64_t offset = 0;  ///< of the range in the memory
   uint64_t memory_bytes = 0;
 };
-/// Returns none if the memory is of another kind, or has no descriptor.
+/// Returns where the bytes lie in such memory, or none if the memory is of another kind or has no descriptor.
 [[nodiscard]] std::optional<MappableRange> find_mappable(const void *pointer, size_t bytes);
 
 }  // namespace rondo::cuda

@@ -10,10 +10,10 @@
 //             captured_posted, captured_consumed    the same in a captured call, which counts from 0
 //             arrived                               1: the peer has reached a captured call in which it receives
 //             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
-//           after all parts, FIFOs without their payloads, by receiver, channel and sender. Threads of the host alone
+//           after all parts, FIFOs without their payloads, by receiver, channel and sender. Only threads of the host
 //           use them (cuda/executors/copy_fifos.h)
 // Values    The first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All are
-//           less than `released`. Each wait is "greater or equal", so `released` ends all waits.
+//           less than flags_released. Each wait is "greater or equal", so flags_released ends all waits.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace rondo::cuda {
 
-/// A value that ends every wait, which may be for values in [-flags_released, flags_released].
+/// A value that ends every wait for a value in [-flags_released, flags_released].
 inline constexpr uint64_t flags_released = uint64_t{1} << 62;
 
 /// Two words that name the operation that begins with this slot. Streams wait until each word is greater than or equal
@@ -85,7 +85,7 @@ class Flags {
             channel < shape_.message_channels ? shape_.message_geometry : shape_.geometry};
   }
 
-  /// Ends every wait of this rank, until a stream of this rank or a peer writes to the words. Any thread may call it.
+  /// Ends all waits of this rank, from any thread. Streams may write to the words afterwards, so repeat the call.
   void release() const;
 
  private:

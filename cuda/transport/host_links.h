@@ -30,7 +30,7 @@ struct HostLinksShape {
 
 class HostLinks {
  public:
-  /// Makes no links, because all devices of a node reach each other.
+  /// Makes an object without links, for nodes whose devices all reach each other.
   HostLinks() = default;
   /// Makes and maps the memory; every rank of the communicator calls it, with the same shape. The memory lives as long
   /// as this object.
@@ -39,7 +39,7 @@ class HostLinks {
 
   /// Returns whether the links with `peer` are in this memory.
   [[nodiscard]] bool reaches(uint32_t peer) const { return peer < reached_.size() && reached_[peer]; }
-  // These return the device's address of a connection between this rank and a rank for which reaches() is true.
+  // These functions return the device's address of a connection with a rank for which reaches() is true.
   [[nodiscard]] DevicePointer connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
   [[nodiscard]] DevicePointer message_connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
 
@@ -50,7 +50,7 @@ class HostLinks {
     return 2 * shape_.pairs.size() * shape_.channel_count * shape_.connection_bytes;
   }
 
-  HostLinksShape shape_;        ///< with the pairs of this rank's node alone
+  HostLinksShape shape_;        ///< with only the pairs of this rank's node
   std::vector<bool> reached_;  ///< by rank
   std::shared_ptr<const RegisteredFile> memory_;
   DevicePointer address_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks on devices use this class while they connect. Through it they exchange infos in the store, and pass descriptors
-// to each other. Only cuda includes this header.
+// to each other. Only code in cuda/ includes it.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace rondo::cuda {
 // The ranks exchange these infos in this order.
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char reach_key[] = "/cuda-reach";          ///< PeerReach of each rank, on several devices
-inline constexpr char peers_key[] = "/cuda-peers";          ///< ChannelCounts, where ranks agree on them
+inline constexpr char peers_key[] = "/cuda-peers";          ///< ChannelCounts, if ranks must agree on them
 inline constexpr char host_links_key[] = "/cuda-host-links";  ///< a file, if devices do not reach each other
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
 inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, if ranks share buffers by regions

@@ -19,7 +19,7 @@ namespace rondo::cuda {
 
 class NetworkLinks {
  public:
-  /// Makes an object without links, because all ranks are on one node.
+  /// Makes an object without links, for ranks that are all on one node.
   NetworkLinks() = default;
   /// Registers the FIFOs. `nodes` has the node of each rank. The memory stays registered as long as this object lives.
   /// The views are valid while both this object and `links` live.
@@ -30,7 +30,7 @@ class NetworkLinks {
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
   /// Returns the links, whose views have addresses of the host.
   [[nodiscard]] const Links &links() const { return *links_; }
-  /// Converts the view of a link to another node to addresses of the device. Returns an empty view if no plan has it.
+  /// Returns the view of a link with another node, with the device's addresses. It is empty if no plan uses the link.
   [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
     for (const Registered *const each : {&collectives_, &messages_}) {
       const auto offset = static_cast<uint64_t>(view.base - each->bytes.data());

@@ -52,7 +52,7 @@ class CudaRdmaMemory final : public RdmaMemory {
   }
 
  private:
-  const PrimaryContext context_;  ///< gone after the memory
+  const PrimaryContext context_;  ///< destroyed after the memory
   const DeviceMemory memory_;
   const GpuDirect ways_;
   std::span<std::byte> bytes_;
@@ -75,7 +75,7 @@ Result<GpuDirect> gpu_direct_of(const CudaDriver &driver, CuDevice device) {
   if (ask(DeviceAttribute::gpu_direct_rdma_supported) == 0)
     return refuse(" does not support GPUDirect RDMA, according to its driver");
   GpuDirect ways;
-  // The reader is a kernel of the device that owns the memory.
+  // Order for the owner suffices, because the reader is a kernel of the device that owns the memory.
   ways.needs_flush =
       ask(DeviceAttribute::gpu_direct_rdma_writes_ordering) < static_cast<int>(GpuDirectOrdering::owner);
   const auto flushes = static_cast<unsigned>(ask(DeviceAttribute::gpu_direct_rdma_flush_writes_options));

@@ -48,7 +48,7 @@ struct alignas(cache_line_bytes) RegionEntry {
 };
 
 /// The regions of one rank. Any thread may call announce(), posted(), withdraw() and find_...(), which concern this
-/// rank's own memory. One other thread at a time may call the other functions.
+/// rank's own memory. The other functions may be called by one thread at a time.
 class Regions {
  public:
   /// Connects the regions; every rank of a node calls it. `table` is zeroed device memory of this rank, of
@@ -69,14 +69,14 @@ class Regions {
   /// Publishes the memory in a free entry. RONDO_ERROR_UNSUPPORTED: other processes cannot open such memory.
   /// RONDO_ERROR_OUT_OF_RESOURCES: no entry is free.
   [[nodiscard]] Result<void> announce(const void *first, uint64_t bytes);
-  /// Returns what kernels read as the buffer's address. Returns nothing if no region that all ranks have opened
+  /// Returns the buffer's region_address(), for a window. Returns nothing if no region that all ranks have opened
   /// contains the buffer. `captured` says that a captured call posts it.
   [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes, bool captured = false);
   /// Ends the announcement of the memory at this address. Returns false if no memory was announced there. The call may
   /// be repeated.
   [[nodiscard]] bool withdraw(const void *first);
   void withdraw_all();
-  /// Returns a rank that still has open the memory that was withdrawn at this address. If no such rank is left, returns
+  /// Returns a rank that has not yet closed the memory withdrawn at this address. If no such rank is left, returns
   /// nothing, and the memory may be freed.
   [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
   /// Returns another rank that still has withdrawn memory open. Call it when nothing of this rank is in flight.
@@ -125,7 +125,7 @@ class Regions {
   const Mapping memory_;
   const uint32_t rank_, rank_count_;
   std::mutex own_mutex_;  ///< guards own_
-  std::array<Own, device::region_count_max> own_;  ///< an entry of no bytes is not registered
+  std::array<Own, device::region_count_max> own_;  ///< an entry of 0 bytes has no registered memory
   mutable std::mutex peers_mutex_;  ///< guards what follows
   std::vector<Opened> opened_;                  ///< by rank and region
   std::vector<PrimaryContext> peer_contexts_;   ///< of other devices that this process uses

@@ -149,7 +149,7 @@ Result<void> Segment::check_links(const Plan &plan) const {
   return {};
 }
 
-/// Opens the segment of another thread of this process. Its addresses are valid here, too.
+/// Opens the segment of a rank that is another thread of this process. Its addresses are valid here, too.
 Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer) {
   if (const auto device = static_cast<CuDevice>(info.device); device != context.get().device) {
     auto theirs = open_peer_device(context, device);
@@ -211,7 +211,7 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
                        : shape_.connection_offset(channel, sender, receiver);
   };
   ConnectionView out = view(peers_[peer] + offset(rank, peer)), in = view(address() + offset(peer, rank));
-  // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
+  // A receiver may store a head after the sender has left, so the head must not be in the sender's CUDA IPC memory.
   if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
   return {out, in};
 }

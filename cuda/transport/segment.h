@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares the segment of a rank. It is memory on the rank's device for the connections on which the rank
 // receives, for its ends of all links, and for plans. The other ranks write into these connections, and read the rank's
-// data in the place of load_store (cuda/transport/shared_memory.h).
+// data from its load_store place (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * sender_count(), by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
@@ -49,7 +49,7 @@ struct SegmentShape {
   bool has_own_connections = true;  ///< false: a rank has no connections with itself, except for messages
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
-  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
+  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one connection, rounded up
   [[nodiscard]] uint64_t message_connection_bytes() const;  ///< likewise
   /// Returns how many connections of a channel are in a segment.
   [[nodiscard]] uint32_t sender_count() const { return has_own_connections ? rank_count : rank_count - 1; }
@@ -83,7 +83,7 @@ struct SegmentLinks {
   std::vector<bool> permitted;          ///< by rank, whether a schedule links it (src/plan/edges.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
   bool one_process = false;               ///< all ranks of this node are threads of one process, so none opens a handle
-  const HostLinks *host = nullptr;        ///< to ranks of this node whose memory it does not reach; or null
+  const HostLinks *host = nullptr;        ///< to ranks of this node whose memory the device does not reach; or null
 };
 
 class Segment {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file shares host memory among all ranks of a node: a file without a name, which one rank makes and the others
-// take. All ranks of a process use one mapping of it, so that its threads use the same addresses. Only cuda includes
-// this header.
+// take. All ranks of a process use one mapping of it, so that its threads use the same addresses. Only code in cuda/
+// includes it.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace rondo::cuda {
 /// Maps the whole file.
 [[nodiscard]] Result<Mapping> map_shared_file(const FileDescriptor &file, const char *what, uint64_t bytes);
 
-/// All of such a file, for the devices of this process.
+/// A file, or a part of one, that this process has mapped and registered for its devices.
 struct RegisteredFile {
-  PrimaryContext context;  ///< gone after the registration
+  PrimaryContext context;  ///< destroyed after the registration
   Mapping mapping;
   HostRegistration registration;
 };

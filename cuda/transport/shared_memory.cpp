@@ -68,7 +68,7 @@ Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle phys
   return made;
 }
 
-/// Opens the physical memory of a descriptor. The context must be current. A mapping keeps the memory afterwards.
+/// Opens the physical memory of a descriptor. The context must be current. The result may be closed once it is mapped.
 Result<PhysicalMemory> import_physical(const PrimaryContext &context, const FileDescriptor &descriptor) {
   const auto &[driver, device, object] = context.get();
   MemoryHandle handle = 0;

@@ -39,7 +39,7 @@ class SharedMemory {
   [[nodiscard]] bool is_vmm() const { return mapping_.reserved.valid(); }
   [[nodiscard]] Result<IpcMemoryHandle> ipc_handle() const;
   [[nodiscard]] Result<FileDescriptor> descriptor() const;
-  /// Lets all other devices of the process that can reach memory of vmm access this memory.
+  /// Gives the process's other devices access to this memory, which is vmm, if they can reach its device.
   [[nodiscard]] Result<void> open_to_peers() const;
 
   // These functions are for vmm. Nothing may use the memory meanwhile.

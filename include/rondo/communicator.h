@@ -81,8 +81,8 @@ typedef struct rondo_config {
   uint32_t max_ctas;             /**< most blocks on a device, 1-1024 (0: no limit). RONDO_MAX_CTAS. */
   uint32_t nonblocking;          /**< 1: rondo_comm_init() and rondo_comm_init_env() return at once */
   uint32_t reserved;             /**< always 0 */
-  /** The most memory that the communicator takes on a host for all its ranks there, and for each rank on its device (0
-   *  means no limit). If Rondo would take more, it makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
+  /** The most bytes that the communicator takes (0: no limit). On a host, this is for all its ranks together; on a
+   *  device, for each rank. To stay below, Rondo makes smaller slots. RONDO_MAX_MEMORY_BYTES. */
   uint64_t max_memory_bytes;
 } rondo_config_t;
 
@@ -160,8 +160,8 @@ RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size,
  * ranks are numbered in the order of their keys. Ranks with equal keys keep their order. The call is a collective of
  * `comm`: every rank calls it, in the same order among its other collectives. It is refused in a group.
  *
- * A part is an independent communicator: destroy it by its own call. It inherits no registration. If a part cannot be
- * made, `comm` remains usable. If a rank does not call, or calls another collective, `comm` fails as in every
+ * A part is an independent communicator, and needs its own rondo_comm_destroy(). It inherits no registration. If a part
+ * cannot be made, `comm` remains usable. If a rank does not call, or calls another collective, `comm` fails as in every
  * collective.
  *
  * With config->nonblocking the call returns at once, and a thread makes the part, as in rondo_comm_init(). Later
@@ -183,9 +183,9 @@ RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key,
  * Excluded ranks do not call. The members keep their order. The call works on a failed or revoked `comm`, too. It is
  * not a collective: without RONDO_SHRINK_ABORT, operations of `comm` continue. It is refused in a group.
  *
- * If another rank ends during the call, all other members fail with RONDO_ERROR_REMOTE. Call again, and exclude that
- * rank, too. If all ranks are on one host, either all members get the communicator, or none. Destroy `comm` by its own
- * call. The new communicator inherits no registration.
+ * If a member ends during the call, all other members fail with RONDO_ERROR_REMOTE. They call again, and exclude that
+ * rank, too. If all ranks are on one host, either all members get the communicator, or none. `comm` still needs its own
+ * rondo_comm_destroy(). The new communicator inherits no registration.
  *
  * With config->nonblocking the call returns at once, and a thread makes the communicator, as in rondo_comm_init().
  * @param excluded        excluded_count ranks of `comm`, in any order. May be NULL if the count is 0.
@@ -195,7 +195,7 @@ RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key,
  * @param rest            receives the handle, and is unchanged on failure.
  * @return The statuses of rondo_comm_init(). rondo_comm_last_error(NULL, ...) numbers the ranks as `comm` does.
  * - RONDO_ERROR_REMOTE: A member died, or ended its communicator.
- * - RONDO_ERROR_MISMATCH: For 2 s, members excluded different ranks. The error has both lists.
+ * - RONDO_ERROR_MISMATCH: Members excluded different ranks, and did not agree within 2 s. The error has both lists.
  * - RONDO_ERROR_TIMEOUT: A member did not call within timeout_ms, or did not get ready within init_timeout_ms.
  * - RONDO_ERROR_INVALID_ARGUMENT: An excluded rank does not exist, or is this rank, or a flag is unknown.
  * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or an earlier shrink or grow of `comm` is still
@@ -211,17 +211,17 @@ RONDO_API rondo_status_t rondo_comm_shrink(rondo_comm_t comm, const int *exclude
 RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t *id) RONDO_NOEXCEPT;
 
 /** Makes a new communicator of all ranks of `comm` and of new ranks (docs/recovery.md). The old ranks keep their
- * numbers. Each new rank gives NULL for `comm`, and a number from the size of `comm` on; for new ranks, the call equals
- * rondo_comm_init(). Exactly one old rank must have called rondo_comm_grow_id(). The call is not a collective:
- * operations of `comm` continue, and no failure of the call affects `comm`. It is refused in a group.
+ * numbers. A new rank gives NULL for `comm`, and a free number as `rank`; on it, the call works as rondo_comm_init().
+ * Exactly one old rank must have called rondo_comm_grow_id(). The call is not a collective: operations of `comm`
+ * continue, and no failure of the call affects `comm`. It is refused in a group.
  *
  * If all old ranks are on one host, the call fails on all of them, or on none. After a failure, the id is used up: make
- * a new one. Destroy `comm` by its own call. The new communicator inherits no registration.
+ * a new one. `comm` still needs its own rondo_comm_destroy(). The new communicator inherits no registration.
  *
  * With config->nonblocking the call returns at once, and a thread makes the communicator, as in rondo_comm_init().
  * @param comm    the communicator that grows, or NULL on a new rank.
  * @param id      id from rondo_comm_grow_id(). Old ranks may give NULL.
- * @param rank    number of a new rank, less than `size`; -1 on an old rank.
+ * @param rank    number of a new rank, from the size of `comm` to `size` - 1; -1 on an old rank.
  * @param size    number of old and new ranks together.
  * @param config  NULL for the configuration of `comm`; on a new rank, for the defaults. The ranks must agree on the
  *                fields that are listed at rondo_comm_init().
@@ -230,8 +230,8 @@ RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t
  * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
  * - RONDO_ERROR_MISMATCH: Ranks differ in size, id or configuration, or two ranks have one number. The error names
  *   them. Old ranks report a difference in size after 2 s.
- * - RONDO_ERROR_TIMEOUT: An old rank did not call within timeout_ms, or a new rank did not come within
- *   init_timeout_ms. The error has its number.
+ * - RONDO_ERROR_TIMEOUT: An old rank did not call within timeout_ms, or a new rank did not come within init_timeout_ms.
+ *   The error names the rank.
  * - RONDO_ERROR_INVALID_ARGUMENT: `size` is not larger than the size of `comm`, or `rank` or `id` is wrong.
  * - RONDO_ERROR_INVALID_USAGE: No old rank has an unused id, this thread has begun a group, or an earlier shrink or
  *   grow of `comm` is still running. */
@@ -239,8 +239,8 @@ RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_i
                                          const rondo_config_t *config, rondo_comm_t *grown) RONDO_NOEXCEPT;
 
 /** Gives back the device memory of `comm` until rondo_comm_resume(), for example while another program uses the device.
- * A collective: every rank calls it, in the same order among its other collectives. It is refused in a group. Make no
- * other call on `comm` at the same time.
+ * The call is a collective: every rank calls it, in the same order among its other collectives. It is refused in a
+ * group. Make no other call on `comm` at the same time.
  *
  * The call waits for all operations of `comm`, and copies the content of the memory to the host. The memory is free
  * when the call has returned on all ranks. Addresses stay the same, so graphs that were captured before can be replayed
@@ -257,17 +257,17 @@ RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_i
  * - RONDO_ERROR_INVALID_ARGUMENT: `flags` has another value. */
 RONDO_API rondo_status_t rondo_comm_suspend(rondo_comm_t comm, unsigned flags) RONDO_NOEXCEPT;
 
-/** Makes the memory of a suspended communicator again. Every rank calls it. It is refused in a group. When it returns,
- * `comm` can be used as before rondo_comm_suspend(): registrations, operations and graphs stay valid.
- * @return After a failure other than the last one, `comm` has failed on all ranks.
+/** Allocates the memory of a suspended communicator again. Every rank calls it. It is refused in a group. When it
+ * returns, `comm` can be used as before rondo_comm_suspend(): registrations, operations and graphs stay valid.
+ * @return After a failure other than RONDO_ERROR_INVALID_USAGE, `comm` has failed on all ranks.
  * - RONDO_ERROR_OUT_OF_RESOURCES: A device has too little free memory.
  * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
  * - RONDO_ERROR_TIMEOUT: A rank did not call within timeout_ms. The error names it.
  * - RONDO_ERROR_INVALID_USAGE: `comm` is not suspended, or this thread has begun a group. */
 RONDO_API rondo_status_t rondo_comm_resume(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Writes how much memory of its device this rank has for `comm`, without code. On host memory, all is 0. Each pointer
- * may be NULL. Any thread.
+/** Writes how many bytes of its device's memory this rank uses for `comm`. The code of kernels is not counted. On host
+ * memory, all values are 0. Each pointer may be NULL. Any thread.
  * @param suspendable_bytes  receives the bytes that rondo_comm_suspend() gives back. While the communicator is
  *                           suspended, they are the bytes that rondo_comm_resume() allocates.
  * @param persistent_bytes   receives the bytes that stay.
@@ -336,8 +336,8 @@ RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
  * driver stays busy for more than 5 s, the call returns, and a thread frees the device's memory later. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Ends all operations of the communicator with RONDO_ERROR_REVOKED, on this rank and all others, so that they can call
- * rondo_comm_shrink(). Later operations return RONDO_ERROR_REVOKED, too. A communicator that has failed keeps its
+/** Ends all operations of the communicator with RONDO_ERROR_REVOKED, on this rank and all others, so that the ranks can
+ * call rondo_comm_shrink(). Later operations return RONDO_ERROR_REVOKED, too. A communicator that has failed keeps its
  * failure. The call does not wait. Any thread, even while another call on `comm` blocks. */
 RONDO_API rondo_status_t rondo_comm_revoke(rondo_comm_t comm) RONDO_NOEXCEPT;
 

@@ -26,7 +26,7 @@ typedef struct rondo_comm_properties {
   int32_t local_rank_count;   /**< number of ranks on this host */
   int32_t core_count;         /**< number of cores that the ranks of this host may use */
   int32_t oversubscribed;     /**< 1: some host has more ranks than cores, so waiting ranks yield their core */
-  int32_t mapped_buffers;     /**< 1: peers can map buffers of rondo_mem_alloc() and moved registrations */
+  int32_t mapped_buffers;     /**< 1: peers can map memory of rondo_mem_alloc() and of RONDO_REGISTER_MOVE_PAGES */
   int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
   uint64_t shared_bytes;      /**< shared memory of the communicator on this host, summed over its ranks */
   rondo_device_executor_t device_executor; /**< executor on the device (AUTO: the buffers are host memory) */
@@ -106,7 +106,7 @@ RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t
 
 /** Writes the plan of a collective, and moves no data. It does not cover the _v functions. Any thread.
  * @param collective  the collective.
- * @param count       elements, as the function of that collective takes them.
+ * @param count       the `count` argument of that collective's function, in elements.
  * @param info        receives the plan. */
 RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collective_t collective, size_t count,
                                                rondo_type_t type, rondo_plan_info_t *info) RONDO_NOEXCEPT;
@@ -115,11 +115,11 @@ RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collecti
 /** @addtogroup rondo_messages
  * @{ */
 /** Writes how many messages of rank `peer` this rank can receive without waiting for the peer's call. These are the
- * sends that the peer has begun, minus the receives that this rank has enqueued. The call receives nothing. It waits
- * only for an answer of another host. Any thread.
+ * sends that the peer has begun, minus the receives that this rank has enqueued. The call receives nothing. If the peer
+ * is on another host, the call waits for that host's answer. Any thread.
  * @param peer   rank that sends.
  * @param count  receives the number of messages.
- * @return RONDO_ERROR_REMOTE: The peer has ended, and it has sent no further message, or was on another host.
+ * @return RONDO_ERROR_REMOTE: The peer has ended, and either no message from it is left or it was on another host.
  *         RONDO_ERROR_UNSUPPORTED: The communicator is on a device, or carries no messages. */
 RONDO_API rondo_status_t rondo_probe(int peer, rondo_comm_t comm, uint64_t *count) RONDO_NOEXCEPT;
 /** @} */

@@ -63,15 +63,15 @@ extern "C" {
  * With a stream, the call returns once the operation is enqueued. If the queue is full (1,024 operations), the call
  * waits until an operation has left the queue.
  *
- * RONDO_DEVICE_LAUNCH must be equal on all ranks. It concerns ranks that are threads of one process on one device. With
- * the value "shared", such ranks share kernels: a call waits until all ranks that share its kernel have called. This
- * has three consequences:
+ * The environment variable RONDO_DEVICE_LAUNCH must have one value on all ranks. It matters only to ranks that are
+ * threads of one process on one device. With the value "shared", such ranks share kernels: a call waits until all ranks
+ * that share its kernel have called. This has three consequences:
  * - One thread must not drive several of these ranks.
  * - If these ranks use several communicators, they all make their calls in the same order.
  * - If one of the ranks captures a call in a graph, all of them do.
  *
- * With the default value, ranks share kernels only if CUDA has fewer than 32 hardware queues. A call then waits at most
- * 2 s for the other ranks (docs/gpu-executors.md).
+ * With the default value, ranks share kernels only if CUDA has fewer than 32 hardware queues. In that case, a call
+ * waits at most 2 s for the other ranks (docs/gpu-executors.md).
  * @{ */
 
 /** Reduces a vector over all ranks, and gives the result to every rank. For i < count, recv[i] = the reduction by `op`
@@ -153,11 +153,11 @@ RONDO_API rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t c
 /** Works as rondo_all_to_all(), but with blocks of different sizes. This rank sends send_counts[r] elements to rank r,
  * from send + send_displacements[r]. It receives recv_counts[r] elements from rank r, at recv + recv_displacements[r].
  * If a rank sends another count than its peer expects, all ranks get RONDO_ERROR_MISMATCH, with both counts.
- * @param send                room for all blocks to send; disjoint from recv.
+ * @param send                all blocks that this rank sends, at their displacements; disjoint from recv.
  * @param send_counts         `size` entries; read during the call only.
  * @param send_displacements  `size` entries in elements; read during the call only. With NULL, the blocks follow each
  *                            other. The entry of an empty block is ignored.
- * @param recv                room for all blocks to receive.
+ * @param recv                room for all blocks that this rank receives, at their displacements.
  * @param recv_counts         `size` entries; read during the call only.
  * @param recv_displacements  entries as in send_displacements. The ranges must be disjoint. */
 RONDO_API rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send_counts,
@@ -165,8 +165,8 @@ RONDO_API rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send
                                             const size_t *recv_displacements, rondo_type_t type, rondo_comm_t comm,
                                             rondo_stream_t stream) RONDO_NOEXCEPT;
 
-/** Collects the blocks of all ranks on the root. There, for every r and i < send_count, recv[r * send_count + i] =
- * send[i] of rank r.
+/** Collects the blocks of all ranks on the root. On the root, for every r and i < send_count, recv[r * send_count + i]
+ * = send[i] of rank r.
  * @param send        send_count elements; on the root, in place if it is recv + root * send_count.
  * @param recv        on the root: send_count * size elements. Ignored and untouched on other ranks.
  * @param send_count  elements of one block.
@@ -211,8 +211,8 @@ RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts,
 
 /** Makes an operation that multiplies each rank's elements by a factor of that rank, and then adds them. Use it as `op`
  * of rondo_all_reduce(), rondo_reduce_scatter(), its _v form and rondo_reduce(), only on this communicator and with
- * this type. Each rank makes its own operation, and the factors may differ. A product has the bits of RONDO_PROD for
- * two elements: it is rounded to the type before it is added, and integers wrap. One call at a time.
+ * this type. Each rank makes its own operation, and the factors may differ. Each product is computed as RONDO_PROD
+ * does: it is rounded to the type before it is added, and integers wrap. One call at a time.
  * @param op         receives the operation, a value from RONDO_OP_DYNAMIC on.
  * @param scalar     the factor, an element of `type`. With RONDO_RESIDENCE_DEVICE, the caller owns the memory, and
  *                   keeps it as long as calls and graphs use the operation.
@@ -223,8 +223,8 @@ RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts,
 RONDO_API rondo_status_t rondo_op_create_premul_sum(rondo_op_t *op, const void *scalar, rondo_type_t type,
                                                     rondo_residence_t residence, rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Ends an operation of rondo_op_create_premul_sum(). Calls that are enqueued, captured or kept in a group still use
- * it. The end of the communicator ends its operations. One call at a time.
+/** Ends an operation of rondo_op_create_premul_sum(). Calls that are already enqueued, captured or kept in a group
+ * still use it. A communicator that ends also ends its operations. One call at a time.
  * @return RONDO_ERROR_INVALID_ARGUMENT: `op` is no such operation of `comm`, or was destroyed. */
 RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) RONDO_NOEXCEPT;
 /** @} */
@@ -242,8 +242,8 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. If two ranks
  * both send before they receive, they wait for each other as soon as a message does not fit into the buffers between
- * them. Such a circle ends with RONDO_ERROR_MISMATCH, or on a device with RONDO_ERROR_TIMEOUT once a rank has captured
- * a call. To avoid it, put the messages into a group.
+ * them. Such a circle ends with RONDO_ERROR_MISMATCH. On a device, it ends with RONDO_ERROR_TIMEOUT once a rank has
+ * captured a call. To avoid it, put the messages into a group.
  *
  * The caller owns the buffers, whether a call succeeds or fails. Keep them alive, and do not write to a send buffer,
  * until the operation is complete. Without a stream, it is complete when the call or the outermost end returns. With a
@@ -257,10 +257,10 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  * - RONDO_OK: The message is complete, enqueued on the stream, or kept in the group.
  * - RONDO_ERROR_INVALID_ARGUMENT, RONDO_ERROR_INVALID_HANDLE: An argument was refused, and nothing was enqueued.
  * - RONDO_ERROR_INVALID_USAGE: This rank sends to itself, and the send and the receive are not in one group.
- * - RONDO_ERROR_UNSUPPORTED: The communicator carries no messages. The error says which configuration does.
+ * - RONDO_ERROR_UNSUPPORTED: The communicator carries no messages. The error says which configuration carries them.
  * - RONDO_ERROR_MISMATCH: The two ends have different sizes, or ranks wait for each other in a circle. The
  *   communicator has failed. rondo_comm_finalize() returns this status if a message was sent and never received.
- * - RONDO_ERROR_TIMEOUT: The peer made no matching call within the timeout. The error says what the peer does.
+ * - RONDO_ERROR_TIMEOUT: The peer made no matching call within the timeout. The error says what the peer is doing.
  * - RONDO_ERROR_REMOTE: The peer ended. Everything that the peer had sent was received first.
  * - RONDO_ERROR_ABORTED, RONDO_ERROR_COMM_FAILED: The meaning is the same as for collectives.
  * @{ */
@@ -285,9 +285,9 @@ RONDO_API rondo_status_t rondo_recv(void *recv, size_t count, rondo_type_t type,
 /** Begins a group in this thread. It may be nested in another group. Any thread. */
 RONDO_API rondo_status_t rondo_group_begin(void) RONDO_NOEXCEPT;
 
-/** Ends the innermost group of this thread. The outermost end enqueues the kept calls. If they are on host memory
- * without a stream, it returns when all of them are complete. If one communicator has calls on several host streams in
- * the group, each of the streams waits for all of these calls.
+/** Ends the innermost group of this thread. The outermost end enqueues the kept calls. For calls on host memory without
+ * a stream, it returns when all of them are complete. If one communicator has calls on several host streams in the
+ * group, each of the streams waits for all of these calls.
  *
  * If a call inside the group was refused, the outermost end returns the first refusal again and enqueues nothing.
  * The end enqueues the operations of one communicator after those on another. If one communicator fails, the operations
@@ -326,9 +326,9 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
  * if the system allows that. Otherwise its data is copied through a staging buffer.
  *
  * Device memory: The buffer must come from cudaMalloc(). Ranks in different processes, with NVLink or MPS, use it in
- * place once every process has opened it (docs/load-store.md). A process opens it when it has no collective in flight;
- * this call waits up to 0.1 s for that. Until then, collectives run as if the buffer were not registered. If a
- * collective is called while its process opens memory, the collective waits for that, and fails at its timeout.
+ * place once every process has opened it (docs/load-store.md). A process opens the buffer when it has no collective in
+ * flight; this call waits up to 0.1 s for that. Until then, collectives run as if the buffer were not registered. A
+ * collective that is called while its process opens memory waits for the opening, and fails at its timeout.
  * @param pointer  start of the buffer.
  * @param bytes    size of the buffer in bytes.
  * @param flags    0 or RONDO_REGISTER_MOVE_PAGES.
@@ -387,7 +387,7 @@ RONDO_API rondo_status_t rondo_event_synchronize(rondo_event_t event) RONDO_NOEX
 /** Checks whether the latest record of `event` is done. Any thread.
  * @return RONDO_OK if it is done, otherwise RONDO_NOT_READY. */
 RONDO_API rondo_status_t rondo_event_query(rondo_event_t event) RONDO_NOEXCEPT;
-/** Writes the time, by CLOCK_MONOTONIC, at which the stream passed the latest record. Any thread.
+/** Writes the time, by CLOCK_MONOTONIC, at which the stream passed the latest record of `event`. Any thread.
  * @return RONDO_NOT_READY: The stream has not passed it, and nothing was written. */
 RONDO_API rondo_status_t rondo_event_timestamp_ns(rondo_event_t event, uint64_t *timestamp_ns) RONDO_NOEXCEPT;
 /** @} */

@@ -175,7 +175,7 @@ class PremulSum {
 public:
   /** Takes the factor. */
   template <class T> PremulSum(rondo_comm_t comm, T factor) : comm_(comm) { make(&factor, RONDO_RESIDENCE_HOST); }
-  /** Has the factor read at its address whenever an operation runs. */
+  /** Keeps the address of the factor. Each operation reads the factor there when it runs. */
   template <class T> PremulSum(rondo_comm_t comm, T *factor) : comm_(comm) { make(factor, RONDO_RESIDENCE_DEVICE); }
   PremulSum(PremulSum &&other) noexcept : comm_(other.comm_), op_(std::exchange(other.op_, RONDO_SUM)) {}
   PremulSum &operator=(PremulSum &&other) noexcept {
@@ -256,7 +256,7 @@ public:
   void revoke() const { check(rondo_comm_revoke(comm_), comm_); }
   /** Gives device memory back until resume(), on all ranks. */
   void suspend() const { check(rondo_comm_suspend(comm_, RONDO_SUSPEND_MEMORY), comm_); }
-  /** Makes that memory again, on all ranks. */
+  /** Allocates the memory that suspend() gave back, on all ranks. */
   void resume() const { check(rondo_comm_resume(comm_), comm_); }
   /** Waits until this rank's operations are complete. */
   void flush() const { check(rondo_comm_flush(comm_), comm_); }
@@ -332,7 +332,7 @@ private:
   }
 
   rondo_comm_t comm_ = nullptr;
-  int exceptions_ = std::uncaught_exceptions(); // in flight when the communicator was made
+  int exceptions_ = std::uncaught_exceptions(); // exceptions in flight when this object was made
 };
 
 } // namespace rondo

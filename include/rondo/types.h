@@ -11,7 +11,7 @@
 /** @defgroup rondo_errors Statuses and errors
  * Every call that can fail returns a rondo_status_t. docs/errors.md lists the causes of each status. */
 /** @defgroup rondo_types Types and choices
- * These enumerations list the element types, the reductions, and the choices that the tuner otherwise makes. */
+ * These enumerations list element types, reductions, and choices that a program can make in the tuner's place. */
 /** @defgroup rondo_config Configuration */
 /** @defgroup rondo_comm Communicators */
 /** @defgroup rondo_queries Properties, statistics and plans */
@@ -42,19 +42,19 @@
  * @{ */
 /** The outcome of a call. Each status says what the caller may still do; docs/errors.md lists the causes. */
 typedef enum rondo_status {
-  RONDO_OK = 0,        /**< The call is done. With a stream, its operation is enqueued. */
-  RONDO_NOT_READY = 1, /**< The object is not ready yet, or its work is not done yet. Ask again. */
+  RONDO_OK = 0,        /**< The call has succeeded. If it has a stream, its operation is enqueued on the stream. */
+  RONDO_NOT_READY = 1, /**< The object is not ready yet, or its work is not done yet. Call again later. */
   /** An argument is wrong. Nothing was done, and every object is as before. Correct the call. */
   RONDO_ERROR_INVALID_ARGUMENT = 2,
   RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */
   RONDO_ERROR_UNSUPPORTED = 4, /**< This version knows the request, but it is not available here. The error says why. */
   RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Nothing was enqueued. */
   RONDO_ERROR_SYSTEM = 6, /**< A call to the operating system failed. The error has its name and errno. */
-  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove that it has the secret. */
-  RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: shrink, abort and destroy are left. */
+  RONDO_ERROR_AUTHENTICATION = 7, /**< The peer of a bootstrap connection did not prove that it has the secret. */
+  RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: shrink, abort and destroy still work. */
   RONDO_ERROR_REMOTE = 9, /**< Another rank died or left. The communicator has failed, as after a timeout. */
   RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation. The communicator has failed, as after a timeout. */
-  RONDO_ERROR_ABORTED = 11, /**< This or another rank called rondo_comm_abort(). Only destroy is left. */
+  RONDO_ERROR_ABORTED = 11, /**< This or another rank called rondo_comm_abort(). Only destroy still works. */
   /** The communicator failed in an earlier operation, and nothing was enqueued. rondo_comm_last_error() returns that
    *  first failure. */
   RONDO_ERROR_COMM_FAILED = 12,
@@ -97,13 +97,13 @@ typedef enum rondo_op {
 } rondo_op_t;
 /** The place of the factor of rondo_op_create_premul_sum(). */
 typedef enum rondo_residence {
-  RONDO_RESIDENCE_HOST = 0, /**< Host memory, which is read during the call. */
-  /** Memory of the communicator's device, or host memory for a communicator on host memory. It is read whenever an
-   *  operation runs, and so by each replay of a graph. */
+  RONDO_RESIDENCE_HOST = 0, /**< Host memory. rondo_op_create_premul_sum() reads it once. */
+  /** Memory of the communicator's device, or host memory for a communicator on host memory. Rondo reads the factor
+   *  whenever an operation runs, and so in each replay of a graph. */
   RONDO_RESIDENCE_DEVICE = 1
 } rondo_residence_t;
-/** The collectives, and the two ends of a message. Queries of plans take a collective as an argument. Statistics and
- *  errors name all of these. To run an operation, call the function that is named beside it. */
+/** The collectives, and the two ends of a message. rondo_comm_query_plan() takes a collective. Statistics and errors
+ *  name collectives and messages. To run an operation, call the function that is named beside it. */
 typedef enum rondo_collective {
   RONDO_ALL_REDUCE = 0,     /**< rondo_all_reduce() */
   RONDO_REDUCE_SCATTER = 1, /**< rondo_reduce_scatter() */
@@ -125,7 +125,7 @@ typedef enum rondo_algorithm {
   RONDO_ALGORITHM_HALVING_DOUBLING = 3, /**< Ranks exchange at distances of powers of two. */
   RONDO_ALGORITHM_ONE_SHOT = 4,         /**< Every rank sends all of its data to every other rank. */
   RONDO_ALGORITHM_TWO_SHOT = 5,         /**< Every rank reduces one part of the data, then sends the result to all. */
-  RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< The steps run inside each host, between hosts, then inside again. */
+  RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< Steps run inside each host, between hosts, then inside each host again. */
   RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< Each host has a tree, and another tree joins the hosts. */
 } rondo_algorithm_t;
 /** The protocol by which the interpreter passes data between ranks (docs/protocols.md). */
@@ -137,7 +137,7 @@ typedef enum rondo_protocol {
 /** The code that runs a plan (docs/load-store.md). */
 typedef enum rondo_kernel {
   RONDO_KERNEL_AUTO = 0,        /**< The tuner chooses. */
-  RONDO_KERNEL_INTERPRETER = 1, /**< It runs the schedule of any algorithm, over connections, by a protocol. */
+  RONDO_KERNEL_INTERPRETER = 1, /**< It runs the schedule of any algorithm, and passes data by a protocol. */
   /** Each rank stores data in memory that all ranks of a host map, and loads what others stored. On host memory, this
    *  kernel runs all_reduce, by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
   RONDO_KERNEL_LOAD_STORE = 2

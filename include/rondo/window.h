@@ -25,15 +25,15 @@ extern "C" {
  * that were called before the awaited signals.
  *
  * On the host, the operations of a rank run in the order of its calls, together with its collectives and messages. On a
- * device, the stream orders them, and a put or a signal follows earlier ones to that peer on any stream. They cannot be
- * captured. No put or signal waits for a call of the peer, unless 512 operations have not ended. In a group, puts and
- * signals run first, then collectives and messages, then waits. The rules of rondo_send() hold for streams, buffers and
- * threads.
+ * device, the stream orders them. A put or a signal also follows earlier ones to the same peer on any stream. The
+ * operations cannot be captured. A put or a signal does not wait for a call of the peer, unless 512 operations have not
+ * ended. In a group, puts and signals run first, then collectives and messages, then waits. The rules of rondo_send()
+ * hold for streams, buffers and threads.
  *
  * Buffers are memory of the communicator's device, or of the host. Ranks on several hosts need host memory, and at most
- * 64 ranks. Between hosts, a thread of the peer's process writes the data, and a put is complete once it has done so.
- * A window ends with rondo_window_deregister(), or with the communicator. On a device, let nothing be in flight during
- * the first call.
+ * 64 ranks. Between hosts, a thread of the peer's process writes the data; the put is complete once the data is
+ * written. A window ends with rondo_window_deregister(), or with the communicator. On a device, let nothing be in
+ * flight during the communicator's first call about windows or signals.
  *
  * An operation on a window returns one of these statuses:
  * - RONDO_OK: The operation is complete, enqueued on the stream, or kept in the group.
@@ -42,10 +42,10 @@ extern "C" {
  *   RONDO_ERROR_INVALID_HANDLE if the communicator is finalized.
  * - RONDO_ERROR_INVALID_USAGE: The communicator is suspended.
  * - RONDO_ERROR_UNSUPPORTED: The communicator has no windows, or the stream is captured. The error says which.
- * - RONDO_ERROR_TIMEOUT: The awaited signals did not arrive within the timeout. The error names the peer, and how many
- *   signals are wanted and have arrived. Or the peer is on another host, and its process has not taken a put in time.
- *   The communicator has failed.
- * - RONDO_ERROR_REMOTE: The peer ended, and owes signals or is to receive a put. Signals that it had sent count.
+ * - RONDO_ERROR_TIMEOUT: The awaited signals did not arrive within the timeout. The error names the peer, the number of
+ *   awaited signals, and how many arrived. Or the peer's process, on another host, did not take a put in time. The
+ *   communicator has failed.
+ * - RONDO_ERROR_REMOTE: The peer ended before it had sent all awaited signals, or before a put to it was complete.
  * - RONDO_ERROR_SYSTEM: The system refused a put, because the memory of the peer's window or of `send` is gone while
  *   both ranks live. Or the peer, on another host, has ended the window before. The error says which. The communicator
  *   has failed.
@@ -59,14 +59,14 @@ enum {
   RONDO_WINDOW_SYMMETRIC = 1  /**< flag of rondo_window_register(): all ranks must give the same size */
 };
 
-/** Allocates memory of a CUDA device that processes of this host can open without a pause of the device. Windows of
- * ranks in different processes need such memory. The content is unspecified. The memory exists until
+/** Allocates memory of a CUDA device that other processes of this host can open while the device keeps running. Windows
+ * of ranks in different processes need such memory. The content is unspecified. The memory exists until
  * rondo_device_mem_free(), or until the process ends. Any thread.
  * @param pointer  receives the address.
  * @param bytes    size in bytes, at least 1. The memory takes whole units of the driver, usually 2 MiB.
  * @param device   CUDA device ordinal.
  * @return RONDO_ERROR_UNSUPPORTED: CUDA is not available. RONDO_ERROR_OUT_OF_RESOURCES: The device has too little
- *         memory. If the device cannot share memory in this way, the memory is that of cudaMalloc(). */
+ *         memory. If the device cannot share memory in this way, the memory comes from cudaMalloc(). */
 RONDO_API rondo_status_t rondo_device_mem_alloc(void **pointer, size_t bytes, int device) RONDO_NOEXCEPT;
 
 /** Frees memory of rondo_device_mem_alloc(). No operation of any rank may still use it. NULL is allowed. Any thread.
@@ -77,7 +77,7 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * call returns when every rank can reach every buffer. It is refused in a group. One call at a time.
  *
  * On the host, memory of rondo_mem_alloc(), and buffers registered with RONDO_REGISTER_MOVE_PAGES, are mapped by all
- * ranks. Any other memory works where the system allows cross-memory attach; then rondo_window_pointer() gives no
+ * ranks. Any other memory works where the system allows cross-memory attach, but rondo_window_pointer() then gives no
  * address. Between threads of one process, any memory works and has an address. Between processes, memory of a device
  * must come from rondo_device_mem_alloc(). Between hosts, any host memory works.
  *
@@ -88,10 +88,10 @@ RONDO_API rondo_status_t rondo_device_mem_free(void *pointer) RONDO_NOEXCEPT;
  * @param window   receives the handle, and is unchanged on failure.
  * @return If the call fails on a rank, it fails on all. But if a rank ends, or the timeout ends the call while buffers
  *   are opened, some ranks may have the window. The communicator remains usable. A call that is refused on one rank
- *   fails on the others at once, and counts as one of its registrations.
+ *   fails on the others at once. It still counts in that rank's order of registrations.
  * - RONDO_ERROR_INVALID_ARGUMENT: An argument was refused here or on another rank.
- * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ. The error names two ranks. Or a rank has given up this
- *   registration, and has called several times since.
+ * - RONDO_ERROR_MISMATCH: Flags or symmetric sizes differ, and the error names two ranks. Or a rank gave up this
+ *   registration, and has called this function several times since.
  * - RONDO_ERROR_UNSUPPORTED: The ranks are on several hosts, and use devices or are more than 64. Or a rank cannot
  *   reach the buffer of another rank of its host.
  * - RONDO_ERROR_TIMEOUT: A rank has not called within timeout_ms. The error names it.
@@ -112,8 +112,8 @@ RONDO_API rondo_status_t rondo_window_deregister(rondo_comm_t comm, rondo_window
  * Accesses through it need the program's own synchronisation, such as signals. Any thread.
  * @param window   a window.
  * @param peer     a rank, which may be this rank.
- * @param pointer  receives the address, or NULL if only rondo_put_signal() reaches the buffer, as on another host, or
- *                 the buffer has 0 bytes. */
+ * @param pointer  receives the address. NULL: the buffer has 0 bytes, or only rondo_put_signal() reaches it, as on
+ *                 another host. */
 RONDO_API rondo_status_t rondo_window_pointer(rondo_window_t window, int peer, void **pointer) RONDO_NOEXCEPT;
 
 /** Writes into the buffer of a peer, then adds 1 to one of its signals. The peer need not call anything.

@@ -14,7 +14,7 @@ Signature signature_of(rondo_collective_t collective, rondo_type_t type, size_t 
   return rondo::signature_of(collective, type, RONDO_SUM, count, static_cast<uint32_t>(root));
 }
 
-/// Returns the signature of a _v function. It makes every two ranks compare the counts of their own blocks.
+/// Returns the signature of a _v function. It makes every two ranks compare the counts of the blocks between them.
 Signature signature_by_pairs(rondo_collective_t collective, rondo_type_t type, int root = 0) {
   Signature signature = signature_of(collective, type, 0, root);
   signature.counts_hash = counts_of_pairs;

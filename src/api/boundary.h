@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every C entry point runs its body in at_boundary() or at_light_boundary(). Both functions refuse a call in a child of
-// fork(), and turn a Result into a status and the thread's last error. Both catch exceptions, since the standard
-// library may throw for lack of memory or threads.
+// fork() whose parent has used Rondo. Both turn a Result into a status and the thread's last error. Both catch
+// exceptions, since the standard library may throw for lack of memory or threads.
 #pragma once
 
 #include <exception>
@@ -15,8 +15,8 @@
 
 namespace rondo {
 
-/// Runs `body`, which returns a Result<void>, as the body of a C function that children of this process can call after
-/// a fork(), too. `body` may use servers of unique ids, but no other thread or memory of process().
+/// Runs `body`, which returns a Result<void>, as the body of a C function after which children of fork() may still use
+/// Rondo. `body` may use servers of unique ids, but no other thread or memory of process().
 template <class Body>
 [[nodiscard]] rondo_status_t at_light_boundary(Body &&body) noexcept {
   try {
@@ -32,7 +32,7 @@ template <class Body>
   }
 }
 
-/// Runs `body` as the body of any other C function. It refuses the call in a child of fork().
+/// Runs `body` as the body of any other C function. Later children of fork() may not use Rondo.
 template <class Body>
 [[nodiscard]] rondo_status_t at_boundary(Body &&body) noexcept {
   static_cast<void>(begin_use());

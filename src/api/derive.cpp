@@ -35,7 +35,7 @@ Result<Initialisation> begin_old(rondo_comm_t handle, const rondo_unique_id_t *i
   return begin_grow(std::move(comm), id, size, config);
 }
 
-/// Begins a grow on a new rank, which enters as a rank of any unique id does.
+/// Begins a grow on a new rank, which joins like a rank of rondo_comm_init().
 Result<Initialisation> begin_new(const rondo_unique_id_t *id, int rank, int size, const rondo_config_t *config) {
   if (id == nullptr) return invalid_argument("id is NULL; a new rank needs the id of rondo_comm_grow_id()");
   RONDO_TRY(check_rank(rank, size));

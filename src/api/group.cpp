@@ -26,8 +26,8 @@ struct Part {
   std::vector<OneSided> sends;  ///< puts and signals
   std::vector<OneSided> waits;  ///< waits for signals
   bool has_own_messages = false;  ///< true if the rank sends messages to itself
-  std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null is the call itself
-  std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the counts of calls
+  std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null for the caller's thread
+  std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the calls' counts and displacements
   // The end of the group sets these two:
   std::vector<std::shared_ptr<HostStream>> held;  ///< the objects of `streams`; null stands for the call itself
   StreamRef lead;                                 ///< the stream on which the part runs
@@ -161,7 +161,7 @@ Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
-  // If one of several streams is null, the calls of all streams run in the call itself. So null goes first.
+  // If one of several streams is null, all calls run within rondo_group_end(). So null goes first and becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
   for (const rondo_stream_t stream : part.streams) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file keeps the calls of a thread between rondo_group_begin() and rondo_group_end(). The outermost
 // rondo_group_end() enqueues them. A thread's group is a mutable global, because a C caller has no object that could
-// hold the group. last_error.h has the other exceptions to "no mutable globals".
+// hold the group. Rondo has few such globals; last_error.h lists the others.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ struct Part;
 struct Place {
   Group *group = nullptr;        ///< null if this thread has no group
   Part *part = nullptr;          ///< null if the group has no call on the communicator yet
-  Communicator *comm = nullptr;  ///< null without a part
+  Communicator *comm = nullptr;  ///< null if `part` is null
   bool has_messages = false;     ///< true if messages are among the calls of the part
 };
 [[nodiscard]] Place find(rondo_comm_t handle);
@@ -43,10 +43,10 @@ void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator>
 /// Keeps a one-sided operation at its place, as keep() does for a message.
 void keep(const Place &place, rondo_comm_t handle, std::shared_ptr<Communicator> &&comm, const OneSided &operation,
           rondo_stream_t stream);
-/// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
+/// Notes that a call inside the group was refused. The outermost group's end returns the first such error.
 void refuse(const Error &error);
 
-/// Runs `body`, the body of a function whose calls groups keep. If `body` fails inside a group, notes the refusal.
+/// Runs `body`, the code of an API call. If `body` fails while this thread has a group, notes the refusal in the group.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
   try {

@@ -19,8 +19,8 @@ namespace rondo {
   return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
 }
 
-/// Checks the operation of a call that reduces; the call's type must be valid. If a program made the operation for
-/// `comm`, writes it into the call.
+/// Checks `op`, the operation of a call that reduces. The call's type must be valid. If rondo_op_create_premul_sum()
+/// made `op` for `comm`, writes its factor into the call.
 [[nodiscard]] inline Result<void> resolve_op(const Communicator &comm, rondo_op_t op, Call &call) {
   if (op < RONDO_OP_DYNAMIC) return check_op(op);
   RONDO_TRY_ASSIGN(CreatedOp made, process().created_ops.find(op, comm));

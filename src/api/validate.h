@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions check the arguments of a collective. A refused one gives RONDO_ERROR_INVALID_ARGUMENT and the reason.
+// These functions check the arguments of a collective. They refuse by RONDO_ERROR_INVALID_ARGUMENT and a reason.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace rondo {
 [[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
 [[nodiscard]] Error refused_overlap();
 [[nodiscard]] Error refused_peer(int peer, uint32_t rank_count);
-/// Returns the error of a call of type `called` whose operation was made for type `made`.
+/// Returns the error for a call with type `called` whose operation `op` was made for type `made`.
 [[nodiscard]] Error refused_type(rondo_op_t op, rondo_type_t made, rondo_type_t called);
 
 /// Returns the bytes of `count` elements. It fails for unknown types and for overflow.
@@ -49,7 +49,7 @@ namespace rondo {
   return refused_overlap();
 }
 
-/// The blocks of a reduce-scatter or an all-gather, in the buffer that has the blocks of all ranks.
+/// The blocks of a call, in the buffer that has the blocks of all ranks. A vector without blocks sets only its sizes.
 struct BlockLayout {
   size_t total_count = 0;  ///< number of elements of all blocks
   size_t end_bytes = 0;    ///< bytes from the begin of the buffer to the end of the last block

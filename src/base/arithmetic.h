@@ -9,8 +9,8 @@
 
 namespace rondo {
 
-/// Returns the quotient of unsigned numbers, rounded up. If the divisor is 1, it does not divide. Otherwise a call of 8
-/// bytes would spend a tenth of its time on divisions.
+/// Returns the quotient of unsigned numbers, rounded up. If the divisor is 1, the function skips the division.
+/// Divisions would take a tenth of the time of a collective on 8 bytes.
 template <class Number>
 [[nodiscard]] RONDO_HD constexpr Number ceil_div(Number value, Number by) {
   return by == 1 ? value : value / by + (value % by != 0 ? 1 : 0);
@@ -30,7 +30,7 @@ template <std::unsigned_integral T>
   return out;
 }
 
-/// Returns the least multiple of `to` that is not below `value`. The caller knows that it fits.
+/// Returns the least multiple of `to` that is not below `value`. The caller ensures that the result fits into the type.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr T round_up(T value, T to) {
   return ceil_div(value, to) * to;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the one clock (nanoseconds of CLOCK_MONOTONIC), and all functions in which a thread gives up its core:
-// it naps, or waits for a word. Core logic takes the time as an argument, and its callers read the clock here. The
-// simulation of tests/sim links another version of this file. There the time is virtual, and waiting lets another rank
-// run.
+// This file has the library's only clock (nanoseconds of CLOCK_MONOTONIC). It also has all functions in which a thread
+// gives up its core: naps, yields, and waits for a word of memory. Core logic takes the time as an argument, and its
+// callers read the clock here. The simulation of tests/sim links another version of this file. There the time is
+// virtual, and waiting lets another rank run.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,9 @@
 // is the log, which must work before a Config exists.
 //
 // One table has a line for each variable: its name, its values, its meaning, and how it is read and shown. The line
-// also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. Only
-// this table is used by parse_config(), merge() and the comparison of ranks (src/core/group_info.cpp). A test checks
-// that docs/environment.md has every variable.
+// also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. No
+// other list is used by parse_config(), merge() and the comparison of the ranks' settings (src/core/group_info.cpp). A
+// test checks that docs/environment.md has every variable.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ inline constexpr uint64_t max_memory_bytes_min = uint64_t{64} << 10;
 inline constexpr uint64_t max_memory_bytes_max = uint64_t{1} << 40;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
-/// The behaviour of a waiting rank on its core. With `automatic`, a rank spins if there are cores for all ranks.
-/// Otherwise it yields the core, then sleeps on a futex.
+/// The behaviour of a waiting rank on its core. With `automatic`, a rank spins if the host has cores for all its ranks.
+/// If not, the rank yields its core at first, then sleeps on a futex.
 enum class WaitMode { automatic, spin, yield, sleep };
 [[nodiscard]] const char *wait_mode_string(WaitMode mode);
 
@@ -55,7 +55,7 @@ enum class NetworkChoice { automatic, tcp, ucx, verbs };
 [[nodiscard]] const char *network_choice_string(NetworkChoice choice);
 
 /// The memory that holds the payloads of a device rank's links to other hosts.
-/// - on: the device's memory, which networks read and write themselves
+/// - on: the device's memory, which the network reads and writes directly
 /// - automatic: the device's memory if the network can use it
 /// - off: the host's memory
 enum class DeviceSlots { off, automatic, on };
@@ -76,9 +76,9 @@ struct Config {
   uint64_t network_timeout_ns = 1'000'000'000;  ///< longest silence of another host before its ranks count as lost
   DeviceSlots device_slots = DeviceSlots::off;
   bool frame_tags = false;        ///< true: each frame over TCP has a tag that only the two ranks can make
-  std::string tcp_congestion = "auto";  ///< between hosts: auto, system, or the kernel's name of an algorithm
+  std::string tcp_congestion = "auto";  ///< congestion control between hosts: auto, system, or an algorithm's name
   std::string ib_devices;     ///< for verbs, one device for each rail, such as "mlx5_0,mlx5_1:1"; empty for any
-  int32_t ib_gid_index = -1;  ///< for verbs; -1 to choose by the host's address
+  int32_t ib_gid_index = -1;  ///< for verbs, index in the device's table of GIDs; -1 to choose by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
   bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc(), and registered buffers that were moved
@@ -151,9 +151,9 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 /// started this rank, only rank 0 logs, because all ranks have the same environment.
 void warn_of_unknown_variables();
 
-/// Merges the settings of a communicator. If a field of `caller` has its default value, the environment's value
-/// applies. `caller` may be null, which means all defaults. The struct may be of an earlier version. The struct may be
-/// of a later version if all fields that this library does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
+/// Merges the environment's settings with the caller's. If a field of `caller` has its default value, the environment's
+/// value applies. `caller` may be null, which means all defaults. The struct may be of an earlier version. It may also
+/// be of a later version if all fields that this library does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
 /// field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 

@@ -44,7 +44,7 @@ Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(E
   return invalid_argument(in_quotes(text) + " is not a known " + what + known_are(text, known_names(name)));
 }
 
-/// Sets a switch. The text `on` is true, and "off" is false.
+/// Sets a switch: to true if `text` equals `on`, and to false if `text` is "off".
 inline Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
   target = equal_in_any_case(text, on);
   if (!target && !equal_in_any_case(text, "off"))
@@ -81,7 +81,7 @@ inline Result<void> set_gid_index(int32_t &target, std::string_view text) {
   return {};
 }
 
-/// Sets the timeout between hosts. It must be at least a second because of heartbeats, and at most the system's limit.
+/// Sets the timeout between hosts. It is at least a second, so that it exceeds several heartbeats, and at most 600 s.
 inline Result<void> set_network_timeout(uint64_t &target, std::string_view text) {
   constexpr uint64_t second_ns = 1'000'000'000, least = 1, most = 600;
   const auto value = parse_seconds(text);

@@ -18,8 +18,8 @@ inline void cpu_pause() {
 #endif
 }
 
-/// Requests the cache line of `address` for a write that follows soon. The code uses prefetchw itself, since the
-/// compiler's builtin may only prefetch for reading. A 64-bit processor without prefetchw ignores it.
+/// Requests the cache line of `address` for a write that follows soon. The code contains the instruction prefetchw,
+/// because the compiler's builtin may prefetch for reading only. 64-bit processors that lack prefetchw ignore it.
 inline void prefetch_for_write(const void *address) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char *>(address)));
@@ -28,9 +28,9 @@ inline void prefetch_for_write(const void *address) {
 #endif
 }
 
-/// A lock for a few instructions on the path of every call. It costs one read-modify-write. A std::mutex costs two, and
-/// two calls. A thread that fails to take the lock yields the core, then naps, since the holder may have a lower
-/// priority. Nothing wakes it. So do not use the lock for work that often takes long.
+/// A lock around a few instructions, for the path of every call. It costs one read-modify-write, whereas a std::mutex
+/// costs two, and two function calls. A thread that waits for the lock spins, then yields its core, then naps, since
+/// the holder may have a lower priority. unlock() does not wake that thread. So do not hold the lock during long work.
 class ShortLock {
  public:
   void lock() {

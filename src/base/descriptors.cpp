@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file registers the library's own descriptors. The register has a bit for each number, so that the child of a
-// fork() can read it without a lock.
+// This file registers the library's own descriptors. The register has a bit for each descriptor number, so that the
+// child of a fork() can read it without a lock.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int word_bits = 64;
 constexpr int tracked_max = 1 << 20;  // the kernel's default limit (fs.nr_open)
 
-/// All accesses are relaxed. Descriptors pass between threads by other means, and the child of a fork() has one thread.
+/// All accesses are relaxed. Threads synchronise otherwise when they pass descriptors. A fork()'s child has one thread.
 struct Register {
   std::array<std::atomic<uint64_t>, tracked_max / word_bits> words{};
   std::atomic<int> words_used{0};
@@ -39,7 +39,7 @@ void enter(int descriptor) {
   }
 }
 
-/// Removes a descriptor. Returns false if it was not registered.
+/// Removes a descriptor. Returns false if it was not registered, but true if its number is too large for the register.
 bool remove(int descriptor) {
   if (descriptor >= tracked_max) return true;
   const uint64_t bit = bit_of(descriptor);

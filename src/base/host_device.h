@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RONDO_HD marks a function for the host and, under nvcc, for the device too. RONDO_UNROLL and RONDO_KEEP_LOOP precede
-// a loop. On a device, arrays stay in registers only if their indices are constants, so loops over them are unrolled. A
-// loop with a long body is kept, as its copies would fill the instruction cache. A host's compiler decides by itself.
+// a loop. On a device, arrays stay in registers only if their indices are constants, so RONDO_UNROLL unrolls loops over
+// them. RONDO_KEEP_LOOP keeps a long loop, whose copies would fill the instruction cache. Host compilers decide alone.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 namespace rondo {
 namespace {
 
-/// Returns field `wanted`, counted from 0, of text separated by single spaces.
+/// Returns the number in field `wanted` of `text`. Fields are counted from 0, and separated by single spaces.
 std::optional<uint64_t> field(std::string_view text, int wanted) {
   for (int at = 0; at < wanted; ++at) {
     const size_t space = text.find(' ');

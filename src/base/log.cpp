@@ -38,7 +38,7 @@ std::string host() {
   return name.data();
 }
 
-/// Returns the index of `text` in `names`, in any case of letters.
+/// Returns the index of `text` in `names`. The case of letters does not matter.
 std::optional<size_t> find_name(std::span<const char *const> names, std::string_view text) {
   for (size_t index = 0; index < names.size(); ++index)
     if (equal_in_any_case(names[index], text)) return index;

@@ -4,9 +4,9 @@
 //     2026-11-23T03:10:06.123456Z node1:4711 rank 3 rondo: warning: transport: ...
 //
 // A line has the time (UTC), host:process, the rank that the message is about ("-" if unknown), level, subsystem and
-// message. The function that decides an error logs it, once, and its callers only return the error. RONDO_LOG selects
-// the messages, and RONDO_LOG_FILE their destination. This file reads both variables itself, since the log must work
-// before a Config exists. The Config checks them again.
+// message. The function that finds an error logs it once, and its callers only return the error. RONDO_LOG selects the
+// messages, and RONDO_LOG_FILE their destination. This file reads both variables itself, since the log must work before
+// a Config exists. The Config checks them again.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ struct Filter {
   bool operator==(const Filter &) const = default;
 };
 
-/// Parses a filter such as "info", "info,bootstrap=debug" or "plan=debug". It has a level for all subsystems, and
-/// levels for some subsystems that override the first one. The case of letters does not matter.
+/// Parses a filter such as "info", "info,bootstrap=debug" or "plan=debug". A level for all subsystems comes first, if
+/// there is one. Levels for single subsystems override it. The case of letters does not matter.
 [[nodiscard]] Result<Filter> parse_filter(std::string_view text);
 
 /// Returns the path that `pattern`, a value of RONDO_LOG_FILE, stands for. %h is the host, %p the process, and %% a

@@ -21,7 +21,7 @@ std::string describe_slots(const MemoryChoice &choice) {
   return (text.empty() ? "slots" : text) + " of " + show_bytes(choice.slot_bytes) + " bytes";
 }
 
-/// Returns the choice nearest to `asked` that fits: with fewer slots, or else smaller ones. Or none.
+/// Returns the choice nearest to `asked` that fits: with fewer slots, or with smaller slots, or none if neither fits.
 std::optional<MemoryChoice> find_fewer(const MemoryChoice &asked,
                                        const std::function<bool(const MemoryChoice &)> &fits) {
   const auto halved = [&](auto MemoryChoice::*member, uint64_t least) -> std::optional<MemoryChoice> {

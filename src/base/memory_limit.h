@@ -14,7 +14,7 @@ namespace rondo {
 struct MemoryChoice {
   uint32_t slot_count = 0;  ///< 0 lets the plan choose
   uint64_t slot_bytes = 0;  ///< 0 lets the plan choose
-  uint32_t halvings = 0;    ///< how often the plan's budgets are halved
+  uint32_t halvings = 0;    ///< number of times that the plan's budgets are halved
 
   /// Returns the choice for the settings if there is no limit.
   [[nodiscard]] static MemoryChoice of(const Config &config) { return {config.slot_count, config.slot_bytes, 0}; }

@@ -31,7 +31,7 @@ template <class Enum>
   return list;
 }
 
-/// Returns the enumerator called `text`, in any case of letters. RONDO_ERROR_INVALID_ARGUMENT lists the known names.
+/// Returns the enumerator called `text`, and ignores the case. RONDO_ERROR_INVALID_ARGUMENT lists the known names.
 template <class Enum>
 [[nodiscard]] Result<Enum> parse_name(std::string_view text, const char *(*name)(Enum), std::string_view what) {
   for (int value = 0; value < named_values_max; ++value) {

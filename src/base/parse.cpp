@@ -56,7 +56,7 @@ Result<uint64_t> parse_seconds(std::string_view text) {
   const size_t point = text.find('.');
   const std::string_view fraction = point == text.npos ? "0" : text.substr(point + 1);
   const auto whole = digits(text.substr(0, point));
-  // Nine digits are nanoseconds. Further digits are cut off, but they must be digits.
+  // Nine decimals are nanoseconds. Further decimals are cut off, but they must be digits, too.
   std::string nine(fraction.substr(0, 9));
   nine.resize(9, '0');
   const bool rest_is_digits = fraction.find_first_not_of("0123456789") == fraction.npos && !fraction.empty();

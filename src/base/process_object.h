@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class holds an object that a process has once.
+// This class holds an object of which each process has one.
 #pragma once
 
 #include <atomic>
 
 namespace rondo {
 
-/// An object that its first use makes. The object is never destroyed, because threads may use it until the process has
+/// An object that is made at its first use. It is never destroyed, because threads may use it until the process has
 /// ended. A child of fork() can forget its parent's object, and then makes one of its own. Any thread may call get().
 template <class Object>
 class ProcessObject {
@@ -21,7 +21,7 @@ class ProcessObject {
   void forget() { before_ = made_.exchange(nullptr, std::memory_order_relaxed); }
 
  private:
-  /// Makes the object without a lock, because another thread of the parent could have held the lock at a fork().
+  /// Makes the object without a lock. If a thread of the parent held a lock at a fork(), the child could never take it.
   Object &make() {
     auto *const own = new Object;
     Object *made = nullptr;

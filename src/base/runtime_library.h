@@ -30,7 +30,7 @@ class RuntimeLibrary {
     return handle_ != nullptr;
   }
 
-  /// Finds a function. If it is missing, sets `function` to null. If it is needed, missing() then names it.
+  /// Finds a function. If it is missing, sets `function` to null. missing() names needed functions that are missing.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);

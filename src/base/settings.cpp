@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file merges rondo_config_t over the environment, field by field of the table in config.cpp. The struct comes
-// from a caller of any version.
+// This file overrides the environment's settings with the fields of rondo_config_t, in the order of the table in
+// config.cpp. The caller may be compiled with any version of the struct.
 #include <algorithm>
 #include <cstddef>
 
@@ -14,7 +14,7 @@ constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + size
 constexpr size_t size_third_version = offsetof(rondo_config_t, reserved) + sizeof(uint32_t);
 constexpr size_t size_fourth_version = offsetof(rondo_config_t, max_memory_bytes) + sizeof(uint64_t);
 static_assert(sizeof(rondo_config_t) == size_fourth_version);
-/// A bound above the size of every later version. If a caller's `size` is greater, it was not initialised.
+/// A bound above the size of every later version. If a caller's `size` is greater, the struct was not initialised.
 constexpr size_t size_max = 4096;
 
 Result<void> check_size(const rondo_config_t &caller) {
@@ -33,8 +33,8 @@ Result<void> check_size(const rondo_config_t &caller) {
   return {};
 }
 
-/// Drops a setting of the environment that contradicts the caller's: load_store has no protocol. If the caller requests
-/// load_store, drops the environment's protocol. If the caller requests a protocol, drops the environment's load_store.
+/// Drops an environment's setting that contradicts the caller's: load_store has no protocol. A caller's load_store
+/// drops the environment's protocol, and a caller's protocol drops the environment's load_store.
 void drop_what_contradicts(const rondo_config_t &caller, Settings &settings) {
   if (settings.kernel != RONDO_KERNEL_LOAD_STORE) return;
   if (caller.kernel == RONDO_KERNEL_LOAD_STORE && caller.protocol == RONDO_PROTOCOL_AUTO)
@@ -49,7 +49,7 @@ Result<void> check_device(int32_t device) {
                           "; it takes RONDO_DEVICE_HOST or a CUDA device's number");
 }
 
-/// Checks the number of channels. The most channels on host memory are fewer than on devices.
+/// Checks the number of channels. Host memory allows fewer channels than devices do.
 Result<void> check_channels(const Settings &settings) {
   if (settings.device != RONDO_DEVICE_HOST || settings.channels <= channels_max) return {};
   return invalid_argument("RONDO_CHANNELS: '" + std::to_string(settings.channels) + "' is not a number from 1 to " +

@@ -54,7 +54,7 @@ void SharedThread::run() {
       changed_.wait_for(lock, busy_interval_, [&] { return sharers_.empty(); });
       continue;
     }
-    is_idle_.store(true, std::memory_order_seq_cst);  // with the load below it pairs with wake()
+    is_idle_.store(true, std::memory_order_seq_cst);  // together with the load below, pairs with wake()
     changed_.wait_for(lock, idle_interval_, [&] {
       return sharers_.empty() || wake_count_.load(std::memory_order_seq_cst) != seen;
     });

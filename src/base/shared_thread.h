@@ -34,9 +34,9 @@ class SharedThread {
   void add(ThreadSharer &sharer);
   /// Removes the sharer. Returns once the thread no longer uses it. The thread ends with its last sharer.
   void remove(ThreadSharer &sharer);
-  /// Gives all sharers a turn soon. Waking an idle thread costs 1.5 us; a busy one polls.
+  /// Gives all sharers a turn soon. Waking the thread costs 1.5 us if it is idle. A busy thread polls anyway.
   void wake() {
-    wake_count_.fetch_add(1, std::memory_order_seq_cst);  // with the load below it pairs with run()
+    wake_count_.fetch_add(1, std::memory_order_seq_cst);  // together with the load below, pairs with run()
     if (is_idle_.load(std::memory_order_seq_cst)) notify();
   }
 
@@ -52,7 +52,7 @@ class SharedThread {
   std::condition_variable changed_, turn_ended_;
   std::vector<ThreadSharer *> sharers_;
   size_t next_ = 0;  ///< index of the sharer that has the next turn of the round
-  ThreadSharer *current_ = nullptr;  ///< whose turn it is
+  ThreadSharer *current_ = nullptr;  ///< the sharer whose turn it is; null between turns
   std::atomic<uint64_t> wake_count_ = 0;
   std::atomic<bool> is_idle_ = false;
   std::thread thread_;  ///< guarded by lifecycle_mutex_

@@ -97,7 +97,7 @@ std::string show_volume(double bytes) {
 }
 
 std::string show_duration(double time_us) {
-  constexpr double next = 0.9995;  // of a unit: a larger value would print as 1000 of the smaller unit
+  constexpr double next = 0.9995;  // from here to 1 unit, a value would print as 1000 of the smaller unit
   if (time_us < next) return three_digits(time_us * 1e3) + " ns";
   if (time_us < next * 1e3) return three_digits(time_us) + " us";
   if (time_us < next * 1e6) return three_digits(time_us / 1e3) + " ms";

@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-/// Parses a number of bytes: digits, an optional fraction, and K, M or G, which may be KB or KiB, in any case. Returns
-/// nothing for other text, for a number of bytes that is not whole, or for more than 64 bits.
+/// Parses a number of bytes: digits, an optional fraction, and an optional unit (K, KB or KiB, for instance). The case
+/// does not matter. Returns nothing for other text, for a number of bytes that is not whole, or for more than 64 bits.
 [[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
 
 /// Returns the shortest exact form that read_bytes() reads back as `bytes`, such as "64", "4K", "1M" or "1G".

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t text_bytes_max = 64;  // above every name's length; a limit, as time grows with the product of lengths
+constexpr size_t text_bytes_max = 64;  // longer than every name; limits the time, which grows with both lengths
 
 char lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;

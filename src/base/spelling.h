@@ -7,8 +7,8 @@
 
 namespace rondo {
 
-/// Returns the name of `list` ("ring, tree") that is nearest to `text`, in any case of letters. Returns "" if more than
-/// `letters_max` letters must be inserted, removed or changed.
+/// Returns the name of `list` ("ring, tree") that is nearest to `text`. The case of letters does not matter. Returns ""
+/// if more than `letters_max` letters must be inserted, removed or changed.
 [[nodiscard]] std::string nearest_name(std::string_view text, std::string_view list, size_t letters_max);
 
 /// Returns a hint such as "; did you mean ring?", or "" if no name of `list` is near. One letter may be wrong; in a

@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// Blocks all signals while it lives. Rondo's threads start so, because signals belong to the application's threads.
+/// Blocks all signals while it lives. A thread started meanwhile leaves all signals to the application's threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

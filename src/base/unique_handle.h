@@ -53,8 +53,8 @@ class UniqueHandle {
 
 /// Takes ownership of a descriptor that the system has just returned, and registers it for
 /// close_inherited_descriptors(). Returns the descriptor, or -1 with errno. If `descriptor` is -1, it stays -1. A
-/// descriptor of 0 to 2 is moved above 2. Otherwise the output of a program that was started without standard streams
-/// could go into a file or socket of Rondo.
+/// descriptor of 0 to 2 is moved above 2, so that the output of a program without standard streams cannot go into
+/// Rondo's files or sockets.
 [[nodiscard]] int take_descriptor(int descriptor);
 /// Removes a descriptor from the register and leaves it open, because another object owns it from now on.
 void forget_descriptor(int descriptor);
@@ -72,7 +72,7 @@ struct FileDescriptorTraits {
   static void forget(Handle handle) { forget_descriptor(handle); }
   static void close(Handle handle) { close_descriptor(handle); }
 };
-/// A descriptor of the library, always above 2. It is closed in children of fork() once the library is in use.
+/// A descriptor of the library, always above 2. Once the library is in use, fork() closes it in the child.
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 struct MappedRange {

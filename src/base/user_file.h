@@ -71,7 +71,7 @@ struct UserFile {
   return std::nullopt;
 }
 
-/// Reads a file that a user named, like read_open_file().
+/// Reads a file that a user named, as read_open_file() does.
 [[nodiscard]] inline std::optional<std::string> read_user_file(const std::string &path, size_t bytes_max,
                                                                std::string &text) {
   const UserFile file = open_user_file(path);

@@ -36,9 +36,9 @@ bool is_guest_bridge(const std::string &interface) {
   return std::ranges::any_of(prefixes, [&](const char *prefix) { return interface.starts_with(prefix); });
 }
 
-constexpr int last_place = 4;  // other hosts have the same address, or the interface leads nowhere
+constexpr int last_place = 4;  // of an address that other hosts have, too, or whose interface leads nowhere
 
-/// Returns a number that is lower if other hosts are more likely to reach the address.
+/// Returns the address's place in the order of preference. It is lower if other hosts more likely reach the address.
 int place_of(const HostAddress &each) {
   const bool last = is_guest_bridge(each.interface) || !each.running;
   return (each.default_route ? 0 : last ? last_place : 2) + (each.v6 ? 1 : 0);
@@ -168,7 +168,7 @@ std::vector<std::string> default_route_interfaces(const std::string &routes, con
     words >> destination >> length;
     while (words >> word) interface = word;
     const bool all = length == "00" && destination.find_first_not_of('0') == std::string::npos && !destination.empty();
-    if (all && interface != "lo") interfaces.push_back(interface);  // on lo it only refuses
+    if (all && interface != "lo") interfaces.push_back(interface);  // on lo, it only rejects packets
   }
   return interfaces;
 }

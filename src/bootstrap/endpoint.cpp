@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements endpoints: their text, numbers and names.
+// This file implements endpoints: their text, their socket addresses, and the lookup of names.
 #include "src/bootstrap/endpoint.h"
 
 #include <arpa/inet.h>

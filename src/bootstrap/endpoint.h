@@ -24,7 +24,7 @@ struct SocketAddress {
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
 [[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
 
-/// Returns the address of this end of a connected socket. other_end() returns the other one.
+/// Returns the address of this end of a connected socket. other_end() returns the address of the other end.
 [[nodiscard]] std::optional<Endpoint> own_end(int socket);
 [[nodiscard]] std::optional<Endpoint> other_end(int socket);
 /// Says whether both ends of the connection are on this host.
@@ -38,7 +38,7 @@ struct SocketAddress {
 /// apply. The hosts keep their order, and each host's IPv4 addresses precede its IPv6 addresses.
 [[nodiscard]] Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint);
 
-/// Says whether only this host reaches the address: 127.0.0.0/8, ::1.
+/// Says whether only this host can reach the address: 127.0.0.0/8, ::1.
 [[nodiscard]] bool is_loopback(const SocketAddress &address);
 
 }  // namespace rondo

@@ -21,8 +21,8 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t client_patience_ns = 1'000'000'000;  // a receiver sends its token at once
-constexpr uint64_t look_ns = 10'000'000;  // between checks, and between polls by a process that meets a full backlog
+constexpr uint64_t client_patience_ns = 1'000'000'000;  // longest wait for the token, which a receiver sends at once
+constexpr uint64_t look_ns = 10'000'000;  // between checks; a connect() to a full backlog waits ten times as long
 constexpr int listen_backlog = 4096;
 constexpr int accepts_per_round = 64;
 constexpr size_t pending_count_max = 16;  // accepted clients that have not sent their token; each holds a descriptor
@@ -228,7 +228,7 @@ class Handout {
     return {};
   }
 
-  /// Reads the token. Closes the connection if it was served, sent a wrong token or has ended.
+  /// Reads the token, and answers a right one with the descriptors. Closes the connection unless bytes are missing.
   void read_token(Pending &pending) {
     const int client = pending.socket.get();
     const ssize_t got =
@@ -285,8 +285,8 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
 
 Result<void> FdOffer::start(uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
-                     // An error may be temporary: for instance, a descriptor may soon be free. So the thread tries
-                     // again until the deadline.
+                     // A lack of descriptors may be temporary. So the thread tries again until the
+                     // deadline.
                      while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
                        const auto served = server_.serve(descriptors_, {}, deadline_ns);
                        if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;
@@ -335,7 +335,7 @@ Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t cou
     if (errno == EPIPE || errno == ECONNRESET) return taken;
     return system_error("send to the process that owns the shared memory", errno);
   }
-  while (taken.size() < count) {  // each message brings at least one
+  while (taken.size() < count) {  // each message brings at least one descriptor
     RONDO_TRY(wait_checked(socket.get(), POLLIN, deadline_ns, check));
     const auto received = receive_descriptors(socket.get(), taken);
     if (!received.ok() && received.error().status == RONDO_ERROR_REMOTE) return taken;
@@ -354,7 +354,7 @@ Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, siz
       return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
     if (!taken.ok() || taken.value().size() == count) return taken;
     sleep_for_ns(retry_ns);
-    if (check) RONDO_TRY(check());  // the reason why the owner gave up comes first
+    if (check) RONDO_TRY(check());  // it may know why the owner gave up
   }
   return owner_is_gone();
 }

@@ -39,14 +39,14 @@ class FdServer {
   /// of this user that asks, until stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch them.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve() as if all processes had fetched the descriptors, also if serve() is called later. Any thread.
+  /// Ends this and every later serve() as if all processes had fetched the descriptors. Any thread may call it.
   void stop() const;
 
  private:
   FdServer(FileDescriptor socket, FileDescriptor spare, const FdTicket &ticket)
       : socket_(std::move(socket)), spare_(std::move(spare)), ticket_(ticket) {}
   FileDescriptor socket_;
-  FileDescriptor spare_;  ///< reserved for one process at a time, if no other descriptor is free
+  FileDescriptor spare_;  ///< freed to accept one process at a time if no other descriptor is free
   FdTicket ticket_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the tags of large frames. This file is compiled for speed, but wire.cpp for size.
+// This file computes the tags of large frames. It is compiled for speed, whereas wire.cpp is compiled for size.
 #include "src/bootstrap/wire.h"
 
 #include <sodium.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file encodes the store's messages, decodes them strictly, and turns the calls of a store into them.
+// This file encodes and strictly decodes the store's messages. It also turns the calls of a store into messages.
 #include "src/bootstrap/messages.h"
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 //            enter    rank u32 | count u32 | generation u32     the key is a group, of which the client is now `rank`
 //            leave    status u32 | peer u32 | message           the key is empty; status 0: the rank needs the group no
 //                                                               more; otherwise it has failed, and so has the group
-//            try_get  nothing                                   like get, but at once: done, if the key was not put
+//            try_get  nothing                                   like get, but at once; if the key was not put: done
 // Reply    kind u8 | id u64 | rest
 //            done     nothing
 //            value    value
@@ -68,7 +68,7 @@ struct Reply {
 /// Returns how many of `parts`, from index `first` on, fit into one reply: at least one, unless none are left.
 [[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
 
-/// Returns the step in a key such as "g0/join" or "g0//ports": the key without the group. Users read this name.
+/// Returns the step in a key such as "g0/join" or "g0//ports": the key without the group. Errors show it to users.
 [[nodiscard]] std::string step_of(const std::string &key);
 
 /// Turns the calls of a Store into requests and replies. A derived class transports them.
@@ -82,10 +82,10 @@ class RequestStore : public Store {
   void leave(const Result<void> &outcome) final;
 
  protected:
-  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< for the report of a failure, and what is in flight
+  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< longest wait for replies in leave()
 
  private:
-  /// Sends the last request. The caller does not wait for a reply.
+  /// Sends the client's last request. The caller does not wait for a reply.
   virtual void post(Request request) = 0;
   /// Sends a request that is within the bounds, and returns its reply. The reply may be a failure; an error means that
   /// there is no reply.

@@ -32,7 +32,7 @@ void Resolver::look_up(uint64_t now_ns) {
   const bool first = due_ns_ == 0;
   const bool name = is_name();
   addresses_ = addresses_of(endpoint_);
-  due_ns_ = name ? rondo::now_ns() + lookup_interval_ns : ~uint64_t{0};  // counted from now, as a lookup may take long
+  due_ns_ = name ? rondo::now_ns() + lookup_interval_ns : ~uint64_t{0};  // counted from the lookup's end
   if (!first || addresses_.ok()) return;
   log::warning(log::Subsystem::bootstrap,
                addresses_.error().message + (name ? "; it is looked up again until init_timeout_ms has passed" : ""));

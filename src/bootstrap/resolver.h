@@ -49,7 +49,7 @@ class Resolver {
 /// Waits for `events`. Returns false if the deadline passed or `cancel` was requested first. `cancel` may be null.
 [[nodiscard]] bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel);
 
-/// The outcome of an attempt: a socket, or whether to try again later or to give up.
+/// The outcome of an attempt to connect: a socket, or whether to try again later or to give up.
 struct Attempt {
   FileDescriptor socket;
   bool again = false;

@@ -11,7 +11,7 @@ namespace rondo {
 
 Secret random_secret() {
   Secret secret;
-  [[maybe_unused]] const int state = sodium_init();  // again and from any thread is fine; randombytes_buf cannot fail
+  [[maybe_unused]] const int state = sodium_init();  // any thread may repeat this call; randombytes_buf cannot fail
   randombytes_buf(secret.bytes.data(), secret.bytes.size());
   return secret;
 }

@@ -37,8 +37,8 @@ bool in_other_process(const Probe &probe) {
 
 bool can_open(const std::string &path) { return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).valid(); }
 
-/// Reads `there` in `process`, from a sibling of that process. A sibling reads because ranks are siblings, and a parent
-/// or child may need less permission.
+/// Reads `there` in `process`, the parent of this process. The result holds for ranks, which are siblings: Yama gives
+/// more permission only to ancestors.
 bool can_read(pid_t process, const int &there) {
   int here = 0;
   const iovec local{&here, sizeof here};

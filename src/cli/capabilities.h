@@ -10,7 +10,7 @@ struct Capabilities {
   bool peer_descriptor = false;  ///< /proc/PID/fd/N of another process of this user can be opened
   bool peer_memory = false;      ///< another process of this user can be read by process_vm_readv
   const char *death_noticed_by = "kill";  ///< the first way of noticing a peer's death that works here
-  int ptrace_scope = -1;         ///< of the Yama security module; -1 without that module
+  int ptrace_scope = -1;         ///< setting of the Yama security module; -1 without that module
 };
 
 /// Starts a process that tries each way on this process. The caller must have no other threads.

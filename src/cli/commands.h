@@ -21,7 +21,7 @@ constexpr int exit_usage = 2;
 [[nodiscard]] int run_sim(Arguments args);
 [[nodiscard]] int run_status(Arguments args);
 [[nodiscard]] int run_trace(Arguments args);
-[[nodiscard]] int run_train(Arguments args);  ///< does not return if rondo-train exists
+[[nodiscard]] int run_train(Arguments args);  ///< replaces the process by rondo-train; returns only if that fails
 [[nodiscard]] int run_tune(Arguments args);
 
 }  // namespace rondo::cli

@@ -37,7 +37,7 @@ class TrainDevice final : public train::Device {
     RONDO_TRY(cuda_check(driver, driver.ctx_push_current(context_.get().context), "cuCtxPushCurrent"));
     current_ = true;
     const void *const image = train::cuda::kernels_image();
-    static constexpr char no_image[8] = {};  // the driver in software has its own kernels
+    static constexpr char no_image[8] = {};  // a driver in software has its own kernels
     auto library = load_library(context_, image != nullptr ? image : no_image);
     if (!library.ok() && image == nullptr)
       return Error{RONDO_ERROR_UNSUPPORTED,

@@ -60,7 +60,7 @@ enum ncclRedOp_t : int {
 /// The memory that has the factor of a created operation.
 enum ncclScalarResidence_t : int {
   ncclScalarDevice = 0,         ///< memory of the device, read whenever an operation runs
-  ncclScalarHostImmediate = 1,  ///< host memory, read by the call that creates
+  ncclScalarHostImmediate = 1,  ///< host memory, read by the call that creates the operation
 };
 
 constexpr int ncclSplitNoColor = -1;  ///< The macro NCCL_SPLIT_NOCOLOR has this value.

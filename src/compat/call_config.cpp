@@ -54,8 +54,8 @@ bool includes(const std::string &list, const char *algorithm, std::string *unkno
   return excludes != (std::find(names.begin(), names.end(), algorithm) != names.end());
 }
 
-/// For a mean of integers, sets the count and type of the words that Rondo adds (widen() in src/plan), since the words
-/// determine the plan. For other elements, nothing changes.
+/// Replaces the count and type of a mean of integers, for which Rondo adds up other words (widen() in src/plan). These
+/// words determine the plan. For other elements, nothing changes.
 void widen_mean(size_t *count, rondo_type_t *type) {
   switch (*type) {
     case RONDO_INT8:

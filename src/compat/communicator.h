@@ -18,7 +18,7 @@ struct ncclComm {
   std::atomic<bool> finalized = false;         ///< pairs with itself: if two threads finalize, one is refused
   std::atomic<bool> revoked = false;           ///< pairs with itself: if two threads revoke, one is refused
   ncclResult_t refusal = ncclSuccess;  ///< reason why the communicator will never have a handle
-  std::atomic<int> rank = 0, rank_count = 0;  ///< set before `ready`; a split knows them only then
+  std::atomic<int> rank = 0, rank_count = 0;  ///< set before `ready`; a split does not know them earlier
   int device = 0;
   bool blocking = true;
 };

@@ -7,5 +7,5 @@
 
 #define NCCL_EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Gives its second name to a function that this file has defined.
+/// Gives the second name to a function that was defined under its own name.
 #define NCCL_ALIAS(name) NCCL_EXPORT decltype(nccl##name) pnccl##name __attribute__((alias("nccl" #name)));

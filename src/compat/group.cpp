@@ -18,7 +18,7 @@ struct End {
   bool abort;
 };
 
-/// The end of a created operation.
+/// A kept call that ends a created operation.
 struct OpEnd {
   rondo_op_t op;
   ncclComm *comm;
@@ -195,7 +195,7 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
   return ncclSuccess;
 }
 
-/// Runs all operations. Messages, and with them the collectives, form a group of Rondo, because messages may cross.
+/// Runs all operations. Messages and the collectives beside them form one group of Rondo, because messages may cross.
 /// Without messages, the collectives run first. Then the one-sided operations, which may also cross, form a group.
 ncclResult_t run_all(const Group &of) {
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };

@@ -38,7 +38,7 @@ struct Initialisation {
   ncclComm *parent = nullptr;  ///< communicator to derive from, or null if made from the id
   enum class From { split, shrink, grow } from = From::split;  ///< with a parent: the call that makes the communicator
   int color = 0, key = 0;                                      ///< arguments of a split
-  std::vector<int> excluded;                                   ///< argument of a shrink, as the next one
+  std::vector<int> excluded;                                   ///< argument of a shrink, like shrink_flags
   unsigned shrink_flags = 0;
   std::vector<rondo_unique_id_t> grow_id;  ///< argument of a grow: one id or none
   bool inherits = false;       ///< true if it takes its parent's settings
@@ -73,7 +73,7 @@ ncclResult_t run_or_keep(OneSided operation);
 ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
-/// Suspends or resumes a communicator, which waits for the other ranks. In a group, the group's end does so, after the
+/// Suspends or resumes a communicator. This waits for the other ranks. In a group, the group's end does so, after the
 /// collectives, and for all communicators of the group at the same time.
 ncclResult_t run_or_keep(const Suspension &suspension);
 /// Runs suspensions at the end of a group. The communicators may be ranks of one group, so each communicator but the

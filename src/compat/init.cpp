@@ -102,8 +102,8 @@ ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool in
   return result;
 }
 
-/// Splits a communicator. A rank without a color does not wait. For Rondo, all these communicators are nonblocking, and
-/// a part inherits that setting.
+/// Splits a communicator. A rank without a color does not wait. For Rondo, every communicator of this library is
+/// nonblocking, and a part inherits that setting.
 ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommSplit";
   if (part == nullptr) return refuse(function, "newcomm is NULL");
@@ -156,7 +156,7 @@ ncclResult_t get_grow_id(ncclComm *comm, ncclUniqueId *id) {
   return ncclSuccess;
 }
 
-/// Grows a communicator. A new rank has no parent, and enters as with any id.
+/// Grows a communicator. A new rank has no parent, and joins with the id as rondo_comm_init() does.
 ncclResult_t grow(ncclComm *parent, int rank_count, const ncclUniqueId *id, int rank, ncclComm_t *grown,
                   const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommGrow";

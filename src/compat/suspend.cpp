@@ -124,7 +124,7 @@ ncclResult_t tell_memory(ncclComm *comm, ncclCommMemStat_t stat, uint64_t *value
 }  // namespace
 
 ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspensions) {
-  std::vector<const ncclComm *> comms;  // each once
+  std::vector<const ncclComm *> comms;  // each communicator once
   for (const Suspension &each : suspensions)
     if (std::find(comms.begin(), comms.end(), each.comm) == comms.end()) comms.push_back(each.comm);
   if (comms.empty()) return ncclSuccess;
@@ -143,7 +143,7 @@ ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspe
 NCCL_EXPORT ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) { return note(suspend(comm, flags)); }
 NCCL_ALIAS(CommSuspend)
 
-/// Makes the memory of ncclCommSuspend() again. Waits for the other ranks, too.
+/// Allocates again what ncclCommSuspend() gave back. Waits for the other ranks, too.
 NCCL_EXPORT ncclResult_t ncclCommResume(ncclComm_t comm) { return note(resume(comm)); }
 NCCL_ALIAS(CommResume)
 

@@ -12,7 +12,7 @@ using namespace rondo::compat;
 
 namespace {
 
-constexpr int numbers = 4;  // of contexts, and of signals in each
+constexpr int numbers = 4;  // number of contexts, and of signals in each context
 static_assert(numbers * numbers == RONDO_SIGNAL_COUNT);
 constexpr int symmetric_window = 1;  // NCCL_WIN_COLL_SYMMETRIC
 
@@ -40,8 +40,8 @@ rondo_window_t window_of(ncclWindow_t window) { return reinterpret_cast<rondo_wi
 
 }  // namespace
 
-/// Registers a window together with the other ranks. If Rondo has no windows on this communicator, writes a null handle
-/// and returns success, as NCCL does. In a group, too, as a thread that drives several ranks would wait for itself.
+/// Registers a window together with the other ranks. If Rondo has no windows here, writes a null handle and returns
+/// success, as NCCL does. Does the same in a group, as a thread with several ranks would wait for itself.
 NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window,
                                                 int flags) {
   constexpr const char *function = "ncclCommWindowRegister";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file draws charts with axes, lines and a legend as SVG, for `rondo perf` and `rondo sim`. Up to eight lines
-// share two large panels. If there are more, each line has a small panel. All of these have the same axes.
+// share two large panels. If there are more, each line has a small panel. All small panels have the same axes.
 #pragma once
 
 #include <algorithm>

@@ -187,7 +187,7 @@ Result<void> Communicator::finalize() {
     ranks_.raise(*lost);
     return operations_.report_failure();
   }
-  if (between_hosts && on_device) {  // a second barrier waits until every rank has asked
+  if (between_hosts && on_device) {  // a second barrier waits until every rank has asked for its counts
     RONDO_TRY(submit(barrier, executor_->own_stream()));
     if (!drain().ok()) return operations_.report_failure();
   }

@@ -87,7 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
-  /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
+  /// Submits the calls, then all messages as one operation. A send of this rank to itself comes with its receive.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Prepares for messages. If this communicator cannot carry messages, returns RONDO_ERROR_UNSUPPORTED with the
   /// reason. Any thread may call it.
@@ -95,17 +95,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     if (messages_opened_.load(std::memory_order_acquire)) return {};  // pairs with try_to_open_messages()
     return try_to_open_messages();
   }
-  /// Returns how many messages rank `from` has begun to send beyond the receives of this rank, as rondo_probe() does.
+  /// Returns, for rondo_probe(), how many messages `from` has begun to send and this rank has not begun to receive.
   [[nodiscard]] Result<uint64_t> probe(uint32_t from);
   /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
-  /// before such a collective. All ranks get the same answer. Any thread may call it.
+  /// before a collective that exchanges blocks. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
-  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator has no windows, because the ranks are on
-  /// several hosts.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator can have no windows. On one host, it always
+  /// can have windows.
   [[nodiscard]] Result<void> check_windows() const;
   /// Prepares for windows and one-sided operations, if the communicator is usable. Any thread may call it.
   [[nodiscard]] Result<void> open_one_sided();
-  /// Prepares for an operation on the stream. Refuses a captured stream, whose capture it would end.
+  /// Prepares for a one-sided operation on the stream. Refuses a captured stream: preparing would end the capture.
   [[nodiscard]] Result<void> open_one_sided(StreamRef stream);
   /// Returns the error with which submit() of these operations would fail at once.
   [[nodiscard]] Result<void> check_one_sided(std::span<const OneSided> operations, StreamRef stream);
@@ -121,8 +121,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void withdraw_window(uint64_t number) { links_.withdraw_window(number); }
   /// Submits one-sided operations as one operation of this rank, and counts their signals.
   Result<void> submit(std::span<const OneSided> operations, StreamRef stream);
-  /// Waits, after a failure, until no thread of this process writes to a window of this rank. On a device, lets ended
-  /// operations release their windows.
+  /// After a failure, waits until no thread of this process writes to a window of this rank. On a device, also lets
+  /// ended operations release their windows, even without a failure.
   void wait_for_writers() const {
     if (ranks_.failed() || capabilities_.one_sided_by_stream) executor_->wait_for_writers();
   }
@@ -136,13 +136,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
   /// the result. The caller must call end_split() later. A suspend is a split after which calls are refused.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
-  /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
+  /// Waits until all ranks have begun the split. This rank's later operations wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
   // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).
   // During it, no call may use the device or its memory.
-  [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // as callers see it
-  /// Keeps `meeting`, with which the ranks meet again to resume. close() ends it.
+  [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // see suspended_
+  /// Keeps `meeting`, the part in which the ranks meet to resume. close() ends it.
   void keep_meeting(std::shared_ptr<Part> meeting);
   /// Returns the meeting, and keeps it no longer.
   [[nodiscard]] std::shared_ptr<Part> take_meeting();
@@ -151,7 +151,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_not_suspended() const;
   [[nodiscard]] Executor &executor() { return *executor_; }
   [[nodiscard]] const Executor &executor() const { return *executor_; }
-  /// Returns the failure to the caller of a function, as a collective does.
+  /// Returns the communicator's failure, as a collective reports it to its caller.
   [[nodiscard]] Error report_failure() { return operations_.report_failure(); }
 
   /// Returns sums of times and counts over all operations that this rank has completed so far.
@@ -189,7 +189,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> why_unusable();
   Result<void> check_not_captured_locked(StreamRef stream);
   [[nodiscard]] uint64_t &total_of(const OneSided &operation);
-  /// Adds the operations to the signals, and sets their totals. If one operation is refused, none is counted.
+  /// Counts the signals of the operations, and sets each one's total. If one operation is refused, none is counted.
   Result<void> count_signals(std::span<OneSided> operations);
   Result<void> try_to_open_messages();
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
@@ -229,12 +229,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Guards the members below, except for the atomics. Work that does not run in the caller's thread is enqueued under
   /// this lock, so that streams keep the order of turns. An enqueue may block, if a queue is full or other ranks of a
-  /// shared kernel have not called yet. Other callers then sleep.
+  /// shared kernel have not called yet. Other callers then sleep in lock().
   ShortLock submit_lock_;
   Planner planner_;
   OperationSequence collectives_;
   std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
-  /// Two counts for each peer and number of a signal: signals that this rank has waited for, then those it has sent.
+  /// Two counts for each peer and signal number: the signals that this rank has waited for, and then the sent ones.
   std::vector<uint64_t> signals_;
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;

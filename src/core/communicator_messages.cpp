@@ -171,7 +171,7 @@ std::optional<Error> Communicator::find_unreceived_abroad() {
   return std::nullopt;
 }
 
-/// Returns messages sent minus received. No rank receives more than it was sent, so a sum of 0 means no loss.
+/// Returns the number of sent messages minus the number of received ones. If the sum over all ranks is 0, none is lost.
 uint64_t Communicator::unreceived_share() {
   const std::lock_guard lock(submit_lock_);
   uint64_t share = 0;

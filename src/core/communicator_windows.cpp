@@ -39,7 +39,7 @@ Result<void> Communicator::open_one_sided(StreamRef stream) {
   {
     const std::lock_guard lock(submit_lock_);
     RONDO_TRY(check_usable_locked());
-    if (signals_.empty()) RONDO_TRY(check_not_captured_locked(stream));  // afterwards, submit() checks it
+    if (signals_.empty()) RONDO_TRY(check_not_captured_locked(stream));  // later, submit() checks the stream
   }
   RONDO_TRY(check_windows());
   return executor_->open_one_sided();
@@ -66,7 +66,7 @@ Result<void> Communicator::check_one_sided(std::span<const OneSided> operations,
   return {};
 }
 
-/// Returns the total of signals up to now with the operation's peer and signal number. The caller holds submit_lock_.
+/// Returns the total so far of signals with the operation's peer, number and direction. The caller holds submit_lock_.
 uint64_t &Communicator::total_of(const OneSided &operation) {
   if (signals_.empty()) signals_.resize(size_t{2} * signal_count * rank_count_);
   const bool sends = operation.kind != OneSided::Kind::wait;
@@ -93,7 +93,7 @@ Result<void> Communicator::count_signals(std::span<OneSided> operations) {
 Result<void> Communicator::submit(std::span<const OneSided> operations, StreamRef stream) {
   OneSidedBatch batch;
   for (const OneSided &each : operations)
-    if (each.count != 0) batch.operations.push_back(each);  // a wait for nothing is left out
+    if (each.count != 0) batch.operations.push_back(each);  // a wait for no signals is left out
   std::unique_lock lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
   RONDO_TRY(check_not_captured_locked(stream));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class holds the operations made by rondo_op_create_premul_sum() until rondo_op_destroy() ends them. A value of
-// rondo_op_t names a slot and a generation. So find() refuses an ended operation or another communicator's.
+// rondo_op_t names a slot and a generation. So find() refuses an operation that has ended or is another communicator's.
 //
 //   31 30           16 15           0
 //   | 0 | generation  | slot         |     generation: from 1, so every value is above RONDO_OP_DYNAMIC
@@ -26,7 +26,7 @@ struct CreatedOp {
   std::shared_ptr<const CallDetails> factor;  ///< a Factor, which calls share, so that they allocate nothing
 };
 
-/// The created operations of this process. Any thread.
+/// The created operations of this process. Any thread may use this object.
 class CreatedOps {
  public:
   static constexpr uint32_t slot_count_max = 1 << 16;

@@ -29,7 +29,7 @@ namespace rondo {
 [[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
 
 /// Returns the call of another rank of `parent` in operation `number`. The operation is a split or a suspend that all
-/// ranks have begun. `own` is the call of this rank. A record from another host may still be on its way.
+/// ranks have begun. `own` is the call of this rank. Waits for a record of another host that is still on its way.
 [[nodiscard]] Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number,
                                               const SplitCall &own, uint64_t deadline_ns);
 
@@ -38,9 +38,9 @@ namespace rondo {
 [[nodiscard]] Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,
                                                  const rondo_config_t *config);
 
-/// Implements rondo_comm_shrink(). Posts the call, and returns a function that makes the communicator. Returns
-/// RONDO_ERROR_INVALID_ARGUMENT if an excluded rank does not exist or is this rank, and RONDO_ERROR_INVALID_USAGE if an
-/// earlier shrink or grow still runs.
+/// Implements rondo_comm_shrink(). Announces the call to the other ranks, and returns a function that makes the
+/// communicator. Returns RONDO_ERROR_INVALID_ARGUMENT if an excluded rank does not exist or is this rank, and
+/// RONDO_ERROR_INVALID_USAGE if an earlier shrink or grow still runs.
 [[nodiscard]] Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded,
                                                   bool aborts, const rondo_config_t *config);
 
@@ -48,8 +48,8 @@ namespace rondo {
 /// of this rank is not used yet.
 [[nodiscard]] Result<rondo_unique_id_t> make_grow_id(Communicator &parent);
 
-/// Implements rondo_comm_grow() on an old rank. Posts the call, and returns a function that makes the communicator.
-/// `id` may be null.
+/// Implements rondo_comm_grow() on an old rank. Announces the call to the old ranks, and returns a function that makes
+/// the communicator. `id` may be null.
 [[nodiscard]] Result<Initialisation> begin_grow(std::shared_ptr<Communicator> parent, const rondo_unique_id_t *id,
                                                 int size, const rondo_config_t *config);
 

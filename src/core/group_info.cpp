@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better network interface for a rank on the host of the store. On that host, the route to the store is
-/// local, and does not show which network joins the hosts. The route to an address from another host shows the network.
+/// Returns the network interface to other hosts, for a rank on the host of the store. On that host, the route to the
+/// store is local. The route to the address of another host's rank shows the interface.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
@@ -245,7 +245,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
   auto decoded = decode(parts);
-  // All ranks find the same disagreement. The rank that serves the store must not leave before all other ranks know it.
+  // All ranks find the same disagreement. They gather it, so that the store's rank leaves only after all ranks know it.
   if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
       !agreed.ok())
     return gather_outcomes(store, key_prefix + "/disagreed", rank, rank_count, agreed.error(), deadline_ns).error();

@@ -42,7 +42,7 @@ class Grow final : public Regroup {
   Grow &operator=(const Grow &) = delete;
   ~Grow() override;
 
-  /// `tag` belongs to the id that the caller has passed, or is 0.
+  /// `tag` belongs to the id that the caller has passed, or is 0 if the caller has passed none.
   Result<void> begin(uint32_t size, uint64_t tag) {
     tag_ = tag;
     return Regroup::begin({{}, size});

@@ -7,8 +7,8 @@
 //
 // The marker distinguishes handles from plain addresses (which begin with 0000 or 1111), from NULL, and from CUDA's
 // special stream values 1 and 2. The kind distinguishes an event from a stream. A slot's generation repeats after 2^40
-// removals, which takes two weeks at a million removals a second. So only a handle that is older can be taken for
-// another object's.
+// removals, which takes two weeks at a million removals a second. So only a handle older than that can be taken for the
+// handle of another object.
 //
 // Every call reads the table. The slots are spread over shards, each with its own lock and cache line. So ranks that
 // are threads seldom wait for each other. A caller shares ownership of the object that it finds, so the object survives
@@ -55,7 +55,7 @@ inline constexpr uint32_t handle_slot_count = 65'536;
 template <class T>
 class HandleTable {
  public:
-  /// Makes an empty table. Tests of the generation's wrap give `first_generation`.
+  /// Makes an empty table. Tests pass `first_generation`, so that generations wrap soon.
   explicit HandleTable(HandleKind kind, uint64_t first_generation = 1)
       : kind_(kind), first_generation_(first_generation) {}
   HandleTable(const HandleTable &) = delete;

@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Makes the enqueued record visible to waits. If a wait were before its record in one stream, it would never end.
+/// Makes a record visible to waits, once it is enqueued: a wait that precedes its record in a stream would never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event is a point in a stream for which others can wait. Each record of the event is a generation. A wait is for
-// the generation that is the latest when the wait begins. Records on several streams may complete in any order, so the
-// event lists its incomplete records.
+// An event is a point in a stream for which callers and other streams can wait. Each call of record() begins a
+// generation. A wait waits for the generation that is the latest when the wait begins. Records on several streams may
+// complete in any order, so the event lists its incomplete records.
 #pragma once
 
 #include <condition_variable>

@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
-constexpr uint64_t ranks_lag_reports = 5;  // reports after which another host's ranks are known
+constexpr uint64_t ranks_lag_reports = 5;  // number of a host's reports after which other hosts know its ranks
 constexpr const char *job_server_name = "job";  // no unique id has this name
 
 /// Returns the secret of one communicator. The communicators of a job share its secret, but not the prefix of keys.
@@ -51,7 +51,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
-  // On several hosts, another rank may see all ranks arrive and end the store before this rank sees them arrive.
+  // On several hosts, another rank may end the store before this rank sees all arrive. So failures count after lag_ns.
   const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_reports * report_interval_ns(info.node_count());
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   debug_lines::made(group.rank, settings, info, executor->describe());
@@ -77,8 +77,8 @@ Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
   return served.id;
 }
 
-/// Completes the error that the other ranks get if this rank, which serves the store, fails. This rank may fail before
-/// it connects to the store.
+/// Completes the error that the other ranks get if this rank serves the store and fails, perhaps before it has
+/// connected to the store.
 Error about_host(Error error, uint32_t rank) {
   error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
   if (error.peer < 0) error.peer = static_cast<int32_t>(rank);

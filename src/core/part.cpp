@@ -17,7 +17,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t report_patience_ns = 500'000'000;  // an aborted rank's limit to report to waiting members
+constexpr uint64_t report_patience_ns = 500'000'000;  // longest time that an aborted rank takes to report to members
 constexpr std::string_view derivation = ", format 1";
 constexpr size_t shown_members_max = 16;
 

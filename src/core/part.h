@@ -28,7 +28,7 @@ struct PartOffer {
   uint64_t nonce = 0;  ///< random, so that each part has another secret
 };
 
-/// Writes the secret and the name of a part, which `server` serves. `function` makes the part.
+/// Writes a part's secret and name into `id`. The parent's rank `server` serves its store. `function` makes the part.
 void derive_id(const Communicator &parent, std::string_view function, uint32_t server, uint64_t nonce, UniqueId &id);
 
 /// Returns a number that is equal on all ranks of a communicator, and different for others. The number is derived from
@@ -71,7 +71,7 @@ class Part {
   /// all waits in the store.
   [[nodiscard]] Result<void> gather(uint64_t deadline_ns, const Cancel &cancel,
                                     const std::function<Result<void>(const Rendezvous &)> &use);
-  /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
+  /// Enters the part's store, reports that this rank was aborted, and leaves. So other members do not wait for it.
   void report_given_up(uint64_t patience_ns);
   /// Completes an error of the part: its fields get the parent's rank numbers, and its message begins with `call`.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;

@@ -18,7 +18,7 @@ Result<void *> PendingInits::start(Initialisation initialisation) {
   if (handle == nullptr) return no_more_handles(HandleKind::communicator);
   Entry &here = *entry;
   try {
-    const std::lock_guard lock(mutex_);  // the new thread also takes it, so it cannot end before the entry is complete
+    const std::lock_guard lock(mutex_);  // the new thread takes it, too, so the thread ends after the entry is complete
     entries_.emplace(handle, std::move(entry));
     if (here.cancel != nullptr) {
       auto thread = start_thread("the initialisation of a communicator",

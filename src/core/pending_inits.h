@@ -21,7 +21,7 @@ class Communicator;
 /// An initialisation that needs nothing more from its caller.
 struct Initialisation {
   std::function<Result<std::shared_ptr<Communicator>>(const Cancel *cancel)> run;  ///< called once, on any thread
-  bool nonblocking = false;                                                        ///< whether the caller asked for it
+  bool nonblocking = false;                                                        ///< true: run it on another thread
 };
 
 class PendingInits {

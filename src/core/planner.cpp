@@ -35,8 +35,8 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
   return call.counts != nullptr ? call.signature.count : vector_count(collective, call.signature.count, rank_count);
 }
 
-/// Checks that each peer of the plan is connected. Before the first plan, each rank was connected to its peers in every
-/// plan that can be chosen (src/plan/edges.h).
+/// Checks that each peer of the plan is connected. Only an error of Rondo can make the check fail, because each rank
+/// was connected to its peers in every plan that can be chosen (src/plan/edges.h).
 Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, std::span<const uint32_t> node_of) {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers) {
@@ -83,8 +83,8 @@ Result<PlanChoice> Planner::choose(rondo_collective_t collective, uint64_t vecto
   input.table = parts_.tuning;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // a barrier and finalize must work whatever plan the user requests
-    // Use a barrier over links: there, a rank polls only its own memory, and its stores arrive before it leaves the
-    // barrier. So after finalize, all memory may be freed.
+    // If places may be freed, use a barrier over links. In it, a rank polls only its own memory, and all that it stores
+    // arrives before it leaves the barrier. So after finalize, all memory may be freed.
     if (!can.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = parts_.executor.chunk_bytes(input.bytes);

@@ -22,11 +22,11 @@ struct Call {
   const void *send = nullptr;
   void *recv = nullptr;
   bool in_place = false;
-  const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
-  const size_t *displacements = nullptr;  ///< _v: null if blocks follow each other without gaps
+  const size_t *counts = nullptr;         ///< for rondo_*_v: rank_count entries, read during submit() only
+  const size_t *displacements = nullptr;  ///< for rondo_*_v: null if blocks follow each other without gaps
   std::shared_ptr<const CallDetails> details = nullptr;  ///< null for most calls
 
-  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null. The blocks replace both arrays.
+  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null. They replace the two arrays above.
   [[nodiscard]] const BlockLists *lists() const { return std::get_if<BlockLists>(details.get()); }
 };
 
@@ -54,7 +54,7 @@ class Planner {
     if (BoundPlan *const known = cache_.find(key); known != nullptr) return known;
     return make(key, call);
   }
-  /// Returns the choice that the plan of such a call has. Any thread may call it.
+  /// Returns the choice that the plan of such a call would have. Any thread may call it.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
 

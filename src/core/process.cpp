@@ -38,9 +38,9 @@ void begin_child() {
   own_object().forget();
 }
 
-/// Finishes initialisations and servers at exit(), because their threads would end before all ranks have their replies.
-/// Otherwise these ranks would learn that the store is gone, but not why. No communicator may be made during the
-/// shutdown. A child of fork() does not have these threads.
+/// Finishes initialisations and servers at exit(). If their threads ended with the process, ranks without a reply would
+/// learn that the store is gone, but not why. No communicator may be made during the shutdown. A child of fork() does
+/// not have these threads.
 void end_threads() {
   Process *const own = own_object().find();
   if (own == nullptr) return;

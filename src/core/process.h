@@ -39,7 +39,7 @@ struct Process {
   SegmentTable segments;
   IdServers id_servers;
   PendingInits pending_inits{communicators};
-  const Result<Config> config = read_config();  ///< read once; every call that needs it returns a failed read's error
+  const Result<Config> config = read_config();  ///< read once; if that failed, calls that need it return the error
   /// Returns the topology of this machine, or of RONDO_TOPOLOGY_FILE. The first communicator reads it.
   [[nodiscard]] const Result<Topology> &topology();
   /// Returns the rows of RONDO_TUNING_FILE, or no rows if it is not set. The file is read for the first communicator or

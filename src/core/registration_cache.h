@@ -25,7 +25,7 @@ class Registration {
   void *handle = nullptr;           ///< handle that the user holds
 };
 
-/// The registrations of one communicator. Any thread.
+/// The registrations of one communicator. Any thread may use this object.
 class RegistrationCache final : public MemoryExporter {
  public:
   /// Makes an empty cache. `exported` is the value of ExecutorCapabilities::exports_memory.

@@ -42,16 +42,16 @@ const net::NetworkKind &network_of(const Settings &settings) {
   return found == networks.end() ? networks.front() : *found;
 }
 
-/// Returns the RDMA devices near this rank. These devices are preferred if one subnet has several. Returns none if the
-/// user has named devices, the network is not verbs, or hwloc fails.
+/// Returns the RDMA devices near this rank. These devices are preferred if a subnet has several devices. Returns none
+/// if the user has named devices, the network is not verbs, or hwloc fails.
 std::vector<std::string> near_devices(const Settings &settings) {
   if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};
   const auto topology = discover_nics(settings);
   return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
 }
 
-/// Returns the number of channels of links between hosts. It is at most the number on host memory, because only the
-/// blocks of a device's kernels could use more.
+/// Returns the number of channels of links between hosts. It is at most channels_max, because only the blocks of a
+/// device's kernels could use more channels.
 uint32_t link_channel_count(const Settings &settings) {
   return std::clamp(settings.channels, default_channel_count, channels_max);
 }
@@ -67,7 +67,7 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
 bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
 /// Sets the slots of links. Plans depend on the slots, so all hosts must use equal slots, whatever their numbers of
-/// ranks. On a single host, the segment chooses the slots.
+/// ranks. On a single host, the transport shm chooses the slots.
 Result<void> set_slots(const GroupInfo &group, const Settings &settings, shm::ConnectRequest &request) {
   if (group.one_node()) {
     RONDO_TRY_ASSIGN(const MemoryChoice choice,

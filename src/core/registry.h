@@ -21,8 +21,8 @@ struct ConnectArgs : InitContext {
   std::vector<bool> permitted{};  ///< result of permitted_ranks(), by rank; empty means all ranks
 };
 
-/// Returns, by rank, whether the rank is a peer in some schedule that can be chosen. If all ranks share the memory of
-/// one host, every link exists, and the result is an empty vector.
+/// Returns, by rank, whether that rank is a peer of this rank in some schedule that can be chosen. If all ranks share
+/// the memory of one host, every link exists, and the result is an empty vector.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
 /// Returns whether every two ranks of different hosts are connected, so that blocks can be exchanged. The result is the

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t eager_ns = 5'000'000, eager_poll_ns = 50'000, poll_ns = 1'000'000;
 constexpr uint64_t note_lag_ns = 1'000'000'000;  // longest time in which a note of another host's rank arrives
-/// The nanoseconds for which the arguments of ranks may differ, because a rank may learn later of a death.
+/// The nanoseconds for which ranks' arguments may differ, because some ranks learn of a death later than others.
 constexpr uint64_t difference_lag_ns = 2'000'000'000;
 
 }  // namespace
@@ -135,7 +135,7 @@ Result<void> Regroup::check_member(uint32_t member, RegroupPhase phase, uint64_t
 }
 
 /// Returns the error for a member that has given up. Usually each member finds a disagreement about a grow itself. If
-/// `may_wait`, this rank gets time to find it.
+/// `may_wait`, returns no error yet, so that this rank has time to find it.
 Result<void> Regroup::check_failed(uint32_t member, bool may_wait) const {
   const RegroupNote &failed = note_of(member);
   const bool disagrees = failed.status == RONDO_ERROR_MISMATCH;
@@ -165,7 +165,7 @@ void Regroup::read_notes(uint32_t member, RegroupPhase phase, uint64_t now) {
   Watched &watched = watched_[member];
   const bool has_ended = has_left(member) || std::ranges::find(dead_, member) != dead_.end();
   if (has_ended && watched.ended_ns == 0) watched.ended_ns = now;
-  const std::vector<Note> notes = ranks_.notes(member);  // after the check for its end, so that its last note counts
+  const std::vector<Note> notes = ranks_.notes(member);  // read after its end was checked, so that its last note counts
   for (const Note &note : notes) {
     const auto other = regroup_note_of(note);
     if (!other || other->wanted.counted() != own_.wanted.counted()) continue;
@@ -196,9 +196,9 @@ void Regroup::catch_up(uint32_t occurrence) {
   post(RegroupPhase::called);
 }
 
-/// Notes whether the member is in a call with other arguments. A member that has posted its call's end is in no call,
-/// unless that call ended because the arguments differ. Grows with equal counts are one call, whose sizes may differ
-/// even after its end. A member that has called less often than this rank will join this call.
+/// Records whether the member is in a call with other arguments. A member that has posted its call's end is in no call,
+/// unless that call ended because the arguments differ. Grows with equal call counts are one call. If their sizes
+/// differ, that counts even after its end. A member that has called less often than this rank will join this call.
 ///
 /// If the arguments differ only in dead ranks, that is no mistake, since all members will soon learn of the death. A
 /// rank that leaves after a difference was seen may leave because of the difference. So it counts as living.

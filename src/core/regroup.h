@@ -43,7 +43,7 @@ class Regroup {
  protected:
   /// Completes this rank's note before the note is posted.
   [[nodiscard]] virtual Result<void> offer(RegroupNote &own) = 0;
-  /// Calls meet() or meet_at() of the part. Every member has the notes of all members.
+  /// Calls meet() or meet_at() of the part. By then, this rank has the notes of all members.
   [[nodiscard]] virtual Result<void> meet() = 0;
   /// Handles a failure of this call.
   virtual void on_failure(const Error &) {}

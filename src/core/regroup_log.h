@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class numbers this rank's shrinks and grows of a communicator, and its notes about them. Any thread.
+// This class numbers a rank's shrinks and grows of a communicator, and its notes. Any thread may call the functions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class RegroupLog {
  public:
   struct Entry {
     uint64_t number = 0;      ///< number of the call's note, from 1
-    uint32_t occurrence = 0;  ///< count of the calls that are counted together, from 1
+    uint32_t occurrence = 0;  ///< count of the calls with equal Regrouping::counted(), from 1
   };
 
   /// Begins a call. Returns nothing while an earlier call runs. The caller must call end() later.
@@ -30,7 +30,7 @@ class RegroupLog {
     const std::lock_guard lock(mutex_);
     occurrences_[wanted.counted()] = occurrence;
   }
-  /// Returns the revision of the next note, which may not be about a shrink or a grow.
+  /// Returns the revision of this rank's next note, whether or not the note is about a shrink or a grow.
   [[nodiscard]] uint64_t next_revision() {
     const std::lock_guard lock(mutex_);
     return ++revision_;

@@ -72,7 +72,7 @@ struct RegroupNote {
   uint64_t nonce = 0;                ///< with `port`: nonce of the store's secret
   rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason
   int32_t peer = -1;                 ///< with `failed`: the rank that the failure is about, or -1
-  // A grow has these, too.
+  // Only a grow has these:
   Place place{};        ///< with `port`: the address of the store
   uint64_t id_tag = 0;  ///< tag of the id that was passed to the call (grow.h), or 0
 

@@ -29,7 +29,7 @@ Error in_resume(Error error) {
   return error;
 }
 
-/// Waits until all ranks have completed the barrier, and this rank's device runs no work and no replay.
+/// Waits until all ranks have completed the barrier, and this rank's device runs neither its work nor a replayed graph.
 Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadline_ns) {
   const Ranks &ranks = comm.ranks();
   for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
@@ -74,7 +74,7 @@ Result<void> fail(Communicator &comm, const Error &error) {
 }
 
 /// Watches the other ranks while this rank waits for them in rondo_comm_resume. A thread ends the wait once the
-/// communicator has failed. If a rank ends before all ranks have come, it fails the communicator.
+/// communicator has failed. The thread also fails the communicator if a rank ends before all ranks have come.
 class ResumeWatch {
  public:
   [[nodiscard]] static Result<std::unique_ptr<ResumeWatch>> start(Communicator &comm) {
@@ -96,7 +96,7 @@ class ResumeWatch {
   }
 
   [[nodiscard]] const Cancel &cancel() const { return *cancel_; }
-  /// Notes that all ranks have come. From now on, another rank may resume and then end its communicator without a
+  /// Records that all ranks have come. From now on, another rank may resume and then end its communicator without a
   /// failure.
   void note_all_have_come() {
     const std::lock_guard lock(mutex_);
@@ -133,7 +133,7 @@ class ResumeWatch {
 }  // namespace
 
 Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
-  // One-sided operations are ordered by streams, so the barrier does not wait for them.
+  // Streams order one-sided operations, and the barrier does not wait for them. So wait here.
   if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
   const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
   SplitCall own;

@@ -19,7 +19,7 @@ using Made = Result<std::shared_ptr<PeerWindow>>;
 
 std::string quantity(uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-/// One call of register_window(). A rank that takes no part in a registration publishes that it has no window.
+/// One call of register_window(). A rank whose call is refused publishes that it has no window.
 class WindowRegistration final {
  public:
   WindowRegistration(Communicator &comm, const WindowRequest &request, uint64_t number) : comm_(comm) {

@@ -26,7 +26,7 @@ class PeerWindow {
     uint64_t bytes = 0;
     std::shared_ptr<const RemoteMemory> memory;  ///< null if the buffer has 0 bytes, or is on another host
   };
-  /// `comm` is only compared. `number` is the registration's. `buffers` has the buffer of each rank.
+  /// `comm` is only compared. `number` is the number of the registration. `buffers` has the buffer of each rank.
   PeerWindow(const Communicator &comm, uint64_t number, std::vector<Buffer> buffers)
       : comm_(&comm), number_(number), buffers_(std::move(buffers)) {}
 
@@ -42,11 +42,11 @@ class PeerWindow {
   const std::vector<Buffer> buffers_;
 };
 
-/// The windows of one communicator. Any thread.
+/// The windows of one communicator. Any thread may use this object.
 class WindowTable {
  public:
   struct Turn {
-    uint64_t number = 0;  ///< of the registration on this rank, from 1
+    uint64_t number = 0;  ///< number of the registration on this rank, from 1
     bool begun = false;   ///< false if an earlier registration still runs. Otherwise the caller must call end() later
   };
   /// Begins a registration, and returns the number of this call of rondo_window_register().

@@ -113,8 +113,8 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
-    // A size in flight does not delay the data. The peer may have to read the size by reference. If both ranks' lanes
-    // waited for that, they would wait for each other.
+    // The data follows a posted size at once, even if the peer still has to read the size by reference. If the lanes
+    // of two ranks waited for such reads first, the two ranks would wait for each other.
     if (!lane.counting || lane.state.loaded) continue;
     if (!check_size(lane, work, operations)) return Progress::failed;
     begin_data(lane, work, operations);
@@ -147,7 +147,7 @@ void BlockExchange::begin(const WorkItem &work, Operations &operations) {
   const bool in_place = work.plan->key.in_place && blocks_of(work, parts_.rank).exchanges_in_place();
   for (Lane &lane : lanes_) {
     lane.done = false;
-    // A lane only reads a send buffer, except in place: there it is also recv, which the lane writes.
+    // The cast is safe: a lane writes to the send buffer only if the call is in place, so that it is also recv.
     lane.data = lane.block.bytes == 0
                     ? nullptr
                     : (lane.sends ? const_cast<std::byte *>(work.send) : work.recv) + lane.block.begin_bytes;

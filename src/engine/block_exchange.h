@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class runs all_to_all, gather and scatter on host memory. Each block is a lane, which the interpreter runs over
-// the FIFO from the block's sender to its receiver. One thread visits all lanes. Other collectives use the same FIFOs.
-// The signature in a slot identifies its collective. Messages have FIFOs of their own.
+// This class runs all_to_all, gather and scatter on host memory. The transfer of a block is a lane, which the
+// interpreter runs over the FIFO from the block's sender to its receiver. One thread visits all lanes. The other
+// collectives use the same FIFOs, so every slot has the signature of its collective. Messages use FIFOs of their own.
 //
 // Order     src/plan/block_lanes.h lists the lanes. A round visits them in that order.
 // Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
-// In place  An all_to_all in place has one lane for each peer. The lane sends one slot of its block, then receives the
-//           same number of bytes over the sent bytes. Such a call sends no block by reference.
+// In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of one slot, then overwrites
+//           these bytes with as many received bytes, and so on. Such a call sends no block by reference.
 // Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.
 #pragma once
 
@@ -32,19 +32,19 @@ class BlockExchange {
     PeerAccess *peers = nullptr;
     const Scratch *scratch = nullptr;
     uint32_t rank = 0;
-    bool wake = false;  ///< true if ranks may sleep
+    bool wake = false;  ///< true if a peer may sleep, so that this rank must wake it
   };
-  /// Prepares the exchange. `parts` must outlive this object.
+  /// Copies `parts`. The memory to which `parts` points must outlive this object.
   explicit BlockExchange(const Parts &parts);
   BlockExchange(const BlockExchange &) = delete;
   BlockExchange &operator=(const BlockExchange &) = delete;
 
-  /// Runs the operation, whose plan exchanges blocks. One operation runs at a time, and only the first operation
-  /// allocates. If the outcome is `stopped` or `fault`, nothing more is published.
+  /// Runs an operation whose plan exchanges blocks. One operation runs at a time, and only the first one allocates
+  /// memory. After the outcome `stopped` or `fault`, this rank posts no more slots.
   [[nodiscard]] RunOutcome run(const WorkItem &work, Operations &operations, Waiter &waiter);
 
  private:
-  /// A block that is sent to a peer or received from it. In place, a lane does both.
+  /// The transfer of a block to a peer or from it. In place, one lane does both.
   struct Lane {
     LinkEnds *ends = nullptr;
     Block block;
@@ -80,7 +80,7 @@ class BlockExchange {
 
     bool operator==(const Shape &) const = default;
   };
-  Shape shape_;  ///< its chunk has 0 bytes if the lanes cannot be used again
+  Shape shape_;  ///< chunk_bytes is 0 if no later call can use these lanes
   std::vector<Lane> lanes_;  ///< lanes of the current operation
   const Lane *faulty_ = nullptr;
 };

@@ -17,17 +17,17 @@ struct Block {
   uint64_t bytes = 0;
 };
 
-/// The blocks of a _v collective, as one rank has called it. Some entries may be unused.
+/// The blocks of a _v collective, as one rank has called it. An entry without a transfer is unused.
 struct BlockLists {
   std::vector<Block> sends;     ///< indexed by the rank that receives
   std::vector<Block> receives;  ///< indexed by the rank that sends
   uint64_t total_bytes = 0;     ///< sum of the sizes, for the statistics
 };
 
-/// The blocks that a call of a rank sends to another rank and receives from it.
+/// The blocks that one call of a rank sends to each rank, and receives from each rank.
 class Blocks {
  public:
-  /// Keeps `lists`, the blocks of a _v collective, which must outlive this object. For others, it is null.
+  /// Keeps `lists`: the blocks of a _v collective, which must outlive this object, or null for other collectives.
   Blocks(const Signature &call, const BlockLists *lists, uint32_t rank)
       : traits_(traits_of(static_cast<rondo_collective_t>(call.collective))),
         lists_(lists),

@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-/// The most ranks of a communicator on a device that exchanges messages.
+/// The most ranks that a communicator on a device may have if it exchanges messages.
 inline constexpr uint32_t batch_ranks_max = 64;
 
 class DeviceBatch {
@@ -31,7 +31,7 @@ class DeviceBatch {
   static constexpr uint64_t part_bytes_min = 64 << 10;
   static constexpr uint32_t channels_max = 4;  ///< the most channels, and so the most parts of a message
 
-  /// Takes the transfers of a batch. A message has at most `channel_count` parts. Both ends must pass equal numbers.
+  /// Copies `transfers`. A message has at most `channel_count` parts. Its two ends must pass equal channel counts.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
 
   [[nodiscard]] std::span<const Transfer> transfers() const { return transfers_; }
@@ -61,26 +61,26 @@ class DeviceBatch {
   uint32_t queue_count_ = 0;
 };
 
-/// The FIFO of a channel from one rank to another.
+/// The size of a channel's FIFO from one rank to another.
 struct SlotShape {
   uint64_t slot_bytes = 0;  ///< payload of a slot
   uint64_t slot_count = 0;
 };
 
-/// The progress of the kernel that runs a batch, or of the latest such kernel if none runs. Any thread may ask for it.
+/// The progress of the kernel that runs a batch, or of the latest such kernel if none runs. For any thread.
 class BatchProgress {
  public:
   virtual ~BatchProgress() = default;
 
-  /// Returns the FIFOs of messages.
+  /// Returns the sizes of the FIFOs that carry messages.
   [[nodiscard]] virtual SlotShape slots() const = 0;
   /// Returns the number of thread blocks of a kernel with `queue_count` queues.
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
   /// Returns how many parts of a queue are done. `turn` is the turn of the batch.
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;
-  /// Returns how many checks in a row a thread block has just made in vain. UINT32_MAX means that the block has ended.
+  /// Returns how many of a thread block's latest checks in a row found nothing to do. UINT32_MAX: the block has ended.
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
-  /// Returns the size that the sender of a message or block gave, if the receiver gave another size.
+  /// Returns the size of a message or block in bytes, as its sender gave it. Valid once the receiver gave another size.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;
 };
 

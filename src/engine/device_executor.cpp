@@ -114,7 +114,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   const DeviceMessages blocks{blocks_of(work), work.turn, work.number, true, work.captured};
   const OperationInfo entered = Operations::info_of(work);
   operations_->ranks().enter(work.number, entered);
-  // The monitor must know the operation before launch() does, because a launch waits while the stream's queue is full.
+  // The monitor must watch the operation before launch() begins, because launch() waits while the queue is full.
   OperationCost cost = Operations::cost_of(plan);
   if (const BlockLists *lists = work.lists()) cost.bytes = lists->total_bytes;
   monitor_->add(work, entered, cost, blocks.batch);
@@ -240,11 +240,11 @@ void DeviceExecutor::end() {
     const std::lock_guard lock(monitor_mutex_);
     ending = std::move(monitor_);
   }
-  ending.reset();  // its last check still uses the operations in flight
+  ending.reset();  // the monitor's last check still uses the operations in flight
   if (!abandoned_) Launches::of_process().remove(*this);
 }
 
-/// Keeps the executor alive while streams still have operations of its communicator, which is destroyed.
+/// Keeps the executor alive until no stream has an operation of its destroyed communicator.
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
   std::thread([this, self = std::move(self)] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class is the common part of two executors of a device, by kernels and by copies (cuda/executors/*_executor.cpp).
-// A call enqueues its work on the caller's stream and returns. One thread of the process monitors all ranks. It reads
-// the devices' reports, and checks for failures and deadlines. Work that waits on a device knows no deadline, so the
-// monitoring thread stops such work.
+// This class is the common part of the two executors of a device, which work by kernels and by copies
+// (cuda/executors/*_executor.cpp). A call enqueues its work on the caller's stream and returns. One thread of the
+// process monitors all its ranks. It reads the devices' reports, and checks for failures and deadlines. Work that waits
+// on a device cannot check these by itself, so the thread stops it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace rondo {
 class DeviceMonitor;
 
 /// The longest time that quiesce() waits for stopped kernels, and that DeviceExecutorDeleter waits for memory to be
-/// freed. A stopped kernel may still be queued; once its stream reaches it, it ends within milliseconds.
+/// freed. A stopped kernel may still be queued. Once it begins, it ends within milliseconds.
 inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 /// The time between two calls of stop() while something runs.
 inline constexpr uint64_t stop_interval_ns = 200'000;
@@ -64,9 +64,9 @@ struct DeviceMessages {
 
 class DeviceExecutor;
 
-/// The wait of a call, before it is enqueued, until this process has opened or closed memory of peers. The wait ends
-/// early at the timeout, when the communicator fails, or when a peer ends whose data the call needs. Each object is for
-/// one call, on the thread of that call.
+/// A call's wait, before the call is enqueued, until this process has opened or closed memory of peers. The wait ends
+/// early at the timeout, if the communicator fails, or if a peer ends whose data the call needs. Each call has an
+/// object of its own, which only the call's thread uses.
 class EnqueueWait {
  public:
   /// Begins the wait. The references must outlive this object.
@@ -108,18 +108,18 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
   /// Returns whether all enqueued work has ended. The answer is reliable only while no new calls arrive.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Returns whether the mean of integers of `turn` has divided its sums. `turn` is report().ended_number.
+  /// Returns whether a mean of integers has divided its sums. `turn` is its turn, and equals report().ended_number.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
   /// Returns the end of a timeout's message: why ranks on this device may wait for each other's hardware queues, and
   /// what the user can set. Returns "" if they do not share queues.
   [[nodiscard]] virtual std::string shared_queues() const { return {}; }
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
-  /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait.
-  /// The other thread may wait for replays that have not begun, so the monitor must be able to end these replays.
+  /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait for
+  /// that thread, which may wait for a replay that has not begun. Only the monitor, the caller, can end such a replay.
   virtual void ask_to_follow_peers() {}
   /// Opens the memory that peers have shared, and closes the memory that they have withdrawn, before a call is
-  /// enqueued. Waits for both, and other calls of the process wait, too. Returns false if the wait ends early.
+  /// enqueued. Returns once this is done, and delays other calls until then. Returns false if the wait ends early.
   [[nodiscard]] virtual bool follow_peers(EnqueueWait &) { return true; }
   /// Returns the error of the device that arose after a launch, if any.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
@@ -132,7 +132,7 @@ class DeviceExecutor : public Executor {
   /// Enqueues, before launch(), the widening or scaling of the operands, if the plan needs either. Returns the buffers
   /// for launch().
   [[nodiscard]] virtual Result<Buffers> prepare_operands(const Plan &plan, const DeviceCall &call, void *stream) = 0;
-  /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
+  /// Enqueues, after launch(), the division of the sums. The results go to the buffers of `call`.
   [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
                                             void *stream) = 0;
   /// Launches a batch of messages, in the same way as launch().
@@ -147,15 +147,15 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual uint32_t part_count_max(bool /*of_blocks*/) const { return 1; }
   /// Ends the sharing of memory after the last call, with nothing in flight. Peers close memory of this rank, and this
   /// rank closes memory of peers. Returns false if a thread of the executor is still in a call of the driver after some
-  /// seconds. In that case, has_stopped_sharing() must become true before the executor is destroyed.
+  /// seconds. In that case, keep the executor until has_stopped_sharing() returns true.
   [[nodiscard]] virtual bool stop_sharing() { return true; }
   [[nodiscard]] virtual bool has_stopped_sharing() { return true; }
   /// Begins a quiet moment: as long as the result owns its lock, no work of this process is in flight on devices. If
   /// some work is in flight now, the result does not own the lock. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
-  /// Stops all use of Operations by one-sided operations. Streams may still have one-sided operations.
+  /// Keeps one-sided operations from using Operations any more. Such operations may still be on streams.
   virtual void end_one_sided() {}
-  /// Returns the argument of start(), until end().
+  /// Returns the argument of start(). Call it only before end().
   [[nodiscard]] Operations *operations() const { return operations_; }
   // These functions describe the communicator's ranks. They may be called after start().
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
@@ -164,18 +164,18 @@ class DeviceExecutor : public Executor {
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
   [[nodiscard]] Result<void> launch_plan(const Plan &plan, const DeviceCall &call, void *stream);
-  /// Returns the transfers of the data blocks of `work`, if its plan has no schedules, such as all_to_all. Returns null
-  /// for other plans, or if memory ran out.
+  /// Returns the blocks of `work` as transfers if its plan has no schedules, as for an all_to_all. Returns null for
+  /// other plans, or if memory ran out.
   [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
-  /// Calls launches() while no quiet moment can begin. `number` is the number of the collective, or 0.
+  /// Calls launches(), and lets no moment of try_quiet() begin meanwhile. `number` is that of the collective, or 0.
   template <class Launch>
   [[nodiscard]] Result<void> launch_held(uint64_t number, bool captured, const Launch &launches);
   [[nodiscard]] Error opening_timed_out() const;
 
   Operations *operations_ = nullptr;
-  std::mutex monitor_mutex_;                ///< guards whether monitor_ exists, for calls that only query
+  std::mutex monitor_mutex_;                ///< keeps end() from removing monitor_ during look_for_failure()
   std::unique_ptr<DeviceMonitor> monitor_;  ///< exists from start() to end()
-  bool abandoned_ = false;                  ///< true if quiesce() returned false; live_on() then does the work of end()
+  bool abandoned_ = false;                  ///< true if quiesce() returned false: live_on() then leaves Launches
 };
 
 /// Destroys the executor on a separate thread, because freeing memory waits for all work on the device, including the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class knows the first incomplete message of each queue of a batch on a device, as the batch's kernel reports it.
+// This class finds the heads of a batch on a device: the first incomplete message of each peer and direction.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class DeviceHeads final : public TransferHeads {
   MessageBoards &boards_;
   const uint32_t rank_;
   std::vector<uint32_t> heads_;  ///< indices of transfers
-  std::vector<uint32_t> noted_;  ///< by block, checks in a row that found nothing; empty before the first note
+  std::vector<uint32_t> noted_;  ///< quiet_checks() of each thread block at the note; empty before the first note
 };
 
 }  // namespace rondo

@@ -11,15 +11,15 @@ namespace rondo {
 namespace {
 
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
-constexpr auto idle_interval = std::chrono::milliseconds(10);  // not longer, as replays of graphs come without a call
+constexpr auto idle_interval = std::chrono::milliseconds(10);  // short, because no call wakes the thread for a replay
 constexpr uint64_t device_check_interval_ns = 20'000'000;
 constexpr uint64_t waits_interval_ns = 50'000'000;  // shorter than the interval of the search for circles
-// A rank that gave up is asked for its reason this often, once in each stop_interval_ns. The limits do not count time,
-// because a busy or suspended machine delays both ranks.
+// Bounds of the number of checks for the reason why another rank gave up, one check in each stop_interval_ns. They
+// limit checks, not time, because a busy or suspended machine delays both ranks.
 constexpr uint64_t reason_checks_least = 10'000, reason_checks_most = 50'000;
 constexpr uint32_t reason_checks_per_death_check = 100;
 
-/// Returns the number of checks for the reason of another rank, whose process may be stopped for some seconds.
+/// Returns the most checks for the reason why a rank gave up. That rank's process may be stopped for some seconds.
 uint64_t reason_checks_max(uint64_t timeout_ns) {
   return std::clamp(timeout_ns / stop_interval_ns, reason_checks_least, reason_checks_most);
 }
@@ -106,7 +106,7 @@ bool DeviceMonitor::take_turn() {
   const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
-  // An earlier check may have fallen between the last two writes of a replay. It counted the end as another begin.
+  // If an earlier check fell between a replay's last two writes, it counted one begun call too many. So forget it.
   if (!running) replay_ = watched_begun_ = 0;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
@@ -152,7 +152,7 @@ bool DeviceMonitor::take_turn() {
 }
 
 bool DeviceMonitor::has_ended(const Outstanding &front, const DeviceReport &report) const {
-  if (front.captured || front.turn < report.ended_number) return true;  // the division precedes later work
+  if (front.captured || front.turn < report.ended_number) return true;  // later work begins after a mean's division
   if (front.turn > report.ended_number) return false;
   return !front.widened || ranks_.failed() || device_.has_narrowed(front.turn);
 }
@@ -166,7 +166,7 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
   }
 }
 
-/// Publishes the sizes of the blocks of a _v collective for ranks of other hosts, whose slots do not include them.
+/// Publishes the sizes of the blocks of a _v collective for ranks of other hosts. Slots between hosts have no sizes.
 void DeviceMonitor::publish_blocks(const Outstanding &operation) {
   MessageBoards *const boards = ranks_.messages();
   const bool has_counts = operation.batch != nullptr && operation.what.signature.counts_hash == counts_of_pairs;
@@ -191,7 +191,7 @@ void DeviceMonitor::end(const Outstanding &ended, bool failed) {
 DeviceMonitor::Known DeviceMonitor::known(uint64_t turn) {
   const std::lock_guard lock(mutex_);
   const Known &latest = known_[turn % known_.size()];
-  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // equal if there were no messages
+  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // without messages, the number equals the turn
 }
 
 void DeviceMonitor::look_at_running(uint64_t now_ns) {

@@ -28,9 +28,9 @@ class DeviceMonitor final : private ThreadSharer {
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor() override;  ///< after quiesce(): the kernels must have ended
 
-  /// Adds an operation that the caller will enqueue next. Turns come in order. A captured operation counts as done when
-  /// its turn comes, because its kernel runs later and makes no report of its own. `blocks` has the blocks of a
-  /// collective that exchanges blocks, otherwise it is null.
+  /// Adds an operation that the caller will enqueue next. Operations are added in the order of their turns. A captured
+  /// operation counts as done when its turn comes, because its kernel runs later and makes no report of its own.
+  /// `blocks` has the blocks of a collective that exchanges blocks, otherwise it is null.
   void add(const WorkItem &work, const OperationInfo &what, OperationCost cost,
            std::shared_ptr<const DeviceBatch> blocks);
   /// Adds a batch of messages that the caller will enqueue next, and publishes it.
@@ -39,8 +39,8 @@ class DeviceMonitor final : private ThreadSharer {
   /// Removes the latest operation, which could not be enqueued.
   void withdraw(uint64_t turn);
 
-  /// Fails the communicator if a kernel has reported a fault, or if the device has failed. With it, a caller learns of
-  /// a failure at once, without waiting for the monitor's thread.
+  /// Fails the communicator if a kernel has reported a fault, or if the device has failed. A caller that uses this
+  /// function need not wait until the monitor's thread finds the failure.
   void report_fault();
 
   /// Waits, for `patience_ns` at most, until every enqueued kernel has ended. Returns false if some kernels have not.
@@ -60,7 +60,7 @@ class DeviceMonitor final : private ThreadSharer {
 
     [[nodiscard]] bool is_batch() const { return number == 0; }
   };
-  /// The operation that a turn in the device's reports belongs to.
+  /// The operation to which a turn in the device's reports belongs.
   struct Known {
     uint64_t turn = 0;
     uint64_t number = 0;
@@ -97,7 +97,7 @@ class DeviceMonitor final : private ThreadSharer {
   Ranks &ranks_;  ///< ranks of operations_
   std::mutex mutex_;  ///< guards the following members
   std::deque<Outstanding> outstanding_;
-  bool has_captured_ = false;  ///< an operation was captured; replays have no place in the order of operations
+  bool has_captured_ = false;  ///< true after a capture, because replays have no place in the operations' order
   std::vector<Known> known_;  ///< the latest operations; the turn modulo the size is the index
 
   // Only the monitor's thread uses these members.
@@ -105,9 +105,9 @@ class DeviceMonitor final : private ThreadSharer {
   std::optional<BatchWatch> batch_watch_;  ///< watch over the batch that runs
   Outstanding watched_;
   uint64_t watched_begun_ = 0;  ///< calls that had begun at the last check
-  uint64_t replay_ = 0;         ///< number of the call that was seen to run without an operation of its own
+  uint64_t replay_ = 0;         ///< report().begun_calls when a replay was first seen to run, or 0
   uint64_t replay_since_ns_ = 0;
-  bool told_ = false;  ///< true once the failure has stopped the device
+  bool told_ = false;  ///< true once this monitor has announced the communicator's failure
   uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0, next_waits_ns_ = 0;
   uint32_t reason_checks_ = 0;  ///< checks so far for the reason why another rank gave up
 };

@@ -30,7 +30,7 @@ class SlotCounts {
   std::array<uint64_t, DeviceBatch::channels_max> counts_{};
 };
 
-/// Returns the receive without which the send `head` cannot go on. Its message is 0 if `head` needs no receive.
+/// Returns the blocked send `head` and the receive that it needs. If it needs no receive, returns zeros.
 BlockedSend needed_by(const Transfer &head, const DeviceBatch &batch, const SlotShape &slots,
                       const MessageBoards &boards, uint32_t rank) {
   SlotCounts counts(batch, slots);

@@ -31,7 +31,7 @@ class HostStream;
 class Operations;
 class Store;
 
-/// The stream of a call. If both are null, host work runs in the call, and device work on the default stream.
+/// The stream of a call. If both members are null, host work runs in the call, and device work on the default stream.
 struct StreamRef {
   HostStream *host = nullptr;  ///< a stream of rondo_stream_create(); the caller keeps it alive during the call
   void *device = nullptr;      ///< a stream of a device's driver
@@ -54,7 +54,7 @@ struct ExecutorCapabilities {
   bool oversubscribed = false;      ///< true if some host has more ranks than cores
   bool runs_in_call = false;        ///< true if enqueue() without a stream returns when the work is done
   bool exchanges_blocks = false;    ///< true if prepare() takes plans that exchange blocks
-  bool exchanges_by_ll = false;     ///< true if small blocks in plans that exchange blocks go by ll
+  bool exchanges_by_ll = false;     ///< true if plans that exchange small blocks use the protocol ll
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
   bool puts_between_hosts = false;  ///< true if windows and signals work on several hosts
   bool one_sided_by_stream = false;  ///< true if only streams order one-sided operations, which then have no turns
@@ -64,7 +64,7 @@ struct ExecutorCapabilities {
   std::byte *barrier_recv = nullptr;
 };
 
-/// A rank's memory of its device, in bytes.
+/// A rank's memory on its device, in bytes.
 struct DeviceBytes {
   uint64_t suspendable = 0;  ///< given back by suspend(); a suspension does not change this number
   uint64_t persistent = 0;   ///< all other memory, except for code
@@ -106,7 +106,7 @@ class Executor {
   [[nodiscard]] virtual ExecutorCapabilities capabilities() const = 0;
   /// Describes the executor as text for people: "host memory", "CUDA device 0 (NVIDIA H100)".
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Returns the chunk size for a vector of the given bytes if the user requested none. 0 lets the tuner choose.
+  /// Returns the chunk size for a vector of the given bytes if the user requested no size. 0: the tuner chooses.
   [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
 
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on the buffer. `name` is the buffer's name in the
@@ -115,7 +115,7 @@ class Executor {
   /// Returns whether the stream is captured into a graph, or an error if work cannot be enqueued on the stream. Any
   /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
-  /// Discards the notes of check_stream(). Call it if the checked call is not enqueued.
+  /// Discards what check_stream() has noted about a call. Call it if that call is not enqueued.
   virtual void forget_stream() const {}
   /// Returns the stream for work that belongs to no stream of the caller, such as the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
@@ -129,12 +129,12 @@ class Executor {
 
   /// Starts the executor, once, before the first work. `operations` must live until end().
   virtual void start(Operations &operations) = 0;
-  /// Returns false if prepare() would fail for lack of memory until other prepared plans are destroyed.
+  /// Returns false if prepare() lacks memory for the plan until other prepared plans are destroyed.
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
   /// Appends the work to the stream; the items have consecutive numbers. Without a stream, an executor with
-  /// runs_in_call completes the work before enqueue() returns. Reports progress and ends to Operations. Waits while a
-  /// queue is full, or other ranks of a shared launch have not called; an operation's deadline limits it.
+  /// runs_in_call completes the work before enqueue() returns. Reports to Operations when work advances and ends. Waits
+  /// while a queue is full, or while ranks of a shared launch have not called, until the deadline at most.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
   /// Prepares for messages. It must be called before the first enqueue_messages(). Any thread.
@@ -146,7 +146,7 @@ class Executor {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 
-  /// Returns the memory of this rank's device. Any thread.
+  /// Returns how much device memory this rank has. Any thread.
   [[nodiscard]] virtual DeviceBytes device_bytes() const { return {}; }
   /// Returns whether nothing runs on this rank's device, not even a replay. The answer is reliable only while no new
   /// calls arrive.
@@ -154,8 +154,8 @@ class Executor {
   /// Gives device memory back. All ranks must be idle. Until resume() has succeeded on all ranks, no call may use the
   /// device. Do not call share() and unshare(), either.
   [[nodiscard]] virtual Result<void> suspend() { return {}; }
-  /// Makes the memory of suspend() again. Every rank calls it, and all ranks get the same outcome. The keys of all
-  /// entries in the store begin with `key_prefix`.
+  /// Allocates the memory again that suspend() gave back. Every rank calls it, and all ranks get the same outcome. The
+  /// entries that it adds to the store have keys that begin with `key_prefix`.
   [[nodiscard]] virtual Result<void> resume(Store &, const std::string & /*key_prefix*/, uint64_t /*deadline_ns*/) {
     return {};
   }
@@ -176,7 +176,7 @@ class Executor {
   [[nodiscard]] virtual Result<void> enqueue_one_sided(OneSidedBatch &, StreamRef) { return open_one_sided(); }
   /// Waits until the one-sided operations without turns are done. Returns false if the communicator has failed.
   [[nodiscard]] virtual bool wait_for_one_sided() { return true; }
-  /// Waits until no thread of this process writes to a window of this rank, after a failure.
+  /// Waits, after a failure, until no thread of this process writes to a window of this rank.
   virtual void wait_for_writers() const {}
 
   /// Raises a failure that the executor has found but not raised yet. Any thread.

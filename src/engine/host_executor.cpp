@@ -40,7 +40,7 @@ struct HostExecutor::Bound final : PreparedPlan {
   std::vector<HostLinks> links;               ///< one for each channel, with spans of `ends`
   HostReducer reducer;
   uint64_t send_bytes = 0, recv_bytes = 0;
-  bool exports = false;  ///< true if a buffer is large enough, and the plan uses it
+  bool exports = false;  ///< true if a buffer is large enough to export, and the plan works in it
 };
 
 HostExecutor::HostExecutor(Parts parts)
@@ -298,7 +298,7 @@ bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
   links_.set_running(true);
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
-    const DefaultFloatMode mode;  // so that ranks with callers in other modes get equal results
+    const DefaultFloatMode mode;  // callers may have other modes, but all ranks must get equal results
     const auto run = [&](const OperandScaler *scaler) {
       if (plan.schedules.empty()) return blocks_.run(work, *operations_, waiter);
       if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)

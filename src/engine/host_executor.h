@@ -28,9 +28,9 @@ class HostExecutor final : public Executor {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     Links *links = nullptr;  ///< must outlive the executor
-    WaitPolicy wait;         ///< includes Links::needs_progress()
+    WaitPolicy wait;         ///< its `progresses` is Links::needs_progress()
     bool oversubscribed = false;
-    std::function<bool(const void *)> is_device_memory;  ///< null if that is unknown
+    std::function<bool(const void *)> is_device_memory;  ///< null if such memory is not recognised
   };
   explicit HostExecutor(Parts parts);
 
@@ -64,7 +64,7 @@ class HostExecutor final : public Executor {
 
   // Returns false if the communicator has failed.
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
-  /// Executes the work of a task of `stream`. If `stream` is null, the work runs in the call.
+  /// Executes `work` now. `stream` is the stream whose task calls this, or null if the user's call does.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
   /// Waits for the operation's turn, then runs `body` and returns its result. Returns false if the communicator has
   /// failed. If it failed before the turn, `body` does not run. `number` is the collective's number, or 0 for messages.
@@ -72,7 +72,7 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>
   [[nodiscard]] bool run(uint64_t number, const Body &body);
-  /// Runs `body` in the call, or as a task of the stream. `body` takes the batch. `what` names the batch's operations.
+  /// Runs `body` on the batch, in the call or as a task of the stream. `what` names the operations in errors.
   template <class Batch, class Body>
   [[nodiscard]] Result<void> enqueue_batch(Batch &batch, StreamRef stream, const char *what, const Body &body);
   [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);

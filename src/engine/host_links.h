@@ -3,8 +3,8 @@
 //
 // A protocol P has the functions below. All threads of the group that runs a lane call them.
 // For all links of a step: P::wait returns moved if results can be sent, otherwise blocked or failed. In a group whose
-// threads wait for the operands together, moved also means that the operands have arrived. P::publish completes posts
-// and releases, which may be delayed until that call.
+// threads wait for the operands together, moved also means that the operands have arrived. P::post and P::release may
+// delay their stores, and P::publish makes the delayed stores.
 // For one link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the step
 // writes its result. P::readable_kinds returns the kinds of exported buffers that the peer can read. P::post sends the
 // result, and P::release frees the operand's slot.
@@ -31,7 +31,7 @@ namespace rondo {
 /// This rank's ends of the two connections with one peer on one channel. They live as long as the communicator.
 struct LinkEnds {
   uint32_t peer = 0;
-  uint32_t readable_kinds = 0;  ///< bits PayloadKind: the kinds of exported buffers that the peer can read
+  uint32_t readable_kinds = 0;  ///< bits of PayloadKind: the kinds of exported buffers that the peer can read
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;
@@ -66,7 +66,7 @@ class Scratch {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-/// The links of one channel's schedule, by link index.
+/// The links of one channel's schedule. A link's index is its index in `ends`.
 struct HostLinks {
   std::span<LinkEnds *const> ends;
   PeerAccess *peers = nullptr;
@@ -173,8 +173,8 @@ struct HostLl {
   static bool drained(SingleThread, HostLinks &) { return true; }
 };
 
-/// The arguments of a reduction. The interpreter makes them with `{}` in every round, even if no slice has arrived.
-/// This constructor does not clear the arrays, because clearing takes longer than reducing a small slice.
+/// The arguments of a reduction. The interpreter makes them with `{}` in every round, even if no slice has arrived. So
+/// this constructor does not clear the arrays: clearing takes longer than reducing a small slice.
 struct HostReductionArgs : ReductionArgs {
   HostReductionArgs() {}  // NOLINT: a defaulted constructor would let `{}` clear the arrays
 };
@@ -183,7 +183,7 @@ struct HostReductionArgs : ReductionArgs {
 struct HostReducer {
   using Args = HostReductionArgs;
   ReductionFunction function = nullptr;
-  ReductionFunction small_function = nullptr;  ///< the same result; faster for a few elements
+  ReductionFunction small_function = nullptr;  ///< gives the same result, and is faster for a few elements
   uint32_t divisor = 0;                      ///< number of ranks for avg, otherwise 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }

@@ -28,12 +28,12 @@ class HostMessages {
   HostMessages(const HostMessages &) = delete;
   HostMessages &operator=(const HostMessages &) = delete;
 
-  /// Runs the batch; its turn must have come. `in_call` says that the calling thread is the user's. Returns false if
-  /// the communicator has failed.
+  /// Runs the batch, whose turn must have come. `in_call` is true if the calling thread is the user's. Returns false
+  /// if the communicator has failed.
   [[nodiscard]] bool run(std::span<Transfer> transfers, Operations &operations, bool in_call);
 
  private:
-  /// Runs the messages in the queues, which this rank sends to other ranks or receives from them.
+  /// Runs the queued messages between this rank and other ranks.
   [[nodiscard]] bool run_between_ranks(Operations &operations, bool in_call);
 
   Links &links_;

@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-/// The bytes that are copied between two checks for a failure. A copy of this size takes about a millisecond.
+/// The most bytes that are copied between two checks for a failure. A copy of this size takes about a millisecond.
 constexpr uint64_t copy_bytes_max = uint64_t{8} << 20;
 
 /// Returns whether the operation is a signal to a rank that has left. No rank waits for it, so it is no failure.
@@ -47,8 +47,8 @@ bool HostOneSided::run_all(std::span<const OneSided> operations, Operations &own
   return true;
 }
 
-/// Writes the data, then publishes the signal. While it writes, this rank is marked as running. If a rank of this
-/// process fails, it waits until no such rank writes to its memory (Links::wait_for_readers()).
+/// Writes the data, then publishes the signal. Meanwhile this rank is marked as running. So after a failure, a peer in
+/// this process can wait until this rank no longer writes to the peer's memory (Links::wait_for_readers()).
 bool HostOneSided::send(const OneSided &operation, Operations &owner) {
   Ranks &ranks = owner.ranks();
   int error_number = 0;
@@ -98,7 +98,7 @@ bool HostOneSided::post(const OneSided &operation, Operations &owner) {
     if (part != 0) std::memcpy(sender.payload() + sizeof frame, operation.from + done, part);
     SlotHeader header;
     header.bytes = sizeof frame + part;
-    sender.post(header, true);  // the thread that serves the links may sleep
+    sender.post(header, true);  // true, because the thread that serves the links may sleep
     ++far.posted;
     done += part;
   }

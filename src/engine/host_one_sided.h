@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class runs the one-sided operations of a rank on host memory, one batch at a time. On the same host it writes to
 // the peer's buffer itself. To another host it posts slots (src/links/put_frame.h), which the peer's links take. A
-// batch is complete once they have taken all slots. So the data of a complete put are in the window, as on one host.
+// batch is complete once these links have taken all its slots, so the data of a complete put are in the window.
 #pragma once
 
 #include <cstdint>
@@ -39,16 +39,16 @@ class HostOneSided {
   [[nodiscard]] bool run_all(std::span<const OneSided> operations, Operations &owner);
   [[nodiscard]] bool send(const OneSided &operation, Operations &owner);
   [[nodiscard]] bool wait(const OneSided &operation, Operations &owner);
-  /// Posts the data and the signal to a rank of another host, as far as that rank's links take them.
+  /// Posts the data and the signal to a rank of another host, and waits for free slots as needed.
   [[nodiscard]] bool post(const OneSided &operation, Operations &owner);
   /// Waits until the peer's links have taken all slots that post() has posted.
   [[nodiscard]] bool await_taken(const OneSided &operation, Operations &owner);
-  /// Waits until `ready` returns true. Returns false if the wait fails, which ends the communicator.
+  /// Waits until `ready` returns true. If the wait fails, fails the communicator and returns false.
   template <class Ready>
   [[nodiscard]] bool wait_until(const Ready &ready, const OneSided &operation, Operations &owner);
 
   Links &links_;
-  const bool serves_;  ///< while a batch runs, this thread also takes the slots that arrive from other hosts
+  const bool serves_;  ///< true if the thread of a batch also takes slots that arrive from other hosts
   const WaitPolicy wait_;
   std::vector<Far> far_;  ///< indexed by rank; only used for ranks of other hosts
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These classes give a plan on host memory its operands, in the form that the plan reads. HostExecutor::run_transfers()
-// chooses one class for each call, so a call without conversions has no cost for them. Each class has:
+// chooses one class for each call, so a call without conversions pays nothing for them. Each class has:
 //
 // - place(), which sets the windows that the plan uses, unless they are the caller's buffers.
 // - run(), which converts the operands and calls body(scaler) to run the plan. A scaler scales what load_store copies.
@@ -55,7 +55,7 @@ class MeanOperands {
 };
 
 /// The operands of a premul sum. load_store scales the operands while it copies them, which is faster than a separate
-/// pass into a buffer that peers can read. For other kernels they are scaled first, into recv or memory of this call.
+/// pass into a buffer that peers can read. For other kernels, run() first scales them into recv or memory of this call.
 class ScaledOperands {
  public:
   ScaledOperands(const WorkItem &work, uint32_t)

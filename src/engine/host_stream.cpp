@@ -147,7 +147,7 @@ void HostStream::run() {
   for (uint64_t number = 0; wait_for_task(number); ++number) {
     Task &task = ring_[number & ring_mask];
     Result<void> result = run_task(task);
-    task.reset();  // before the task counts as complete, so that synchronize() returns after its captures are destroyed
+    task.reset();  // destroys the captures before the task counts as complete, so before synchronize() returns
     complete(number, std::move(result));
   }
 }
@@ -164,8 +164,8 @@ bool HostStream::wait_for_task(uint64_t number) {
   return ready();
 }
 
-/// Polls for the next task for a while, without sleeping. The polling time doubles if a task arrives, and halves if no
-/// task arrives.
+/// Polls for the next task for spin_ns_, without sleeping. Doubles spin_ns_ if the task arrives in that time, otherwise
+/// halves it.
 bool HostStream::spin_for_task(uint64_t number) {
   const auto ready = [&] { return enqueued_.load(std::memory_order_acquire) > number; };  // pairs with enqueue()
   if (ready()) return true;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host stream is a thread that runs tasks in the order in which they were enqueued. Its queue holds 1,024 tasks.
 //
-// A task that fails does not stop the stream. The stream keeps the failure for the next synchronize() and runs
-// the next task. A task of a failed communicator fails at once. Every enqueued task runs exactly once, even if
-// the stream is destroyed. So a wait for a task is at most as long as the timeouts of all tasks before it
-// together.
+// A task that fails does not stop the stream. The stream keeps the failure for the next synchronize() and runs the next
+// task. A task of a failed communicator fails at once. Every enqueued task runs exactly once, even if the stream is
+// destroyed. So a wait for a task is at most as long as the sum of the timeouts of this task and of the tasks before
+// it.
 #pragma once
 
 #include <array>
@@ -79,18 +79,18 @@ class HostStream {
   std::condition_variable work_;            // wakes the thread: for a task, or to end
   std::condition_variable progress_;        // wakes callers: a task has completed, or the stream ends
   uint32_t progress_waiter_count_ = 0;
-  bool asleep_ = false;                     // the thread waits on work_
+  bool asleep_ = false;                     // true while the thread waits on work_
   bool closing_ = false;
   std::optional<Error> failure_;            // first failure since the last synchronize
   WaitClock wait_clock_;                    // guarded except for waited_ns()
   uint64_t synchronize_target_ = 0;         // highest number of tasks for which synchronize() waits, or 0
-  uint64_t completed_ = 0;                  // number of tasks; tasks completed_ to enqueued_ - 1 are in the ring
-  std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
+  uint64_t completed_ = 0;                  // number of completed tasks; tasks completed_ to enqueued_ - 1 are in ring_
+  std::atomic<uint64_t> enqueued_ = 0;      // number of enqueued tasks; stored under mutex_, with release for readers
 
   // Task n is in slot n & mask. The stream's thread owns the slots of tasks completed_ to enqueued_ - 1.
   std::array<Task, queue_tasks_max> ring_;
   const uint64_t spin_ns_limit_;
-  uint64_t spin_ns_;                        // used by the thread only; adapts to whether polling found tasks
+  uint64_t spin_ns_;                        // polling time for the next task; only the stream's thread uses it
   std::thread thread_;
   std::thread::id thread_id_;               // set before create() returns, and constant afterwards
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class finds quiet moments, in which no work of this process is in flight on any device. Some driver calls wait
-// for the whole device. If a kernel on the device waits for other ranks, such a call waits for those ranks, too.
+// for the whole device, and so also for ranks for which a kernel waits. Such calls are made in quiet moments.
 #pragma once
 
 #include <mutex>
@@ -21,8 +21,8 @@ class Launches {
   void add(const DeviceExecutor &executor);
   void remove(const DeviceExecutor &executor);
 
-  /// Prevents quiet moments while a call is enqueued. During a quiet moment, the function waits until the moment ends,
-  /// which may take as long as the work on a device. If `wait` is over first, the result does not own the lock.
+  /// Returns a lock that prevents quiet moments while a call is enqueued. If a quiet moment has begun, waits for its
+  /// end, which may take as long as work on a device. If `wait` is over first, the result does not own the lock.
   [[nodiscard]] std::shared_lock<std::shared_mutex> hold(EnqueueWait &wait);
   /// Begins a quiet moment, which lasts as long as the result. In it, no work is in flight on devices that have not
   /// failed. If some work is in flight now, the result does not own the lock. Does not wait.

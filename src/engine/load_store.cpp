@@ -71,8 +71,8 @@ RunOutcome OneShotCall::run() {
   return {};
 }
 
-/// Requests the cache lines of post `number`, the next one, while no peer waits for this rank. Peers have read post
-/// number - 2 in these lines, so the lines are in their caches. After this, a post of that size can be written at once.
+/// Requests the cache lines of the next post, `number`, while no peer waits for this rank. Peers have read post
+/// number - 2 in these lines, so the lines are in their caches. Then the next call of this size can write them at once.
 void OneShotCall::fetch_back(uint64_t number) const {
   constexpr uint64_t fetch_back_bytes_max = 4096;
   prefetch_for_write(&end_.view_.post(end_.rank_, number));

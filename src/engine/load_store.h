@@ -33,9 +33,9 @@ class ExchangeTrace {
 class ExchangeEnd {
  public:
   ExchangeEnd() = default;
-  /// Takes the exchange. `readable_kinds[p]` is the set of kinds of this rank's exported buffers that peer p can read.
-  /// `wake` says whether ranks of this communicator may sleep. Results smaller than cache_bytes stay in the caches. All
-  /// ranks must pass equal cache_bytes.
+  /// Takes the exchange. `readable_kinds[p]` has a bit for each PayloadKind of buffer that this rank can export to peer
+  /// p. `wake` says whether ranks of this communicator may sleep. Results smaller than cache_bytes stay in the caches.
+  /// All ranks must pass equal cache_bytes.
   ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> readable_kinds, PeerAccess &peers,
               bool wake, uint64_t cache_bytes = 16u << 20)
       : view_(view),
@@ -50,7 +50,7 @@ class ExchangeEnd {
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter,
                                const OperandScaler *scaler = nullptr);
 
-  /// Reports all later calls to `trace`, which must outlive them. This is for tests.
+  /// Makes later calls of run() report their accesses to `trace`, which must outlive these calls. For tests.
   void trace_to(ExchangeTrace &trace) { trace_ = &trace; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An object of these classes is one all-reduce by load_store: OneShotCall (in load_store.cpp), TwoShotCall or RingCall.
-// It is on the stack. The base class LoadStoreCall has the access to the exchange.
+// An object of these classes is one all-reduce by load_store, and lives on the stack. LoadStoreCall, their base class,
+// accesses the exchange. In all load_store files, names such as P1 and H2 are accesses that src/proto/exchange.h lists.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct LoadStoreArgs {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
-/// The access of a call to the exchange, and its copies, reductions and waits.
+/// The actions of a call: accesses to the exchange, copies, reductions and waits.
 class LoadStoreCall {
  protected:
   LoadStoreCall(const LoadStoreArgs &args, Partials partials)
@@ -60,8 +60,8 @@ class LoadStoreCall {
   [[nodiscard]] uint64_t bytes() const { return count_ * element_bytes_; }
   [[nodiscard]] bool apart() const { return buffers_.send.data != buffers_.recv.data; }
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
-  /// Returns whether results are written with stores that bypass the caches. In a call in place, recv was just read, so
-  /// its lines are in the caches.
+  /// Returns whether results are written with stores that bypass the caches. A call in place uses no such stores,
+  /// because recv was just read and its lines are in the caches.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
 
   /// Copies bytes. With past_caches it uses streaming stores.
@@ -73,7 +73,7 @@ class LoadStoreCall {
     else
       std::memcpy(to, from, size);
   }
-  /// Scales operands of this rank, and returns `to`.
+  /// Scales `size` bytes of this rank's operands from `from` to `to`, and returns `to`.
   [[nodiscard]] const std::byte *scaled(std::byte *to, const std::byte *from, size_t size) const {
     (*scaler_)(to, from, size);
     return to;
@@ -138,7 +138,7 @@ class TwoShotCall : public LoadStoreCall {
         chunks_(tiles_, count_, rank_count()),
         pays_to_export_(pays_to_export) {}
 
-  /// Writes this rank's announcement. A counter that is published afterwards publishes the announcement.
+  /// Writes this rank's announcement. Peers see it once this rank publishes its next counter.
   void announce();
   [[nodiscard]] RunOutcome wait_for_announcements();
   [[nodiscard]] RunOutcome reduce_part(uint64_t chunk);
@@ -197,7 +197,7 @@ class RingCall : public TwoShotCall {
     uint64_t tile = 0;  ///< tile of the next hop
     uint32_t hop = 0;
     uint64_t gathered = 0;         ///< number of tiles that this rank has gathered
-    uint64_t gathered_by_all = 0;  ///< lower bound for all ranks, in chunks of the communicator's life
+    uint64_t gathered_by_all = 0;  ///< chunks since the communicator began that all ranks have gathered, at least
   };
 
   [[nodiscard]] Form choose_form() const;
@@ -210,7 +210,7 @@ class RingCall : public TwoShotCall {
   [[nodiscard]] bool may_begin(uint64_t chunk, Progress &progress) const;
   [[nodiscard]] bool gather_tile(Progress &progress) const;
 
-  const bool cheap_;  ///< true if memory takes longer than arithmetic
+  const bool cheap_;  ///< true if arithmetic is not slower than memory
 };
 
 }  // namespace rondo

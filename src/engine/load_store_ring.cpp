@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file runs a ring by load_store. If some rank does not export its buffers, each part of a tile has an
-// accumulator: memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks
-// copy the sums out. This moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each
-// rank. If several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does all hops
-// that are possible before it waits, so it does many hops in one time slice of the scheduler.
+// accumulator: memory that all ranks map. In a hop, a rank adds its operand to one of these, in the order of the ring.
+// Then all ranks copy the sums out. This moves as many bytes as two_shot, but needs memory for one tile instead of one
+// tile for each rank. If ranks share a core, the accumulators stay in the cache that these ranks share. A rank does all
+// hops that are possible before it waits, so it does many hops in one time slice of the scheduler.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -54,8 +54,8 @@ RingCall::Form RingCall::choose_form() const {
 }
 
 /// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
-/// that is faster in memory than the ring's own parts. If two ranks are out of place, they use streaming stores for
-/// sums that exceed the caches, as all ranks do for copies. In other cases, streaming stores of sums were not measured.
+/// memory serves this faster than the ring's own parts. Two ranks out of place use streaming stores for sums that
+/// exceed the caches, as all ranks do for copies. For other sums, streaming stores were not measured and are not used.
 RunOutcome RingCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
@@ -78,7 +78,7 @@ RunOutcome RingCall::run_exported_parts() {
 
 /// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This form moves
 /// as many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
-/// begins with the half with which its peer ends, so that both do not request the same lines at once. This form is not
+/// begins with the half with which its peer ends, so that they do not request the same lines at once. This form is not
 /// used if the ranks share a core and its caches, or if arithmetic is slower than memory.
 RunOutcome RingCall::run_exported_whole() {
   in_ring_order_ = true;
@@ -87,7 +87,7 @@ RunOutcome RingCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// Runs the ring. A tile of the schedule is a chunk of the exchange.
+/// Runs a ring over accumulators. A tile of the schedule is a chunk of the exchange.
 RunOutcome RingCall::run_accumulators() {
   Progress progress;
   while (progress.gathered < tiles_.tile_count) {

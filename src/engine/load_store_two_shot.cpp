@@ -11,7 +11,7 @@ RunOutcome TwoShotCall::run() {
   contribute(0);
   for (uint64_t step = 1; step < chunks_.count() + 2; ++step) {
     if (waiter_.stopped()) return stopped;  // a rank that never waits notices a failure only here
-    if (step == 1 && exports_send_ && exports_recv_) {  // here, because the size of the next chunk may change
+    if (step == 1 && exports_send_ && exports_recv_) {  // now, because the next chunk may become larger
       if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
       if (all_export_) chunks_.enlarge(load_store::Chunks::exported_factor(end_.wake_));
     }
@@ -29,9 +29,9 @@ RunOutcome TwoShotCall::run() {
   return finish_gathering();
 }
 
-/// Waits until no peer can still read an exported buffer of this rank. If gather() ran, it has waited for the readers
-/// of `send`. If gather() did not run, both buffers are exported (RingCall::run_exported_whole()), and the wait for
-/// `recv` covers both.
+/// Waits until no peer can still read an exported buffer of this rank. gather() has already waited for the readers of
+/// `send`. A call without gather() exports both buffers (RingCall::run_exported_whole()): here, it waits for the
+/// readers of `recv`, which have also finished with `send`.
 RunOutcome TwoShotCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
@@ -58,7 +58,7 @@ void TwoShotCall::contribute(uint64_t chunk) const {
 RunOutcome TwoShotCall::reduce_part(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // If the peer's operand and this rank's recv are both exported, the peer's announcement covers this data.
+    // No wait is needed if the peer exports its operand and this rank exports recv: the announcement covers the data.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }
@@ -89,7 +89,7 @@ void TwoShotCall::reduce_range(uint64_t chunk, Range range) const {
     const std::byte *&own = operands[(end_.rank_ + rank_count() - first) % rank_count()];
     if (scaler_ != nullptr)  // into the sum's own memory, which is then in the cache
       own = scaled((apart_from_caches ? result : recv) + in_range, own, piece.count * element_bytes_);
-    std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
+    std::byte *const outputs[] = {result + in_range, recv + in_range};  // reduce() gets one of them or both
     const std::span<std::byte *const> all_outputs(outputs);
     reduce(std::span(operands).first(rank_count()),
            exports_recv_       ? all_outputs.last(1)
@@ -130,16 +130,16 @@ bool TwoShotCall::can_export(const Window &window) const {
   if (!window.handle.exported || !worth_exporting()) return false;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == end_.rank_) continue;
-    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // a copy is faster than that
+    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // slower than a copy
     if (window.handle.choose(accepted, window.data, bytes()) == PayloadKind::in_slot) return false;
   }
   return true;
 }
 
-/// Returns whether exporting the buffers pays. When a rank writes an exported recv buffer, it must fetch cache lines
-/// from the peers that read the last result there. In the exchange, it fetches few lines or none. In place, the caller
-/// has fetched the lines when it wrote its input. Two ranks of a ring do not read each other's recv, unless the other
-/// rank works in place (RingCall::run_exported_whole()). Ranks that share cores share caches, too, so the lines stay.
+/// Returns whether exporting the buffers pays. Its cost: a rank that writes an exported recv must fetch cache lines
+/// from the peers that read the last result there. In the exchange, it fetches few. In three cases, this costs nothing.
+/// In place, the caller has fetched the lines when it wrote its input. Two ranks of a ring out of place do not read
+/// each other's recv (RingCall::run_exported_whole()). Ranks that share cores also share caches, so the lines stay.
 bool TwoShotCall::worth_exporting() const {
   constexpr uint64_t chunks_worth_exporting = 4;
   if (end_.wake_ || !apart() || pays_to_export_) return true;

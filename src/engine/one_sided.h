@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A one-sided operation writes to a window of a peer, signals a peer, or waits for signals of a peer. Signals of one
-// number between two ranks are counted from the begin of the communicator.
+// A one-sided operation writes to a window of a peer, signals a peer, or waits for signals of a peer. The signals of
+// one number from one rank to another are counted from the begin of the communicator.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct OneSided {
   uint32_t peer = 0;
   uint32_t signal = 0;            ///< number of the signal, below signal_count
   uint64_t count = 1;             ///< number of signals that the operation sends or waits for
-  uint64_t total = 0;             ///< signals of that number up to and with this operation, as the communicator counts
+  uint64_t total = 0;             ///< number of such signals from the communicator's begin to this operation's last
   const std::byte *from = nullptr;  ///< source of a put
   uint64_t bytes = 0;
   uint64_t offset = 0;            ///< byte offset in the buffer of the peer

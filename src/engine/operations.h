@@ -51,7 +51,7 @@ class Operations {
   [[nodiscard]] uint32_t rank_count() const { return parts_.rank_count; }
   [[nodiscard]] uint64_t timeout_ns() const { return parts_.timeout_ns; }
 
-  /// Returns the description of the operation that ranks compare.
+  /// Returns the description of `work`. Ranks compare their descriptions.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
     return {work.record != nullptr ? *work.record : work.plan->called, work.plan->choice, work.history};
   }
@@ -75,7 +75,7 @@ class Operations {
     // Relaxed: a new waiter may miss this notification, but it polls every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
   }
-  /// Wakes the threads that wait for their turn after an operation has failed, so that they see the failure.
+  /// Wakes the threads that wait for their turn, so that they see a failure. Call it after an operation has failed.
   void give_up_turns() { notify_turns(); }
 
   /// Adds this rank and the operation to `error`. Makes it the communicator's failure, unless there is an earlier one.

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-/// Runs all lanes, at most `capacity` of them. A plan of few lanes has a small capacity: clearing states takes time.
+/// Runs all lanes, at most `capacity` of them. It is small for few lanes, as clearing the states takes time.
 template <class Protocol, size_t capacity>
 RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
                      Waiter &waiter) {

@@ -106,7 +106,7 @@ struct TransferQueue {
   [[nodiscard]] bool is_blocked() const;
 };
 
-/// Receives the progress of the messages of a batch.
+/// An observer of a batch's messages.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;
@@ -161,7 +161,7 @@ class TransferQueues final : public TransferHeads {
 };
 
 /// Runs all queues until they are empty. After the outcome `stopped` or `fault`, it publishes nothing more.
-/// @param poll_count  rounds in a row that move nothing before it calls the waiter
+/// @param poll_count  visits of a queue, in a row and without progress, before it calls the waiter
 [[nodiscard]] RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter, uint32_t poll_count);
 
 }  // namespace rondo

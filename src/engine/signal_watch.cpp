@@ -19,7 +19,7 @@ constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t refusal_look_interval_ns = 5'000'000;
 constexpr int refusal_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
 
-/// Returns whether this process can read its own memory, one byte of each page.
+/// Returns whether this process can read a range of its own memory. It tries one byte of each page.
 bool is_readable(const std::byte *from, uint64_t bytes) {
   constexpr uint64_t page_bytes = 4096;
   std::byte copy{};
@@ -75,8 +75,8 @@ bool SignalWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Fails the communicator if the peer has ended and owes signals. Whether the peer has ended is read before its
-/// signals. So all signals that it has sent count.
+/// Fails the communicator if the peer has ended and this operation still needs the peer. It reads first whether the
+/// peer has ended, and then the peer's signals. So it counts all signals that the peer has sent.
 bool SignalWatch::raise_end() {
   if (operation_.peer == owner_.rank()) return false;
   const RankState state = ranks_.state(operation_.peer);
@@ -88,7 +88,7 @@ bool SignalWatch::raise_end() {
   const bool waits = operation_.kind == OneSided::Kind::wait;
   const uint64_t seen = waits ? seen_count() : 0;
   if (waits && seen >= operation_.total) return false;
-  // A rank of another host may have taken the data before it ended, and its last words may still be on their way.
+  // A rank of another host may have taken the data before it ended, and its last messages may still be on their way.
   if (ranks_.may_deliver(operation_.peer)) {
     if (ended_ns_ == 0) ended_ns_ = now_ns();
     if (now_ns() - ended_ns_ < delivery_patience_ns) return false;
@@ -117,7 +117,7 @@ void SignalWatch::explain_refusal(int error_number) {
               "; keep that memory until the put is complete");
     return;
   }
-  for (int look = 0; look < refusal_looks_max; ++look) {  // the memory of a dying rank disappears before it is dead
+  for (int look = 0; look < refusal_looks_max; ++look) {  // a dying rank's memory disappears before the rank is dead
     if (ranks_.failed() || raise_end()) return;
     sleep_for_ns(refusal_look_interval_ns);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class watches a one-sided operation while its rank waits in it. It checks for a failure of the communicator, the
-// end of the peer, and the deadline, and raises a failure that it finds for all ranks.
+// end of the peer, and the deadline. If it finds a failure, it raises the failure for all ranks.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class SignalWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// Raises the reason why the system refused to write to the peer's buffer, with that errno value. The reason may also
-  /// be this rank's own buffer.
+  /// Raises the reason why the system refused, with errno value `error_number`, to write to the peer's buffer. The
+  /// reason may also be this rank's own buffer.
   void explain_refusal(int error_number);
   /// Raises the failure that the operation has not ended in time on the stream called `stream`.
   void raise_held_up(const std::string &stream);

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// A copy is slow if a line takes longer. It takes 2 ns in a shared cache, but 20 ns if a core outside of it read it.
+/// A copy is slow if it takes longer for a line. A line takes 2 ns in a shared cache, or 20 ns if a far core read it.
 constexpr uint64_t slow_ns_of_line = 8;
 
 }  // namespace

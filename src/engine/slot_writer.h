@@ -17,7 +17,7 @@ class SlotWriter {
   /// Smaller payloads are always copied through the caches, and never measured.
   static constexpr size_t measured_bytes_min = 2048;
   static constexpr uint32_t near_interval = 8;   ///< one in this number of copies is measured
-  static constexpr uint32_t far_interval = 64;   ///< the same number while copies bypass the caches
+  static constexpr uint32_t far_interval = 64;   ///< one in this number, while copies bypass the caches
 
   /// Copies like memcpy(). A thread that sees a later release store of this thread sees all of the copy.
   void write(std::byte *slot, const std::byte *from, size_t bytes) {

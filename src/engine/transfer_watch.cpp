@@ -53,8 +53,8 @@ bool TransferWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Publishes which sends are blocked. The peer's counts are read first: if it has completed every receive that it
-/// entered, it frees no slot before it enters another. The slots are read later, and show whether the send needs one.
+/// Publishes which sends are blocked. A peer that has completed every receive that it entered frees no slot before it
+/// enters another. So this function reads the peer's counts first, and then whether the send needs a free slot.
 void TransferWatch::publish_blocked() {
   for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
     const Transfer &head = heads_.head(index);
@@ -165,8 +165,8 @@ bool TransferWatch::publish_far_blocked(uint64_t since_ns) {
   return complete;
 }
 
-/// Returns whether the messages after the first `received` ones fill the FIFO. The receiver has emptied only the slots
-/// of those first ones. If the others fill the FIFO, no credit is on its way, so no slot becomes free.
+/// Returns whether the slots of the messages after the first `received` ones fill the FIFO. The receiver has emptied no
+/// slot of these messages. So if they fill the FIFO, no credit is on its way, and no slot becomes free.
 bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
   const Transfer &head = heads_.head(index);
   const SlotUse use = heads_.posted_slots(index);
@@ -191,8 +191,8 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
          std::to_string(batches.completed) + " batches of messages";
 }
 
-/// Asks a late peer which operation it has called. A rank on another host needs a moment to answer. So this rank begins
-/// to ask before the deadline, and asks repeatedly.
+/// Asks a late peer how many matching calls it has made, and which operation it is in. A rank on another host needs a
+/// moment to answer. So this rank begins to ask before the deadline, and asks repeatedly.
 void TransferWatch::ask_late_peer(uint64_t now_ns) {
   const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
   if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;

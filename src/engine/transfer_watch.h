@@ -57,13 +57,13 @@ class TransferWatch final : public Watch {
   bool check_cycle(uint64_t now_ns);
   /// Checks for a circle over several hosts. A search takes several calls, because reports arrive late.
   bool check_far_cycle(uint64_t now_ns);
-  /// Publishes which sends to ranks of other hosts are blocked. Returns false if a report has not arrived.
+  /// Publishes which sends to ranks of other hosts are blocked. Returns false if the report of a rank has not arrived.
   bool publish_far_blocked(uint64_t since_ns);
   /// Returns whether a send to a rank of another host is blocked until its receiver enters another receive.
-  /// @param received  number of messages; the receiver had completed all that it had entered when it was read
+  /// @param received  number of messages that the receiver had completed when it had entered no further receive
   [[nodiscard]] bool fills_slots(size_t index, uint64_t received) const;
   [[nodiscard]] bool raise_cycle(const std::vector<WaitEdge> &cycle);
-  /// Asks the peer that keeps this batch waiting how many messages it has called. Begins to ask before the deadline.
+  /// Asks the peer for which this batch waits how many matching calls it has made. Begins to ask before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   /// Describes the calls of the peer that match `head`, and the peer's present operation.

@@ -47,14 +47,14 @@ class TransferList {
 static_assert(std::is_trivially_copyable_v<Transfer>);
 
 /// A batch of messages. Messages of different pairs have no order. A message from this rank to itself is two transfers:
-/// a send, and the receive with the same index among such receives.
+/// the n-th send to itself, and the n-th receive from itself.
 struct MessageBatch {
   TransferList transfers;  ///< in the order of the calls
   uint64_t turn = 0;
   bool captured = false;  ///< true if it is captured into a graph, as in WorkItem
 };
 
-/// Slots in the FIFO of a pair and direction.
+/// The use of a FIFO by the head that sends through it.
 struct SlotUse {
   uint64_t posted = 0;      ///< slots of the head that were posted
   uint64_t slot_bytes = 0;  ///< payload of a slot

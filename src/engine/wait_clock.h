@@ -36,8 +36,8 @@ class WaitClock {
     word_.store(time_ns << 1 | (waiting ? 1 : 0), std::memory_order_release);  // pairs with total_ns()
   }
 
-  /// Bit 0 is set while a caller waits. The other bits are the total, modulo 2^63. While a caller waits, they are the
-  /// total minus the time at which the wait began.
+  /// Bit 0 is set while a caller waits. The other bits are a time, modulo 2^63. While a caller waits, the time is the
+  /// total minus the time at which the wait began. Otherwise it is the total.
   std::atomic<uint64_t> word_ = 0;
   uint64_t waiter_count_ = 0;
   uint64_t total_ = 0;  ///< total at the last end()

@@ -28,7 +28,7 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.collective));
   if (traits.carrier == Carrier::messages) return false;
   if (!traits.has_data) return true;
-  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // counts_of_pairs: every pair does
+  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // counts_of_pairs: every pair moves slots
   if (traits.root == RootRole::sends) return moves && peer == call.root;
   if (traits.root == RootRole::receives) return moves && rank == call.root;
   if (traits.carrier == Carrier::blocks) return moves;
@@ -46,7 +46,7 @@ class NearView {
   [[nodiscard]] Place place_of(uint32_t rank) {
     if (const WaitReport *const report = device_of(rank)) return {report->batches, report->entered, report->completed};
     Place place;
-    place.completed = ranks_.completed_operation(rank);  // read before `entered`, so it is not ahead of it
+    place.completed = ranks_.completed_operation(rank);  // read first, so it does not exceed `entered`
     place.entered = ranks_.latest_operation(rank);
     place.batches = boards_.batches(rank);
     return place;
@@ -149,7 +149,7 @@ class Search {
   Search(View &view, uint32_t rank, uint32_t rank_count)
       : view_(view), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
 
-  /// Returns a circle. It searches depth first and visits each rank once.
+  /// Returns a circle through the rank, or no edges. It searches depth first and visits each rank once.
   std::vector<WaitEdge> run() {
     enter(rank_);
     while (!path_.empty()) {

@@ -3,17 +3,17 @@
 // operations one after another, so such a circle never ends by itself.
 //
 // An edge leads from a rank that waits to the rank for which it waits. The waiting rank cannot complete its operation
-// until the awaited rank begins something outside of the operation that it is in now. Edges arise in three cases:
+// before the awaited rank enters an operation that comes after its present one. Edges arise in three cases:
 // - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
 // - A collective waits for the ranks whose data it needs and that have not entered it.
-// Each edge of ranks that run on hosts stays true until one of its two ranks enters another operation. So if the ranks
+// On host memory, each edge stays true until one of its two ranks enters another operation. So if the ranks
 // of a circle are in the same operations before and after their edges were read, all edges were true at one time.
 //
-// A rank on a device enqueues operations that have not begun. Its monitor publishes a report, which is used in place of
-// the rank's calls. Such reports may be older than the question. src/engine/device_waits.h says why that suffices.
+// A rank on a device enqueues operations that have not begun. So the search reads the report of the rank's monitor in
+// place of the rank's calls. Such a report may be old: src/engine/device_waits.h says why it still proves an edge.
 //
-// Ranks of other hosts report the operations that they are in (WaitReport). If the ranks run on hosts, each report was
+// Ranks of other hosts report the operations that they are in (WaitReport). If these use host memory, each report was
 // true at some time after it was asked for. But the reports need not be true at the same time. So one search over
 // several hosts proves nothing, and find_far_wait_cycle() must run twice.
 #pragma once
@@ -48,9 +48,9 @@ struct FarSearch {
   bool complete = true;  ///< false if a report that the search needed has not arrived
 };
 
-/// Finds a circle through `rank` over all hosts, in reports that were asked for at `since_ns` or later. Suppose that
-/// two searches find the same circle, and that `since_ns` of the second search is after the end of the first. Then each
-/// rank of the circle was in the same operation before and after the first search ended. So all edges were true then.
+/// Finds a circle through `rank` over all hosts, in reports that were asked for at `since_ns` or later. Call it again,
+/// with a `since_ns` after the end of the first search. If both searches find the same circle, each of its ranks was in
+/// the same operation before and after the first search ended. So all edges were true at that end.
 [[nodiscard]] FarSearch find_far_wait_cycle(const Ranks &ranks, MessageBoards &boards, uint32_t rank,
                                             uint32_t rank_count, uint64_t since_ns);
 

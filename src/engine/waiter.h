@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When none of its lanes can move, a rank waits with this class. If there are cores for all ranks, the waiter spins.
+// A rank waits with this class when none of its lanes can move. If there are cores for all ranks, the waiter spins.
 // Otherwise it yields the core to other ranks. At intervals it checks whether the rank must stop.
 #pragma once
 
@@ -41,7 +41,7 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns the number of polls before idle() is called. It is enough for data that another core sends now.
+  /// Returns how often a caller polls before its first idle(). Data that another core sends now arrive in that time.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// Waits a little after a round without progress. Returns false if the rank must stop.

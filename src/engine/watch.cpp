@@ -16,8 +16,8 @@ constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr uint64_t report_age_max_ns = 60'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
-// another host arrives only after a report and a question. On its own host, a rank sees every call at once, but the end
-// of a process may become visible late.
+// another host takes two exchanges: this host gets a report, then asks for the record. On its own host, a rank sees
+// every call at once, but the end of a process may become visible late.
 constexpr uint64_t far_reports_max = 10;
 constexpr int near_looks_max = 100;
 constexpr const char *advice =
@@ -29,7 +29,7 @@ std::string seconds(uint64_t ns) {
   return text;
 }
 
-/// Returns the number of polls within which a record of another host arrives, if each far rank is on a host of its own.
+/// Returns the number of polls within which a record of another host arrives, even if each far rank has its own host.
 int far_looks_max(const Ranks &ranks, uint32_t rank_count) {
   size_t far = 0;
   for (uint32_t peer = 0; peer < rank_count; ++peer) far += ranks.is_near(peer) ? 0 : 1;
@@ -120,9 +120,9 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Compares this rank's records with the records of all ranks, including completed operations: a rank may complete an
-/// operation before the ranks that disagree have called it. The root of a broadcast may do so. If ranks disagree on the
-/// root, every rank may be such a root. From such an operation on, the histories of the ranks differ.
+/// Compares this rank's records with the records of all ranks. Completed operations count, too: a rank may complete an
+/// operation before a disagreeing rank calls it, as the root of a broadcast may. If ranks disagree on the root, every
+/// rank may be such a root. From such an operation on, the histories differ, so the latest histories suffice.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
@@ -138,7 +138,7 @@ bool OperationWatch::disagrees(uint32_t peer) {
 
 std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
   const uint64_t latest = ranks_.latest_operation(peer);
-  // On a device, calls are entered long before they run, so the record of the running operation may be overwritten.
+  // On a device, later calls may have overwritten the running operation's record. Then the latest operation counts.
   for (const uint64_t own_latest : {operation_, ranks_.latest_operation(rank_)}) {
     const uint64_t operation = std::min(own_latest, latest);
     const auto own = operation == operation_ ? entered_ : ranks_.entered(rank_, operation);
@@ -149,7 +149,7 @@ std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t 
 }
 
 /// Returns whether the peer's record of this or a later operation has arrived and has an equal history. If not, the
-/// peer may have called another operation. At a deadline, or on a slow host, its record may also be missing still.
+/// peer may have called another operation. At a deadline, or on a slow host, its record may still be missing.
 bool OperationWatch::is_known_to_agree(uint32_t peer) const {
   const auto common = latest_in_common(peer);
   return common && common->operation >= operation_ && common->theirs.history == common->own.history;

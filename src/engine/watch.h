@@ -14,8 +14,8 @@
 
 namespace rondo {
 
-/// The time for which a watch still expects what an ended rank of another host had sent. Usually the link's end is
-/// reported at once.
+/// The time for which a watch still waits for data that an ended rank of another host had sent. The wait is mostly
+/// shorter, because the end of the link is reported at once.
 inline constexpr uint64_t delivery_patience_ns = 500'000'000;
 
 class OperationWatch final : public Watch {
@@ -41,7 +41,7 @@ class OperationWatch final : public Watch {
   void expect_block(uint64_t bytes) { expected_bytes_ = bytes; }
 
  private:
-  /// The records of two ranks that both have entered an operation.
+  /// An operation that two ranks have entered, and their records of it.
   struct Common {
     uint64_t operation = 0;
     OperationInfo own;
@@ -50,7 +50,7 @@ class OperationWatch final : public Watch {
 
   bool check_agreement();
   bool disagrees(uint32_t peer);
-  /// Returns the latest operation that both ranks have entered. None if it does not exist or its record is lost.
+  /// Returns the latest operation that both ranks have entered, or nothing if one of its two records is missing.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);

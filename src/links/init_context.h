@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a rank knows while it makes a communicator. Every request to a transport or a device contains
-// this struct, so a new setting reaches transports and devices without a change of the code in between.
+// This file declares what a rank knows while it makes a communicator. Every request to a transport or a device has an
+// InitContext, so a new setting reaches transports and devices without a change of the code in between.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +39,8 @@ struct RankInfo {
   bool operator==(const RankInfo &) const = default;
 };
 
-/// Holds the node of each rank. All ranks have equal values. A node is a host, or a container that does not share both
-/// processes and network with others. Nodes are numbered in the order of their lowest ranks.
+/// The node of each rank, equal on all ranks. A node is a host, or a container that does not share PID, network and
+/// user namespaces with the other ranks of its host. Nodes are numbered in the order of their lowest ranks.
 class GroupInfo {
  public:
   GroupInfo() = default;

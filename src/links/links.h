@@ -5,7 +5,7 @@
 //
 // Threads  Any thread may call outgoing(), incoming(), exchange(), readable_kinds(), wait_for_readers() and functions
 //          that return constants. Only the executing thread, of which there is one at a time, may call set_running()
-//          and the object of peers().
+//          and use the object of peers().
 // Views always show the present state of a link, so executors can rely on them.
 #pragma once
 
@@ -49,7 +49,7 @@ class Links {
   virtual Result<void> open_messages() { return {}; }
   [[nodiscard]] virtual ConnectionView outgoing_messages(uint32_t) const { return {}; }
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
-  /// Returns whether this rank can write to buffers of all other ranks, and whether signals exist.
+  /// Returns whether this rank can write to the windows of all other ranks and signal these ranks.
   [[nodiscard]] virtual bool has_signals() const { return false; }
   /// Makes signals() and outgoing_puts() usable. Call it before the first one-sided operation. Any thread.
   virtual Result<void> open_one_sided() { return open_messages(); }
@@ -59,12 +59,12 @@ class Links {
   /// Any thread may call both functions. After withdraw_window() no link writes to the buffer.
   virtual void expose_window(uint64_t /*number*/, std::span<std::byte>) {}
   virtual void withdraw_window(uint64_t /*number*/) {}
-  /// Returns the counters of the signal_count signals between two ranks, after open_one_sided(). `from` writes them. If
-  /// `from` is on another host, this rank's links write them.
+  /// Returns the signal_count counters of the signals that `from` sends to `to`. Call it after open_one_sided(). Rank
+  /// `from` writes the counters. If `from` is on another host, this rank's links write them.
   [[nodiscard]] virtual uint64_t *signals(uint32_t /*from*/, uint32_t /*to*/) const { return nullptr; }
   /// Returns where the signals are, for devices that map them.
   [[nodiscard]] virtual SignalFile signal_file() const { return {}; }
-  /// Opens a buffer of a rank for writing. RONDO_ERROR_UNSUPPORTED has the reason why it cannot.
+  /// Opens a buffer of a rank for writing. If it cannot, RONDO_ERROR_UNSUPPORTED gives the reason.
   [[nodiscard]] virtual Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t, const MemoryPlace &) const {
     return Error{RONDO_ERROR_UNSUPPORTED, "the ranks share no memory"};
   }
@@ -85,8 +85,8 @@ class Links {
   /// Returns the network's memory, which is empty if all ranks are on this host.
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
-  /// Marks the begin or the end of a run, in which this rank may read exported buffers of its peers. If a thread may
-  /// call wait_for_readers(), set_running(true) is a sync store. After set_running(true), check for a failure.
+  /// Marks the begin or the end of a run, which may read peers' exported buffers. set_running(true) is a sync store if
+  /// peers share the process. Then check for a failure: if this rank sees none, wait_for_readers() sees the run.
   virtual void set_running(bool running) = 0;
   /// Waits until no thread of this process reads buffers that this rank exported, but at most one second. Call it after
   /// a failure.

@@ -6,8 +6,8 @@
 // A message has a number: its position, from 1, among the messages from one rank to another. Both ends have equal
 // numbers. A rank enters messages in batches, one batch after another. For that rank, a batch is one operation.
 //
-// Threads  One thread at a time calls announce() to complete_batch(): the one that runs the batch or watches the
-//          device. Any thread may call the other functions.
+// Threads  One thread at a time calls the functions from announce() to complete_batch(): it runs the batch, or watches
+//          the device. Any thread may call the other functions.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@ namespace rondo {
 /// The number of latest messages of which each rank keeps a record.
 inline constexpr uint64_t recorded_message_count = 256;
 
-/// The most ranks with which a communicator on several hosts has messages: they need a connection of every two ranks.
+/// The most ranks of a communicator on several hosts that has messages: every two ranks need a connection for them.
 inline constexpr uint32_t message_ranks_max = 64;
 
 /// The number of operations whose blocks publish_block() keeps, for each peer.
 inline constexpr uint64_t kept_block_operations = 16;
-/// Returns the message number with which find() and report() return the block of an operation.
+/// Returns the number that stands for the block of an operation in calls of find() and report().
 [[nodiscard]] constexpr uint64_t block_number(uint64_t operation) { return operation | uint64_t{1} << 62; }
 [[nodiscard]] constexpr bool is_block_number(uint64_t message) { return message >> 62 != 0; }
 
@@ -76,8 +76,8 @@ struct WaitReport {
   };
   BatchCounts batches;
   uint64_t entered = 0;    ///< number of the latest collective
-  uint64_t completed = 0;  ///< read before `entered`, so it is not greater
-  std::array<Pair, message_ranks_max> pairs{};  ///< by the other rank
+  uint64_t completed = 0;  ///< read before `entered`, so it does not exceed `entered`
+  std::array<Pair, message_ranks_max> pairs{};  ///< indexed by the other rank
 };
 
 class MessageBoards {
@@ -108,7 +108,7 @@ class MessageBoards {
   /// Publishes what the device waits for (src/engine/device_waits.h). Null withdraws the report for good.
   virtual void publish_waits(const WaitReport *) {}
 
-  /// Returns whether the rank is on this host. If not, only report() may be called, and not batches() to find().
+  /// Returns whether the rank is on this host. If it is not, do not call the functions from batches() to find() for it.
   [[nodiscard]] virtual bool knows(uint32_t) const { return true; }
   // These functions read what rank `of` has published. `of` may be this rank.
   [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;

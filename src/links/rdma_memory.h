@@ -21,7 +21,7 @@ class RdmaMemory {
   [[nodiscard]] virtual bool is_in_reach_of_host() const = 0;
   /// Returns a dmabuf that contains bytes(), or -1.
   [[nodiscard]] virtual int dmabuf() const = 0;
-  /// Runs `work` while the device is current on this thread. Networks whose libraries know devices call them in `work`.
+  /// Runs `work` while the device is current on this thread. Network libraries that use devices need this.
   virtual void run(const std::function<void()> &work) const = 0;
   /// Makes data visible to kernels if the network has reported their arrival before this call. To be sure to see the
   /// data, a kernel must wait for a signal that the host gives after this call. Call this function inside run().

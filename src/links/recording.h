@@ -90,7 +90,7 @@ struct RecordedStatistics {
   }
 };
 
-/// The clock of another host: now_ns() of this host plus the offset equals now_ns() of rank 0's host.
+/// The offset of this host's clock. Its now_ns() plus the offset equals now_ns() of rank 0's host.
 struct ClockOffset {
   int64_t offset_ns = 0;
   uint64_t uncertainty_ns = 0;  ///< largest possible distance from the true offset

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window gives each rank of a host access to a buffer of every other rank. A rank describes its buffer by a
+// A window gives each rank access to a buffer of every other rank. On one host, a rank describes its buffer by a
 // MemoryPlace, and the peers open the MemoryPlace as a RemoteMemory.
 #pragma once
 

@@ -67,7 +67,7 @@ struct FreeLine {
   void operator()(char *line) const { std::free(line); }
 };
 
-/// Returns the mappings that overlap [begin, end), ascending. Their number is at most that of this process's mappings.
+/// Returns the mappings of this process that overlap [begin, end), ascending.
 Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
   FileDescriptor opened(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
   const std::unique_ptr<std::FILE, CloseFile> file(opened.valid() ? ::fdopen(opened.get(), "r") : nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A region is memory of this process that other processes can map, because it belongs to a memfd. rondo_mem_alloc()
-// makes regions. Registering a user's buffer makes one by moving the buffer's pages into a memfd, in place.
+// makes regions. RONDO_REGISTER_MOVE_PAGES makes one of a user's buffer: it moves the pages into a memfd, in place.
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode). Ids
 // are never used again, so a mapping of a freed region is never taken for another region. The program may close any
@@ -92,7 +92,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // at 0, find() takes no lock; relaxed, as a caller with a region has seen it grow
+  std::atomic<size_t> count_ = 0;    // if 0, find() takes no lock; relaxed, as a thread that has a region sees no 0
 };
 
 /// Frees the pages of a memfd at once, even if peers still map the memfd.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This table has the segments that a process has mapped. Ranks that are threads of one process share a mapping.
+// This table has a process's mapped segments of shared memory. Ranks that are threads of a process share a mapping.
 #pragma once
 
 #include <compare>

@@ -13,9 +13,9 @@ namespace {
 
 bool always_safe(const ScheduleArgs &) { return true; }
 
-/// Returns whether payloads of a one-shot may be read by reference. In an all-reduce in place, a rank overwrites its
-/// operand as soon as it has the other ranks' operands, even if they have not read that operand. So does a rank in an
-/// all-to-all in place. With all other algorithms, the result cannot arrive before the operand was read.
+/// Returns whether a one-shot may send payloads by reference. In place, an all-reduce overwrites this rank's operand
+/// once the other operands have arrived, even if peers have not read it. So does an all-to-all. No other one-shot
+/// overwrites what peers read. In other algorithms, a result arrives only after its operands were read.
 bool one_shot_safe(const ScheduleArgs &args) {
   const bool overwrites = is_all_reduce(args.collective) || trades_blocks(traits_of(args.collective));
   return !args.in_place || args.rank_count == 1 || !overwrites;

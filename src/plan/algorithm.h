@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and a line in it.
+// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and such a line.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace rondo {
 
 struct Algorithm {
   rondo_algorithm_t id;
-  uint32_t rank_count_max;                      ///< more ranks are refused
+  uint32_t rank_count_max;                      ///< build_schedule() refuses more ranks
   bool (*supports)(rondo_collective_t);
   Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
   /// Returns true if payloads may be sent by reference with these arguments: a peer reads them in the sender's own

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes how all_to_all, gather and scatter move their blocks. Each block goes straight from rank to rank,
-// as a lane of one step. The executors run these lanes. The verifier, the simulator and `rondo schedule` get the same
-// lanes as a schedule.
+// This file describes how all_to_all, gather and scatter move their blocks. Each block goes straight from its sender to
+// its receiver, and each of the two has a lane for it. The executors run these lanes. The verifier, the simulator and
+// `rondo schedule` get the same lanes as a schedule.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace rondo {
 
-/// A lane of a rank, which sends the block for a peer or receives the block from it. A lane that does both sends a slot
-/// and receives a slot in turns.
+/// A lane in which a rank sends its block for a peer, receives the peer's block, or does both. If it does both, it
+/// sends a slot and receives a slot in turns.
 struct BlockLane {
   uint32_t peer = 0;
   bool sends = false, receives = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the writer of schedules, and code that the direct algorithms share.
+// This file has the writer of schedules, and code that the direct algorithms share.
 #include "src/plan/build.h"
 
 #include <algorithm>

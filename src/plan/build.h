@@ -36,8 +36,8 @@ class ScheduleWriter {
  public:
   explicit ScheduleWriter(uint32_t chunk_count, uint32_t lane_count = 1);
 
-  /// Appends a step. The caller passes `flags` without recv and send, which follow from the peers. If the step reduces
-  /// acc, acc has the sum over `acc_ranks` ranks.
+  /// Appends a step. The caller passes `flags` without recv and send; the function adds them if `recv` and
+  /// `send` have peers. If the step reduces acc, acc is a sum over `acc_ranks` ranks.
   void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0, uint32_t acc_ranks = 1);
 
   /// Sends the same payload to all `ranks`, two in each step.
@@ -52,7 +52,7 @@ class ScheduleWriter {
   [[nodiscard]] LinkIndex link(uint32_t rank);
 
   Schedule schedule_;
-  std::unordered_map<uint32_t, LinkIndex> many_;  ///< indexed by rank; has the links beyond the first few
+  std::unordered_map<uint32_t, LinkIndex> many_;  ///< the links after the first few, indexed by rank
 };
 
 /// Returns the rank that follows `rank` at distance `offset` in the ring.
@@ -63,7 +63,7 @@ class ScheduleWriter {
 /// Returns the other ranks, beginning with the one after `rank`, so that not all ranks send to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
-/// Builds the schedule of a single rank. It is a copy if send and recv differ: a reduction of one operand is complete.
+/// Builds the schedule of a single rank. A reduction finishes its one operand. Other collectives copy unless in place.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
 /// The most ranks of a schedule in which each rank has a link to every rank, including itself, and a step for each.

@@ -14,7 +14,7 @@ enum class BufferPlace : uint8_t {
   device,        ///< memory of devices
   shared_device,  ///< one device; ranks are threads, so kernels of each rank access all buffers
   peer_devices,  ///< several devices; kernels access all buffers, except memory that some ranks cannot read
-  registered     ///< registered buffers of several processes, which kernels access; not in tables
+  registered     ///< registered buffers of several processes, which kernels access; no tuning table has it
 };
 
 /// Returns whether a rank may have memory that other ranks cannot read. Collectives on such memory use the ranks'
@@ -23,7 +23,7 @@ enum class BufferPlace : uint8_t {
   return place == BufferPlace::peer_devices || place == BufferPlace::registered;
 }
 
-/// The tuner's choice. As overrides, it holds the user's requests, with AUTO and 0 where the tuner may choose.
+/// The tuner's choice, or the user's requests (overrides). In requests, AUTO and 0 leave the choice to the tuner.
 struct PlanChoice {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;  ///< the interpreter's protocol; AUTO if the chosen kernel has none
@@ -32,7 +32,7 @@ struct PlanChoice {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 
   bool operator==(const PlanChoice &) const = default;
-  /// Returns a name for messages: the interpreter's protocol, or "load_store".
+  /// Returns the name that texts for people use: the interpreter's protocol, or "load_store".
   [[nodiscard]] const char *way() const {
     return kernel == RONDO_KERNEL_LOAD_STORE ? rondo_kernel_string(kernel) : rondo_protocol_string(protocol);
   }

@@ -31,7 +31,7 @@ enum class RootRole { none, sends, receives };
 enum class Carrier {
   schedule,  ///< the steps of an algorithm
   blocks,    ///< blocks that go straight from rank to rank (src/engine/block_exchange.h)
-  messages   ///< the two ends of a message
+  messages   ///< send and receive, the two ends of a message
 };
 
 struct Collective {
@@ -43,10 +43,10 @@ struct Collective {
   RootRole root;
   BufferLayout source;  ///< content of the send buffer
   BufferLayout target;  ///< content of the recv buffer
-  /// The factor of the bus bandwidth that nccl-tests defines. Among n ranks, a link carries shares * (n - 1) / n times
-  /// the vector. 0 means that a link carries the whole vector once.
+  /// The factor in the bus bandwidth, as nccl-tests defines it. Among n ranks, a link carries shares * (n - 1) / n
+  /// times the vector. 0 means that a link carries the whole vector once.
   uint32_t shares;
-  /// The algorithm of load_store on devices. AUTO: several for an all-reduce, none for others.
+  /// The algorithm by which load_store does it on devices. AUTO: several for an all-reduce, none for other collectives.
   rondo_algorithm_t load_store;
 };
 

@@ -49,7 +49,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
     for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
                                     BufferPlace::peer_devices}) {
       input.buffers = place;
-      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // copies have 0 channels
+      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // 0 for the executor by copies
         if (connection_channels != 0 && place == BufferPlace::host) continue;
         input.connection_channels = connection_channels;
         for (const uint64_t bytes : sizes) {

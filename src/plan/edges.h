@@ -29,8 +29,8 @@ inline constexpr uint32_t edges_rank_count_max = 4096;
 /// of a pair get the same answer.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
-/// Returns whether every two ranks of different nodes are peers in some schedule, as permitted_peers() defines it. The
-/// result is equal on all ranks. Above 64 ranks, it is true only if one algorithm alone connects all ranks.
+/// Returns whether every two ranks of different nodes are peers in some schedule. The result is equal on all ranks. It
+/// is exact up to 64 ranks. Up to 4,096 ranks, it is true only if one_shot is possible, and above that always.
 [[nodiscard]] bool joins_all_nodes(const EdgeRequest &request);
 
 }  // namespace rondo

@@ -7,10 +7,10 @@
 //     distance 1   0 <-> 1, 2 <-> 3    0 sends 0, gets 1
 //     distance 2   0 <-> 2, 1 <-> 3    0 sends 0 and 1, gets 2 and 3
 //
-// V(r) is the operand of rank r. An exchange at distance d sets V(r) := V(r) V(r xor d) for the chunks that r keeps.
+// V(r) is rank r's sum so far, at first x(r). At distance d, rank r adds V(r xor d) to it in the chunks that it keeps.
 //
 // The number n of ranks is arbitrary. Let m be the largest power of two not above n. Rank m + i first sends its operand
-// to rank i, so V(i) = x(i) x(m + i). Rank m + i takes no part in the exchanges, and receives the result at the end.
+// to rank i, which adds it to V(i). Rank m + i takes no part in the exchanges, and receives the result at the end.
 //
 // Slots: in an exchange, a rank sends a chunk and receives a chunk in turns, so each link needs room for one chunk.
 #include <bit>
@@ -22,7 +22,7 @@
 namespace rondo {
 namespace {
 
-/// The steps of one of the 2^k ranks that exchange.
+/// The steps of one of the m ranks that exchange.
 class Exchanger {
  public:
   Exchanger(const ScheduleArgs &args, uint32_t core_count)
@@ -66,7 +66,7 @@ class Exchanger {
     return ceil_div(rank_count_ - rank % period, period);
   }
 
-  /// Returns the first of the `size` chunks that `rank` keeps after the exchanges at distance `size`.
+  /// Returns the first of the `size` chunks that `rank` keeps after its exchange at distance `size`.
   [[nodiscard]] static uint32_t group(uint32_t rank, uint32_t size) { return rank & ~(size - 1); }
 
   ScheduleWriter writer_;

@@ -25,9 +25,9 @@ class Chunks {
     return even_part(range(chunk), rank, rank_count_, tiles_.align_elements);
   }
 
-  /// Returns the factor by which chunks grow if all ranks export both buffers. In that case no area of the exchange
-  /// limits a chunk. Larger chunks need fewer switches between ranks, which helps most if ranks share cores. All ranks
-  /// see the same announcements, so all get the same factor.
+  /// Returns the factor by which chunks grow if all ranks export both buffers, so that peers access them directly. Then
+  /// no area of the exchange limits a chunk. Larger chunks need fewer switches between ranks, which helps most if ranks
+  /// share cores. All ranks know of the same exports, so all get the same factor.
   [[nodiscard]] static uint64_t exported_factor(bool share_cores) { return share_cores ? 16 : 4; }
   void enlarge(uint64_t factor) { size_ *= factor; }
   /// Makes chunks of whole tiles: as many tiles as fit into `bytes`, but at least one.

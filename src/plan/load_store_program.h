@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program describes one rank's work in an all-reduce by load_store, as data. It lists in order what the rank waits
-// for, reads, reduces, writes and publishes. The kernel does not read programs, but is code, to be fast at 8 bytes. One
-// test compares the kernel with the program (tests/unit/load_store_trace_test.cpp), and another runs all interleavings
-// of programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a program.
+// for, reads, reduces, writes and publishes. The kernel itself is code and reads no program, because it must be fast at
+// 8 bytes. One test compares the kernel with the program (tests/unit/load_store_trace_test.cpp), and another runs all
+// interleavings of programs (tests/unit/load_store_model_test.cpp). The simulator adds times to a program.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. A wait ends when the counter has reached the value. For a post, it must be equal.
+/// A counter of a rank, and a value. A wait for it ends at this value or a higher one; for a post, only at this value.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;

@@ -142,7 +142,7 @@ uint64_t identity_of(const Signature &signature, const PlanChoice &choice) {
   return mix(hash, choice.chunk_bytes);
 }
 
-uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // is injective
+uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // injective in each
 
 uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() spreads all bits to these
 

@@ -16,8 +16,8 @@
 
 namespace rondo {
 
-/// The properties of an operation on which ranks must agree, and which errors show. It is plain data, because a rank
-/// writes it to memory that peers read.
+/// The properties of an operation that must be equal on all ranks. Error messages show them. A signature is plain data,
+/// because a rank writes it to memory that peers read.
 struct Signature {
   uint32_t collective = 0;
   uint32_t type = 0;
@@ -29,16 +29,16 @@ struct Signature {
   bool operator==(const Signature &) const = default;
 };
 
-/// The operation of a signature that stands for every premul sum. Ranks need not have equal factors.
+/// The value of Signature::op for every premul sum. The factors are not part of a signature: each rank has its own.
 inline constexpr uint32_t premul_sum_op = 0xFF;
 
 /// Returns the name of the reduction.
 [[nodiscard]] const char *op_string(const Signature &signature);
 
-/// The signature of rondo_comm_finalize(): a barrier with another operation, so that no barrier matches it.
+/// The signature of rondo_comm_finalize(): a barrier with an `op` that rondo_barrier() never uses, so they differ.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
-/// The signature of rondo_comm_finalize() if ranks of several hosts exchange messages. Each rank contributes a word.
+/// The signature of rondo_comm_finalize() if hosts exchange messages. It sums each rank's count of unreceived messages.
 inline constexpr Signature counting_finalize_signature{RONDO_BARRIER, RONDO_UINT64, RONDO_SUM, 0, 1, 0};
 
 [[nodiscard]] constexpr bool is_finalize(const Signature &signature) {
@@ -56,12 +56,12 @@ inline constexpr uint64_t counts_of_pairs = 1;
 struct OperationKey {
   Signature signature;
   bool in_place = false;
-  std::vector<Range> blocks;  ///< reduce-scatter, all-gather: block r of the logical vector
+  std::vector<Range> blocks;  ///< reduce-scatter, all-gather: entry r is rank r's block of the logical vector
 
   bool operator==(const OperationKey &) const = default;
 };
 
-/// Returns the number of elements of the logical vector: the end of the last block, or without blocks the count.
+/// Returns the number of elements of the logical vector: the end of the last block, or the count if it has no blocks.
 [[nodiscard]] uint64_t vector_elements(const OperationKey &key);
 
 struct PlannedLane {
@@ -77,13 +77,13 @@ class Plan {
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
-  /// Turns the plan that adds the words into the plan of a mean of integers. `called_as` is the user's operation.
+  /// Turns this plan, which adds words, into the plan of a mean of integers. `called_as` is the user's call.
   void widen_from(const Signature &called_as);
-  /// Turns the plan that adds the scaled operands into the plan of `called_as`, a premul sum.
+  /// Turns this plan, which adds scaled operands, into the plan of `called_as`, a premul sum.
   void scale_from(const Signature &called_as, Scaling where);
 
   OperationKey key;
-  Signature called;      ///< as the caller gave it; differs from key's for a mean of integers or a premul sum
+  Signature called;      ///< the caller's signature; differs from key.signature for a mean of integers or a premul sum
   bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/premul.h)
   Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;
@@ -92,7 +92,7 @@ class Plan {
   Range send;                       ///< range of the logical vector in the rank's send buffer
   Range recv;                       ///< range of the logical vector in the rank's recv buffer
   uint64_t vector_bytes = 0;        ///< size of the whole logical vector as called; 0 for a barrier
-  uint64_t identity = 0;            ///< result of identity_of() for `called` and its choice
+  uint64_t identity = 0;            ///< result of identity_of() for `called` and `choice`
 
  private:
   Plan() = default;

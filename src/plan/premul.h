@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two operations run the plan of a sum on other operands. The executor converts the operands before the plan runs.
+// A premul sum and a mean of integers run the plan of a sum. Before it runs, the executor converts the operands.
 //
 // Premul sum        The operands are scaled into the recv buffer, and the sum is in place. If a rank has no recv
 //                   buffer, or one that is too small, it scales its operands into a workspace.
@@ -15,7 +15,7 @@
 
 namespace rondo {
 
-/// The factor of one rank's elements.
+/// The factor by which a premul sum multiplies one rank's elements.
 struct Factor {
   const std::byte *address = nullptr;  ///< address of the factor on the communicator's device; null if it is `value`
   uint64_t value = 0;                  ///< the factor as an element, in the first bytes
@@ -27,7 +27,7 @@ struct Factor {
 /// Returns in which memory `rank` puts its scaled operands.
 [[nodiscard]] Scaling scaling_of(const Signature &premul, uint32_t rank, uint32_t rank_count);
 
-/// Returns the sum that `rank` runs for a premul sum.
+/// Returns the key of the plain sum that `rank` runs for a premul sum.
 [[nodiscard]] OperationKey sum_of_scaled(const OperationKey &called, uint32_t rank, uint32_t rank_count);
 
 /// Returns whether the operation is a mean of integers over more than one rank.

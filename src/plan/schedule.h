@@ -19,7 +19,7 @@ using Lane = std::vector<Step>;
 
 struct Schedule {
   uint32_t chunk_count = 1;     ///< chunks of a tile
-  std::vector<uint32_t> peers;  ///< link -> rank; the rank itself is allowed (a loop-back link)
+  std::vector<uint32_t> peers;  ///< peer of each link; it may be the rank itself (a loop-back link)
   std::vector<Lane> lanes;
 
   bool operator==(const Schedule &) const = default;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split of a communicator is a barrier with a signature of its own, so that no other call matches it. In the record
-// of the operation, however, each rank publishes the arguments of its split instead of that signature. That is safe,
-// because ranks compare records only if their histories differ. rondo_comm_suspend() is such a barrier, too.
+// A split of a communicator is a barrier with a signature of its own, so that no other call matches it. The record of
+// the operation, however, has the arguments of the rank's split instead. That is safe, because histories contain the
+// signature, and ranks compare records only if histories differ. rondo_comm_suspend() is such a barrier, too.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ inline constexpr Signature suspend_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_P
 struct SplitCall {
   int32_t color = RONDO_NO_COLOR;
   int32_t key = 0;
-  uint32_t port = 0;   ///< port on which this rank can serve its part's store; 0 if it has no color
-  uint64_t nonce = 0;  ///< random, so that each part has another secret
+  uint32_t port = 0;   ///< port on which this rank can serve its new communicator's store; 0 if it has no color
+  uint64_t nonce = 0;  ///< random; gives each new communicator its own secret
   bool suspends = false;  ///< true for rondo_comm_suspend(), which uses only `port` and `nonce`
 
   /// Returns the signature of the call in a plan.

@@ -45,7 +45,7 @@ struct Tree {
   [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
 };
 
-/// The positions of the ranks in a tree. In the second tree, `placed` maps the distance from the root to a position.
+/// Maps ranks to positions in a tree and back. In the first tree, a rank's position is its distance from the root.
 struct TreePlacement {
   uint32_t root, count;
   bool second;   ///< true for the second tree

@@ -96,7 +96,7 @@ constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
-constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // up to this, a one_shot chunk that exceeds its row is one slot
+constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // between hosts, a one_shot chunk is one slot up to this size
 
 /// Returns the row for an algorithm and size. A test checks all rows.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
@@ -199,7 +199,7 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
     if (usable(input.overrides.algorithm)) return input.overrides.algorithm;
     return none_can(input, collective, registry);
   }
-  // With two ranks, an algorithm with one hop moves as many bytes as an algorithm with two hops.
+  // With two ranks, one_shot moves as many bytes as two_shot, but in one hop instead of two.
   if (input.several_hosts() && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
       usable(RONDO_ALGORITHM_ONE_SHOT))
     return RONDO_ALGORITHM_ONE_SHOT;
@@ -231,7 +231,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   if (input.table == nullptr) return {};
   TunerInput asked = input;
   asked.table = nullptr;
-  // Processes were measured with buffers that were not registered.
+  // `rondo tune` measures processes with unregistered buffers, so those rows also serve registered buffers.
   const BufferPlace place = input.buffers == BufferPlace::registered ? BufferPlace::device : input.buffers;
   for (const TuningRow &row :
        input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts(), place)) {
@@ -255,9 +255,9 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
   return protocol == RONDO_PROTOCOL_LL ? input.ll_slot_bytes : input.slot_bytes;
 }
 
-/// An interpreter on a device gets one more thread block for each such number of bytes. At 97 GB/s, a block moves them
-/// in less than the time of a step: 7 us by simple, 4 us by ll (docs/lab/tuner.md). The steps of a block run one after
-/// another. With ll, a block gets the bytes of one slot, because each slot is a step.
+/// On a device, the interpreter gets one more channel, a thread block, for each such number of bytes. At 97 GB/s, a
+/// block moves them in less than the time of a step: 7 us by simple, 4 us by ll (docs/lab/tuner.md). A block's steps
+/// run one after another. With ll, a block gets the bytes of one slot, because each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {

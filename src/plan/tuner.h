@@ -28,9 +28,9 @@ struct TunerInput {
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0 without `ll`
   uint64_t post_bytes = 0;      ///< most bytes of a one_shot of load_store; 0 without load_store
   uint64_t exchange_chunk_bytes = 0;  ///< for load_store: largest chunk in bytes, except for one_shot
-  uint32_t exchange_channels = 0;     ///< most channels of load_store by kernels of a device; 0 on hosts
+  uint32_t exchange_channels = 0;     ///< most channels of load_store if kernels of a device run it, otherwise 0
   BufferPlace buffers = BufferPlace::host;
-  /// The most channels of the interpreter by kernels on one host; 0 if it runs on the host or by copies.
+  /// The most channels of an interpreter that kernels of a device run; 0 if it runs on the host or by copies.
   uint32_t connection_channels = 0;
   uint64_t default_chunk_bytes = 0;   ///< replaces the chunk size of the built-in tables, unless 0
   PlanChoice overrides;
@@ -48,8 +48,8 @@ struct TunerInput {
 /// collective for this number of ranks. The message lists the possible values.
 ///
 /// chunk_bytes is a multiple of 64, at least 64, and at most the content of slot_count - 1 slots; an override is
-/// rounded down. With one slot to spare, a rank can send a whole chunk while its peer still holds a slot. Otherwise,
-/// schedules whose chunks have several slots could deadlock (slots.h).
+/// rounded down. With one slot to spare, a rank can send a whole chunk while its peer still holds a slot. Without it,
+/// schedules whose chunks have several slots could deadlock (build.h).
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
 /// Chooses among all algorithms of the registry.
@@ -57,8 +57,8 @@ struct TunerInput {
   return choose_plan(input, algorithms());
 }
 
-/// A row of the table for load_store's algorithm in an all-reduce. The first row applies whose `oversubscribed` equals
-/// the input's, and whose limits on ranks and bytes fit. A row for one_shot also needs bytes <= post_bytes.
+/// A row of the table that chooses load_store's algorithm for an all-reduce. The first row applies that has the input's
+/// `oversubscribed`, and whose limits on ranks and bytes fit. A row for one_shot also needs bytes <= post_bytes.
 struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;

@@ -15,8 +15,8 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-// The largest sizes for one_shot on devices if no algorithm is requested. The second is for ranks on one device, where
-// 64 KiB among 8 ranks took 6.6 us by one_shot, but 9.0 us by two_shot. Among more ranks, one_shot moves more bytes.
+// The largest sizes for one_shot on devices if no algorithm is requested. The second is for up to 8 ranks on one
+// device: 64 KiB among 8 took 6.6 us by one_shot, but 9.0 us by two_shot. With more ranks, one_shot moves more bytes.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
@@ -45,7 +45,7 @@ const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
   return found;
 }
 
-/// Returns the first row that fits, or null. The table has a row for every size.
+/// Returns the first row that fits. There always is one, because the table has rows for all sizes and numbers of ranks.
 const LoadStoreRow *row_for(const TunerInput &input) {
   for (const LoadStoreRow &row : load_store_table)
     if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&
@@ -59,12 +59,12 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// The bytes that one block reads in shared buffers, on one device and on several. Calls above shared_all_blocks_bytes
-/// use all blocks. The value for one device was measured on an H200. There, 128 KiB among 8 ranks took 10.6 us with 8
-/// blocks, 11.6 us with 2, and 12.7 us with 1.
+/// The bytes that one thread block reads in shared buffers, on one device and on several. Calls above
+/// shared_all_blocks_bytes use all blocks. The value for one device was measured on an H200. There, 128 KiB among 8
+/// ranks took 10.6 us with 8 blocks, 11.6 us with 2, and 12.7 us with 1.
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
 constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
-/// The bytes of one block in a one_shot: each thread of the block has a word.
+/// The bytes of one thread block in a one_shot: each thread has a word.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
 /// Returns whether kernels can read and write the ranks' own buffers.
@@ -93,8 +93,8 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
 }
 
 /// Chooses for collectives other than all-reduce. Ranks on one device use load_store at any size. On an H200, calls of
-/// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. Ranks on several
-/// devices use load_store only above the size limit of one_shot, which was not measured.
+/// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. On several
+/// devices, load_store is used only above device_one_shot_bytes_max. That limit was not measured.
 std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
   const rondo_algorithm_t algorithm = load_store_algorithm(collective);

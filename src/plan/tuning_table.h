@@ -23,7 +23,7 @@ struct TuningRow {
   uint32_t rank_count = 2;      ///< number of ranks at which the row was measured
   bool oversubscribed = false;  ///< true if there were more ranks than cores
   uint64_t bytes_max = any_bytes;
-  PlanChoice choice;            ///< complete: no field is AUTO or 0
+  PlanChoice choice;            ///< complete: no field is AUTO or 0, except the protocol with load_store
   bool several_hosts = false;   ///< true if a network was between some of the ranks
   BufferPlace buffers = BufferPlace::host;  ///< rows of one kind of memory do not apply to another
 
@@ -48,8 +48,8 @@ class TuningTable {
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
   /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured,
-  /// returns the rows of the next smaller or larger measured number. The nearer ratio decides, and in a tie the larger
-  /// number. Returns no rows if `rank_count` is outside of the measured range.
+  /// returns the rows of the measured number that is nearer by ratio, below or above; in a tie, of the larger one.
+  /// Returns no rows if `rank_count` is outside of the measured range.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;
@@ -66,7 +66,7 @@ inline constexpr const char *tuning_format = "rondo tuning table";
 inline constexpr uint64_t tuning_version = 1;
 inline constexpr size_t tuning_file_bytes_max = size_t{16} << 20;
 
-/// Parses a table from the text of a file, which may be anything. It skips the keys that `rondo tune` writes for people
+/// Parses a table from a file's text, which may hold anything. It skips the keys that `rondo tune` writes for people
 /// and other programs, and refuses unknown keys. The error names the place in the text.
 [[nodiscard]] Result<TuningTable> parse_tuning(std::string_view text);
 

@@ -3,7 +3,7 @@
 // bytes as a ring, with the latency of two messages.
 //
 //     all-reduce, n = 3   1. all send chunk c to rank c, which reduces (x0 x1) x2    2. rank c sends it to all
-//     broadcast           1. the root sends each other rank another chunk            2. that rank sends it to all
+//     broadcast           1. the root sends each other rank a different chunk        2. that rank sends it to all
 //     reduce              1. as in all-reduce                                        2. rank c sends it to the root
 //
 // Only the root of a reduce may write its recv buffer. Another rank keeps its partial sum in its loop-back link. Each

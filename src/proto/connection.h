@@ -31,7 +31,7 @@ static_assert(sizeof(PaddedCounter) == cache_line_bytes);
 /// The header of a payload of the protocol `simple`. `sequence` is the flag that says that the data is present.
 struct alignas(cache_line_bytes) SlotHeader {
   uint64_t sequence = 0;   ///< counter + 1 once the slot is full
-  uint32_t signature = 0;  ///< digest of the operation and all before it; other operations have other digests
+  uint32_t signature = 0;  ///< digest of the sender's operations up to this one; other operations have other digests
   uint32_t kind = 0;       ///< a PayloadKind
   uint64_t bytes = 0;      ///< size of the payload
   uint64_t inode = 0;      ///< mapped: inode of the file behind the sender's region
@@ -61,7 +61,7 @@ struct ConnectionGeometry {
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
 
   /// Returns the bytes of an ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. A slot whose units
-  /// would fill whole lines gets one line more. Otherwise slots would be a power of two apart, and share cache sets.
+  /// would fill whole lines gets one line more. If not, slots would be a power of two apart, and share cache sets.
   [[nodiscard]] RONDO_HD size_t ll_stride() const {
     return (8 + size_t{ll_slot_bytes} * 2 + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
   }
@@ -73,7 +73,7 @@ struct ConnectionGeometry {
   bool operator==(const ConnectionGeometry &) const = default;
 };
 
-/// A connection as one end sees it. Both ends have the same bytes, mapped anywhere.
+/// A connection as one end sees it. Both ends see the same bytes, at addresses of their own.
 struct ConnectionView {
   std::byte *base = nullptr;  ///< 64-byte aligned
   ConnectionGeometry geometry;

@@ -79,8 +79,8 @@ struct SmallFloat {
     return overflow_bits | (1u << (mantissa_bits - 1)) | payload;
   }
 
-  /// Rounds to a multiple of the smallest subnormal number. The result may be the smallest normal number, whose code is
-  /// the next one.
+  /// Rounds to a multiple of the smallest subnormal number. The result may be the smallest normal number, whose bits
+  /// follow directly.
   [[nodiscard]] RONDO_HD static constexpr uint32_t round_subnormal(uint32_t magnitude) {
     const uint32_t exponent = magnitude >> 23;
     const uint32_t shift = static_cast<uint32_t>(151 - bias - mantissa_bits) - exponent;

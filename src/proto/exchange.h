@@ -3,7 +3,7 @@
 // all-reduce by one_shot, two_shot and ring. Every rank has one place in the exchange. A rank writes its contribution
 // there once, and all other ranks read it.
 //
-// Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line
+// Layout    an ExchangePlace for each rank, then its payloads; offsets are multiples of 64, and a line has one writer
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
 //             hops_done      counter of hops of a ring, in a line of its own
@@ -29,12 +29,12 @@
 //   operations, so their counts agree.
 //
 // ring      H1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of hop h's part
-//           H2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that is complete
+//           H2 store hops_done = c * ranks + h + 1, release (hop h of tile c)   G1, G2 as above, for each complete tile
 //   Hop 0 of tile c waits until all ranks have gathered tile c - 3. A two_shot after a ring waits until all ranks have
 //   gathered the ring's last tile. A ring after a two_shot need not wait: a rank that has finished the two_shot has
 //   seen the last reduced of every rank.
-//   All ranks do R1 first, to read the announcements. If all of them export their buffers, a ring continues as a
-//   two_shot does after R1. Two ranks out of place may each reduce everything instead, and then do G2.
+//   All ranks do R1 first, to read the announcements. If all ranks export their buffers, a ring continues as a two_shot
+//   does after R1. If two ranks work out of place, each may reduce the whole vector instead, and then do G2.
 //
 // Abort     After a rank has given up, it stores no flag and no counter. Its peers stop at their own deadlines.
 #pragma once
@@ -87,7 +87,7 @@ inline constexpr uint32_t exchange_area_count_min = 3;
 /// The number of tiles whose accumulators are in use at a time. It is small, so that accumulators stay in the cache.
 inline constexpr uint32_t exchange_accumulator_count = 3;
 static_assert(exchange_accumulator_count <= exchange_area_count_min);
-/// The most ranks on a host for which there is an exchange. For more, the areas would be too small or the memory too
+/// The most ranks of a host that get an exchange. With more ranks, the areas would be too small, or the memory too
 /// large.
 inline constexpr uint32_t exchange_rank_count_max = 64;
 
@@ -113,7 +113,7 @@ struct ExchangeGeometry {
   bool operator==(const ExchangeGeometry &) const = default;
 };
 
-/// The exchange as one rank sees it. All ranks have the same bytes, mapped anywhere.
+/// The exchange as one rank sees it. All ranks see the same bytes, at addresses of their own.
 struct ExchangeView {
   std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
   ExchangeGeometry geometry;
@@ -147,7 +147,7 @@ struct ExchangeView {
 [[nodiscard]] RONDO_HD constexpr uint64_t post_flag(uint64_t number, uint32_t fingerprint) {
   return number << 32 | fingerprint;
 }
-/// Returns whether the flag belongs to post `number`, whatever its digest. The area's previous post is number - 2.
+/// Returns whether the flag belongs to post `number`, whatever its digest. Before that, the area holds post number - 2.
 [[nodiscard]] RONDO_HD constexpr bool is_post(uint64_t flag, uint64_t number) {
   return flag >> 32 == (number & 0xFFFF'FFFFu);
 }

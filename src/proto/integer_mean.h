@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mean of integers (docs/numerics.md) is computed in words. A rank widens each element to words. The plan adds the
-// words of all ranks, which cannot overflow. A rank with a recv buffer divides each sum by the number of ranks.
+// words of all ranks, without overflow. A rank with a recv buffer divides each sum by the number of ranks.
 //     8 bits    one int32
 //     32 bits   one int64
 //     64 bits   two int64: the high half, with the sign of the element, and the low half, which is never negative

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter runs the steps of a lane, one slice at a time. All executors share it. A device calls advance() in a
-// loop, the host executor multiplexes many lanes, and a simulator may choose the next lane from a seed.
+// The interpreter runs the steps of a lane, one slice at a time. Hosts and devices share it. A device calls advance()
+// in a loop, the host executor multiplexes many lanes, and a simulator may choose the next lane from a seed.
 //
 // A call of advance() either does nothing and returns `blocked`, or moves one slice. To move a slice, it first polls
 // all flags and counters that the slice waits for. Then it reduces the operands, posts the results and releases the
 // operands. So between two calls, a lane has published whole slices only.
 //
-// All threads of a group (src/proto/group.h) take the same branches. By one vote for each step, they share whether all
-// operands and credits have arrived. If one is missing, another vote shares faults. After the first vote, all threads
-// may read the ends of the links, until the barrier before the results are posted. One thread then writes the ends.
+// All threads of a group (src/proto/group.h) take the same branches. By a vote before each slice, they learn whether
+// all operands and credits have arrived. If one is missing, another vote shares faults. Between the first vote and the
+// barrier before the posts, all threads may read the ends of the links. Then one thread writes the ends.
 //
 // If a payload already lies in a buffer of the sender, the slot can refer to the buffer instead of holding a copy ("by
-// reference"). The payload does so if src or acc is the step's only operand, or if the step writes dst. The peer must
-// be able to read the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read
+// reference"). It lies in a buffer if src or acc is the step's only operand, or if the step writes dst. The peer must
+// be able to read the buffer, and the algorithm must be reference_safe. A lane is done only when the peers have read
 // all such buffers and consumed their slots.
 #pragma once
 
@@ -43,13 +43,13 @@ struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is now at the buffer's address, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
-  // Only an exported handle has these fields. Otherwise they are not set: clearing them would slow down small calls.
+  // Only an exported handle sets these fields. To clear them in others would slow down small calls.
   const std::byte *first;
   uint64_t bytes;
-  uint64_t inode;          ///< mapped: of the memfd that holds it
-  uint64_t region_offset;  ///< mapped: of `first`
-  uint64_t region_bytes;   ///< mapped
-  int32_t descriptor;      ///< mapped
+  uint64_t inode;          ///< mapped: inode of the memfd that holds the buffer
+  uint64_t region_offset;  ///< mapped: offset of `first` in the region
+  uint64_t region_bytes;   ///< mapped: size of the region
+  int32_t descriptor;      ///< mapped: the owner's descriptor of the memfd
   uint32_t region;         ///< mapped: the low half of the region's number
 
   /// Returns how a peer gets [at, at + size) of the buffer. `accepted` has the kinds that the peer can read, as bits of
@@ -73,7 +73,7 @@ struct Window {
 struct Buffers {
   Window send;  ///< never written
   Window recv;
-  uint32_t signature = 0;  ///< digest of the operation and all before it (src/plan/plan.h); every slot carries it
+  uint32_t signature = 0;  ///< digest of all operations up to this one (src/plan/plan.h); every slot carries it
 };
 
 /// The program of a lane. It is plain data, which the plan owns.
@@ -123,7 +123,7 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
-/// Returns the window that already contains this step's payload, so that peers can read the payload in place. Or null.
+/// Returns the window in which this step's payload lies already, so that peers can read it in place, or null.
 [[nodiscard]] RONDO_HD inline const Window *exportable_window(const Step &step, const LaneProgram &program,
                                                               const Buffers &buffers) {
   if (!program.reference_safe) return nullptr;
@@ -135,8 +135,8 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
 }
 
 /// Moves one slice of the lane's current step, or returns why that is not possible. Reducer::Args has add_input(),
-/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is for
-/// avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
+/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is 0,
+/// except for avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
                                         const Reducer &reducer, Links &links) {

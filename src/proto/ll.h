@@ -2,8 +2,8 @@
 // The protocol ll puts a flag beside every 4 bytes, so that data announces itself. Half of the bytes are payload.
 //
 // Layout    unit = data in the low 32 bits, flag in the high 32 bits of one 64-bit word, accessed as one scalar.
-//           slot = one unit for each 4 bytes of payload, the last one padded with zeros; at least one. slot = counter
-//           & mask; ll_stride bytes apart.
+//           A slot has one unit for each 4 bytes of payload, at least one. The last unit is padded with zeros. Counter
+//           c uses slot c & mask; slots are ll_stride bytes apart.
 // Flag      lap of the slot in the high 8 bits, operation's digest in the low 24. The lap's top bit is set, so fresh
 //           memory is stale. A unit of another lap is stale. A unit of this lap with another digest belongs to another
 //           operation. Lap numbers repeat after 128 laps. In every 64th lap the writer clears the units of a slot
@@ -17,10 +17,10 @@
 //           callers' other memory accesses before and after the collective. On hosts unit 0 is written last, with sync
 //           if the receiver may sleep (memory.h).
 // Group     The threads divide a slot into pairs of units (2p, 2p + 1); a device accesses a pair at once. The caller
-//           has a barrier before F2 and a vote after F3. No thread waits for the units of others, and unit 0 may arrive
-//           in any order. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
-//           (docs/protocols.md says what orders callers there). F4 is relaxed: a receiver stores the head only after it
-//           has seen every unit, and the sender writes the slot again only after it has seen the head.
+//           has a barrier before F2 and a vote after F3. No thread waits for the units of other threads, and units may
+//           arrive in any order. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
+//           (docs/protocols.md says what orders callers). F4 is relaxed: a receiver stores the head only after it has
+//           seen every unit, and the sender writes the slot again only after it has seen the head.
 // State     A slot is stale (reader blocked) --F2--> full --F4, for the whole slot--> stale for the next lap.
 // Abort     A lane that gave up does neither F2 nor F4 again. Its peers stay blocked and stop at their own deadline.
 #pragma once
@@ -38,8 +38,8 @@ namespace rondo {
 
 namespace ll {
 
-/// Posts of load_store are cleared once in sweep_period. Their flags have only 32 bits for the counter, so flags repeat
-/// after 2^31 posts. So a post is cleared at least once between two equal flags.
+/// Areas of load_store posts are cleared once in sweep_period posts. A flag has 31 bits of the counter, so flags repeat
+/// after 2^31 posts. So an area is cleared at least once between two equal flags.
 inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
   return static_cast<uint32_t>(counter) << 1 | 1u;  // never 0: fresh memory is stale
@@ -76,7 +76,7 @@ inline constexpr uint32_t lap_valid = 0x80;
   return word;
 }
 
-/// Returns the same for a payload that is 4-byte aligned and can be read in whole words. Returns 0 beyond its end.
+/// Returns what word_at() does, for a payload that is 4-byte aligned and readable in whole words; 0 past its end.
 [[nodiscard]] RONDO_HD inline uint32_t aligned_word_at(const std::byte *payload, size_t bytes, size_t offset) {
   if (offset >= bytes) return 0;
   uint32_t word = 0;
@@ -200,8 +200,8 @@ class LlReceiver {
     return LlOutcome::full;
   }
 
-  /// The next slot, for a group. `payload` is 4-byte aligned and writable in whole pairs of words. `acquires` has the
-  /// value of `orders` at the sender.
+  /// The next slot, for a group. `payload` is 4-byte aligned and writable in whole pairs of words. `acquires` says
+  /// whether the sender stores unit 0 by a release.
   struct Slot {
     const uint64_t *units = nullptr;  ///< null if no slot is expected
     std::byte *payload = nullptr;
@@ -231,7 +231,7 @@ class LlReceiver {
 
   /// Receives two slots of `bytes` each, by all threads of a group. Each thread polls its units of both slots together,
   /// poll_count times at most; no thread sleeps. The caller votes afterwards: a slot that is full for all threads has
-  /// been received. A slot of another operation may have fewer units, so one such unit suffices to report it.
+  /// been received. A slot of another operation may have fewer units, so a single unit suffices to report it.
   template <Group G>
   RONDO_HD static void look_by_group(G group, const Slot (&slots)[2], size_t bytes, uint32_t poll_count,
                                      LlOutcome (&seen)[2]) {
@@ -268,9 +268,9 @@ class LlReceiver {
       memory::store_release(connection_.ll_head(), consumed_);  // F4, the same
     }
   }
-  /// Releases the slot by one thread of a group, after a vote or barrier of all threads. The values of all units have
-  /// been seen, so the loads cannot return what the sender stores after it has seen the head. This relies on the rule
-  /// that values do not come out of thin air, which PTX has, too.
+  /// Releases the slot by one thread of a group, after a vote or barrier of all threads. The threads have seen the
+  /// values of all units, so their loads cannot return what the sender stores after it has seen the head. This relies
+  /// on the rule that values do not come out of thin air, which PTX has, too.
   RONDO_HD void release_by_group() {
     memory::store_relaxed(connection_.ll_head(), ++consumed_);  // F4, pairs by value with F1 in LlSender::can_send
   }

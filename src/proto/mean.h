@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file scales the mean of floats (docs/numerics.md). A partial sum of m ranks' operands is kept multiplied by
-// 2^-L(m), where L(m) = ceil(log2 m). So it is no larger than the largest operand can be. A step shifts each of its
-// operands to the level of its result. The last step divides the sum of n ranks by n / 2^L(n), a number in (1/2, 1]. A
-// shift is exact unless a product is subnormal. If all shifts are exact and the plain sum is finite, the result has the
-// bits of the plain sum divided by n.
+// 2^-L(m), where L(m) = ceil(log2 m). So it is no larger than the largest operand can be. A step multiplies each
+// operand by a power of two (its shift), which brings it to the level L of the result. The last step divides the sum of
+// n ranks by n / 2^L(n), a number in (1/2, 1]. A shift is exact unless its product is subnormal. If all shifts are
+// exact and the plain sum is finite, the result has the bits of the plain sum divided by n.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ using MeanShifts = uint32_t;
   return shifts;
 }
 
-/// Returns the shifts of a step whose operands each belong to one of `ranks` ranks, for any number of operands.
+/// Returns the shifts of a step that sums over `ranks` ranks, if each of its operands comes from one rank alone.
 [[nodiscard]] constexpr MeanShifts mean_shifts_alike(uint32_t ranks) { return mean_level(ranks) * 0x0101'0101u; }
 
 /// The layout of a float32 or float64.

@@ -104,7 +104,7 @@ class Releases {
 };
 RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint64_t>(word).store(value, sequential); }
 
-/// Stores `value` if the word equals `expected`, and returns whether it did. It is sync, so it publishes all before it.
+/// Stores `value` if the word equals `expected`. Returns whether it did. It is sync, so it publishes earlier stores.
 [[nodiscard]] RONDO_HD inline bool exchange_if(uint64_t &word, uint64_t expected, uint64_t value) {
   note(Access::store, &word, sizeof word);
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
@@ -117,8 +117,8 @@ template <Site site = Site::none>
   return Reference<uint64_t>(word).fetch_add(value, is_kept(site) ? acquire_release : relaxed);
 }
 
-/// Stores a value at the end of a kernel without a failure. After this store the kernel publishes nothing. On a device
-/// it needs no order, since all writes of a kernel are visible once the kernel has ended. On a host the store is a
+/// Stores a value at the end of a kernel that has not failed. The kernel publishes nothing afterwards. On a device the
+/// store needs no order, since all writes of a kernel are visible once the kernel has ended. On a host the store is a
 /// release, so that ThreadSanitizer sees the order.
 template <Site site>
 RONDO_HD inline void store_at_end(uint64_t &word, uint64_t value) {
@@ -143,7 +143,7 @@ template <Site site>
 }
 
 /// Adds as add() does. With `on_one_device`, all adders are threads of one process's kernels on one device. For them
-/// the scope of the device suffices, because the end of a kernel orders it before all later work of its stream.
+/// the scope of the device suffices, because a kernel's end orders its accesses before later work of its stream.
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_among(uint64_t &word, uint64_t value, [[maybe_unused]] bool on_one_device) {
 #if defined(__CUDA_ARCH__)
@@ -233,7 +233,7 @@ struct alignas(16) Vector {
 [[nodiscard]] RONDO_HD inline Vector load_vector(const std::byte *at) {
   Vector vector;
 #if defined(__CUDA_ARCH__)
-  // Without a memory clobber, it still follows acquires and votes, since all are volatile (docs/gpu-executors.md).
+  // This load needs no memory clobber to follow acquires and votes: all are volatile (docs/gpu-executors.md).
   asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(vector.words[0]), "=r"(vector.words[1]), "=r"(vector.words[2]), "=r"(vector.words[3])
                : "l"(at));

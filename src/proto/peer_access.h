@@ -15,7 +15,7 @@ class PeerAccess {
   virtual ~PeerAccess() = default;
 
   /// Returns the payload of `header`, which `peer` exported, as memory that this rank can read until it releases the
-  /// slot. Returns null if that fails. If the payload must be fetched, it goes to `scratch`, which has header.bytes.
+  /// slot. Returns null if that fails. A payload that must be fetched goes to `scratch`, which holds header.bytes.
   [[nodiscard]] virtual const std::byte *import_payload(uint32_t peer, const SlotHeader &header,
                                                         std::byte *scratch) = 0;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file has the element types, and operations on one element, for host and device. docs/numerics.md has the rules.
 //
-// A step loads its operands into the accumulator type, reduces them from the left, and stores the result, which rounds
-// once:
+// A step loads its operands into the accumulator type, reduces them from the left, and stores the result. Storing
+// rounds once:
 //     Element<T>::store(op(op(load(a), load(b)), load(c)))
 // A mean of floats scales each operand (src/proto/mean.h), and its last step divides before it stores.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace rondo {
 
-/// The form of an element in memory, and the type that computes with it. By default both are the same type.
+/// The type of an element in memory, and the type in which it is computed. By default both are the same.
 template <class T>
 struct Element {
   using Storage = T;
@@ -49,7 +49,7 @@ template <class T>
 using WorkType = std::conditional_t<!std::is_integral_v<T>, T,
                                     std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>>;
 
-/// An operation that is known at run time. Its value is that of rondo_op_t. An avg is a sum with a divisor.
+/// An operation that is chosen at run time. Its value is that of rondo_op_t. An avg is a sum with a divisor.
 enum class ReduceOp : uint32_t { sum = 0, prod = 1, min = 2, max = 3 };
 
 struct SumOp {
@@ -104,8 +104,8 @@ struct MaxOp {
 template <class Op, class Accumulator>
 inline constexpr bool scales_mean = std::is_same_v<Op, SumOp> && !std::is_integral_v<Accumulator>;
 
-/// Returns the result of a mean as it is stored. In 8-bit floats, rounding partial sums can push a finite sum past the
-/// largest number. Then the result is the largest number. Sums of wider types cannot exceed it this way.
+/// Returns the value to store for a mean. In 8-bit floats, rounding of partial sums can push a finite sum past the
+/// largest number. The largest number is then stored. Sums of wider types cannot exceed it in this way.
 template <class Element>
 [[nodiscard]] RONDO_HD constexpr typename Element::Accumulator saturated_mean(typename Element::Accumulator value) {
   if constexpr (sizeof(typename Element::Storage) == 1 && !std::is_integral_v<typename Element::Accumulator>) {
@@ -116,8 +116,8 @@ template <class Element>
   return value;
 }
 
-/// Does the last step of avg. Floats are divided with one correct rounding. For integers, the wrapped sum is divided in
-/// 64 bits, because a divisor may not fit the type, and truncated toward zero.
+/// Does the last step of avg. Floats are divided with one correct rounding. The wrapped sum of integers is divided in
+/// 64 bits, because the divisor may not fit their type. The quotient is truncated toward zero.
 template <class T>
 [[nodiscard]] RONDO_HD constexpr T divide(T value, uint32_t divisor) {
   using Integer = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;

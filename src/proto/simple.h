@@ -34,8 +34,8 @@ class SimpleSender {
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// Returns whether the next slot may be written: the S6 of its last reader was seen. If ranks may sleep, `wake` is
-  /// true, see memory.h.
+  /// Returns whether the next slot may be written, because the S6 of its last reader was seen. `wake` is true if ranks
+  /// may sleep (memory.h).
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with S6 in SimpleReceiver::release

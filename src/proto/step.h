@@ -40,8 +40,8 @@ struct Step {
 };
 static_assert(sizeof(Step) == 16 && alignof(Step) == 4);
 
-/// Returns whether is(link) holds for each link on which the step sends. It stops at the first link for which it does
-/// not hold.
+/// Returns whether is(link) is true for every link on which the step sends. After the first false result, it does not
+/// call is() again.
 template <class Is>
 [[nodiscard]] RONDO_HD bool all_send_links(const Step &step, const Is &is) {
   bool all = true;

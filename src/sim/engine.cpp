@@ -33,7 +33,7 @@ Engine::Engine(const SimCase &what, const System &system)
   wire_bytes_extra_ = ll ? 8 : 0;   // ll has a signature for each slot
   for (size_t link = 0; link < link_class_count; ++link) {
     const LinkCost &cost = what.network.links[link];
-    // The latency is at least 1, because an effect must be later than its cause.
+    // The latency is at least 1 ps, because an effect must be later than its cause.
     alpha_ps_[link] = std::max<int64_t>(1, to_ps(ll ? cost.ll_alpha_us : cost.alpha_us));
     byte_ps_[link] = limited_byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
     if (cost.burst_bytes <= 0) continue;

@@ -2,13 +2,13 @@
 // The engine of the simulator runs the lanes of a System slice by slice, with times in place of data.
 //
 // A slice of a step starts when its lane is free, a slot of each receive link has arrived, and each send link has
-// credit for a slot. Its end follows from the costs of the step. All these times are maxima and sums, which are known
-// when the slices before are done. So lanes need not run in the order of time: each runs ahead until it must wait.
+// credit for a slot. Its end follows from the costs of the step. All these times are maxima and sums of times of
+// earlier slices. So lanes need not run in the order of time: each lane runs ahead until it must wait.
 //
 // The order of time matters only if several lanes share a resource (a port, cores). Requests for such a resource wait
 // in a queue until no lane can run ahead any more. From then on, no new request is earlier than the first request of
-// the queue, since a message leaves a resource or a link later than it enters. If several requests have the same time,
-// an earlier phase precedes a later one (turns on cores are last), and then a lower lane precedes a higher one.
+// the queue, since a message leaves a resource or a link later than it enters. Requests of the same time are served by
+// phase (turns on cores are last), and within a phase in the order of lanes.
 //
 // All tiles except the last are alike. If the whole state repeats, shifted only by tiles and time, it continues to
 // repeat. So all remaining periods are skipped at once (state.cpp). The result is the same to the picosecond.
@@ -52,15 +52,15 @@ class Engine {
     int64_t free_ps = 0;
     uint64_t tile = 0, rest_bytes = 0;
     uint32_t step = 0;
-    uint32_t depth = 0;       ///< depth of the last step in the tile's chains
-    uint32_t step_depth = 0;  ///< depth of the current step
+    uint32_t depth = 0;       ///< longest chain of this tile's steps that ends with the lane's last step
+    uint32_t step_depth = 0;  ///< the same for the current step
     uint32_t posts = 0;
     bool queued = false, waits_for_core = false;
   };
   /// The state of a wire. Its slots form a ring. Counters are compared only by their differences.
   struct alignas(64) WireState : SimWire {
     uint32_t posted = 0;     ///< slots that the sender's lane has posted
-    uint32_t sent = 0;       ///< slots that have left the first resource
+    uint32_t sent = 0;       ///< slots whose departure from the first resource is known
     uint32_t delivered = 0;  ///< slots whose arrival is known
     uint32_t consumed = 0;
     bool out_ordered = true, in_ordered = true;
@@ -114,7 +114,7 @@ class Engine {
   [[nodiscard]] uint32_t chunk_of(const SimLane &lane, const Step &step) const;
   [[nodiscard]] bool done(const LaneState &lane) const;
   [[nodiscard]] Result<void> check_done() const;
-  /// Returns how long a message occupies a port, and how much of its limiter's rate it uses.
+  /// Returns how long a message occupies a port. limited_ps() returns how long a rate limiter needs for its bytes.
   [[nodiscard]] int64_t occupancy_ps(LinkClass link, uint64_t bytes) const;
   [[nodiscard]] int64_t limited_ps(LinkClass link, uint64_t bytes) const;
 
@@ -132,7 +132,7 @@ class Engine {
 
   const System &system_;
   bool use_period_;
-  bool ordered_;  ///< true if no resource is shared, so there is no queue
+  bool ordered_;  ///< true if no cores are shared, and every resource knows the order of its messages
   bool too_long_ = false;  ///< true if a time exceeds time_ps_max
   uint32_t slot_count_;
   double step_ps_, reduce_ps_, reduce_send_ps_, copy_ps_, memory_ps_;  ///< costs; all except the first are per byte
@@ -141,7 +141,7 @@ class Engine {
   std::array<int64_t, link_class_count> alpha_ps_{};
   std::array<double, link_class_count> byte_ps_{};  ///< time per byte of a port
   std::array<double, link_class_count> limited_byte_ps_{};
-  std::array<int64_t, link_class_count> burst_ps_{};  ///< time of the burst that a limiter lets pass, or 0
+  std::array<int64_t, link_class_count> burst_ps_{};  ///< time of a burst at the limiter's rate; 0 without a limiter
 
   std::vector<LaneState> lanes_;
   std::vector<WireState> wires_;

@@ -15,7 +15,7 @@ namespace rondo::sim {
 
 struct Request {
   int64_t time_ps;
-  uint64_t order;   ///< order among requests with equal times; no two are equal
+  uint64_t order;   ///< order among requests with equal times; each request has an order of its own
   uint32_t target;
 };
 

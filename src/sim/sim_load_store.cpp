@@ -41,7 +41,7 @@ class Machine {
   }
 
   Result<Outcome> run() {
-    for (;;) {  // ends, as each round runs a step, turns a core, lets time pass or is the last
+    for (;;) {  // ends: each round gives a core a turn, or lets time pass, or is the last
       Core *const core = next_core();
       if (core == nullptr) {
         if (!let_time_pass()) break;
@@ -63,7 +63,7 @@ class Machine {
   struct Rank {
     load_store::Program program;
     std::array<size_t, 2> next{0, 0};
-    std::array<int64_t, 2> ready_ps{never, never};  ///< begin of the next step, if all that it waits for is known
+    std::array<int64_t, 2> ready_ps{never, never};  ///< begin of the next step, or never if not yet known
   };
   struct Core {
     int64_t now_ps = 0;

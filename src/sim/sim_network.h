@@ -33,7 +33,7 @@ enum class LinkClass : uint8_t { self, intra_node, inter_node, inter_rack };
 inline constexpr size_t link_class_count = 4;
 [[nodiscard]] const char *link_class_string(LinkClass link);  ///< null for an unknown class
 
-/// The set of ranks that share a resource. A resource carries one message at a time, and each direction has its own.
+/// The set of ranks that share a resource. Each direction has its own, which carries one message at a time.
 enum class Sharing : uint8_t {
   pair,  ///< every directed pair of ranks has its own link
   rank,  ///< a rank's links share its port
@@ -69,8 +69,8 @@ struct Network {
                                                 {5, 4, 50, Sharing::nic},
                                                 {7, 6, 50, Sharing::nic}}};
   double step_us = 0;         ///< time of every slice of every step
-  double reduce_GBps = 1000;  ///< rate of bytes of one operand that are reduced into the first; 0 for no cost
-  double reduce_send_GBps = 0;  ///< additional rate of bytes that a reducing step stores into a slot; 0 for no cost
+  double reduce_GBps = 1000;  ///< rate of reducing one operand into another; 0 for no cost
+  double reduce_send_GBps = 0;  ///< rate of the extra cost if a reducing step also sends; 0 for no cost
   double copy_GBps = 0;       ///< rate of bytes that a step moves without reducing; 0 for no cost
   double memory_GBps = 0;     ///< rate of a lane's first accesses to the rank's own buffers; 0 for no cost
   uint32_t core_count = 0;    ///< cores of a node, which its ranks' lanes share; 0 gives every lane a core
@@ -79,7 +79,7 @@ struct Network {
   uint32_t slot_bytes = 128 * 1024;
   uint32_t ll_slot_bytes = 4096;
   uint32_t post_bytes = 0;            ///< most bytes of a one_shot in the exchange; 0 if there is none
-  uint32_t exchange_chunk_bytes = 0;  ///< most bytes of a chunk
+  uint32_t exchange_chunk_bytes = 0;  ///< most bytes of a chunk of load_store
 
   [[nodiscard]] uint64_t rank_count() const;
 };

@@ -60,7 +60,7 @@ Result<SimResult> Simulator::simulate(const SimCase &what) {
 
 Result<SimResult> Simulator::run(const SimCase &what, const System &system, uint64_t move_count_max) {
   SimResult result{system.plan, {}, system.symmetry.period, true};
-  // A large system would not reach a period within so few tiles.
+  // The limit allows fewer than short_tiles tiles. A large system reaches no period within them.
   if (move_count_max / short_tiles < tile_moves(system)) {
     result.exact = false;
     return result;

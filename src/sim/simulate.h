@@ -14,11 +14,11 @@ namespace rondo::sim {
 struct SimResult {
   PlanChoice plan;
   Outcome outcome;
-  uint32_t representatives = 1;  ///< number of ranks that were simulated for all ranks
+  uint32_t representatives = 1;  ///< number of simulated ranks; each represents all ranks of its class
   bool exact = true;             ///< false if the time of tiles in the middle was extrapolated
 };
 
-/// Simulates cases on one network, and keeps data for the next case.
+/// Simulates cases on one network, and keeps the results. A repeated case is not simulated again.
 class Simulator {
  public:
   /// Simulates a case. Fails if the network is impossible, or if the algorithm cannot run the case.

@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t checked_steps_max = 4'000'000;
 
-/// A map of numbers (nodes, racks). It is consistent if it maps equal numbers to equal numbers.
+/// A map of numbers (nodes, racks). It is consistent if equal numbers have equal images, and different ones different.
 class Consistent {
  public:
   [[nodiscard]] bool add(uint32_t from, uint32_t to) {

@@ -14,10 +14,10 @@ namespace {
 
 constexpr uint32_t align_bytes = 64;  // alignment of parts, as in plan.cpp
 
-/// The number of latest shapes with which a new lane is compared.
+/// A new lane is compared with this number of the latest shapes.
 constexpr size_t compared_shape_count = 16;
 
-/// A bound on the ratio of the lengths of two ranks' schedules.
+/// No rank's schedule has more than this number of times the steps of another rank's schedule.
 constexpr uint64_t times_longer_max = 16;
 
 Error too_many_steps() {
@@ -273,7 +273,7 @@ Result<PlanChoice> plan_of(const SimCase &what) {
   input.bytes = what.bytes;
   for (const SimNode &node : what.network.nodes)
     input.oversubscribed |= what.network.core_count != 0 && node.rank_count > what.network.core_count;
-  // The library chooses in the same way: a network moves whole slots, unless the caller requested `ll`.
+  // The library does the same: a plan for several hosts has no `ll` unless the caller requested it.
   input.host_count = static_cast<uint32_t>(what.network.nodes.size());
   const bool uses_ll = !input.several_hosts() || what.overrides.protocol == RONDO_PROTOCOL_LL;
   input.slot_count = what.network.slot_count;

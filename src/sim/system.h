@@ -32,7 +32,7 @@ struct SimCase {
   Network network;
 };
 
-/// A symmetry: ranks r and image(r) behave alike. Ranks with equal remainders modulo `period` are in one class.
+/// A symmetry: ranks and their images behave alike (symmetry.cpp). Ranks equal modulo `period` form a class.
 struct Symmetry {
   enum class Kind : uint8_t { none, shift, exchange };
   Kind kind = Kind::none;
@@ -107,7 +107,7 @@ struct System {
   [[nodiscard]] uint32_t copies() const { return symmetry.rank_count / symmetry.period; }
 };
 
-/// Returns the plan of the tuner, which includes the overrides.
+/// Returns the plan that the tuner chooses under the overrides.
 [[nodiscard]] Result<PlanChoice> plan_of(const SimCase &what);
 [[nodiscard]] std::vector<ChannelSizes> channel_sizes(const SimCase &what, const PlanChoice &plan,
                                                       uint32_t chunk_count);

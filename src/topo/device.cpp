@@ -19,7 +19,7 @@ bool read_number(std::string_view text, int base, uint64_t most, Target &target)
   return true;
 }
 
-/// Removes the text before `separator`, and the separator, and returns that text. If there is none, takes all text.
+/// Removes the text up to `separator`, and the separator. Returns that text. Without a separator, takes all text.
 std::string_view take(std::string_view &text, std::string_view separator) {
   const size_t end = text.find(separator);
   const std::string_view piece = text.substr(0, end);

@@ -102,7 +102,7 @@ struct Nic {
 enum class PeerReach : uint8_t { unknown, none, access, atomics };
 
 /// Returns how device `own` can use the memory of each device of `peers`. CUDA need not see the peers in this process.
-/// Devices have their names as in Device::uuid. The answer is unknown if NVML cannot be used or does not report it.
+/// `own` and `peers` are as in Device::uuid. The answer is unknown if NVML cannot be used or does not report it.
 [[nodiscard]] std::vector<PeerReach> ask_nvml_about_peers(const std::string &library, const std::string &own,
                                                           std::span<const std::string> peers);
 

@@ -38,7 +38,7 @@ struct CgroupPaths {
   std::string cpu;       ///< path of the controller "cpu" in version 1, or empty
 };
 
-/// Reads the text of /proc/PID/cgroup, whose lines are "NUMBER:CONTROLLERS:PATH". Version 2 has no controllers.
+/// Reads the text of /proc/PID/cgroup, whose lines are "NUMBER:CONTROLLERS:PATH". In version 2, CONTROLLERS is empty.
 CgroupPaths cgroup_paths(const std::string &groups) {
   CgroupPaths paths;
   std::string line;

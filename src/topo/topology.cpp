@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only this file uses hwloc. It does not use hwloc's XML reader: a fuzzer crashed that reader within seconds, and the
-// reader of hwloc 2 does not accept files of hwloc 3. Rondo's own reader is in src/topo/xml.cpp.
+// This file reads the machine by hwloc. It does not use hwloc's XML reader: a fuzzer crashed that reader within
+// seconds, and the reader of hwloc 2 does not accept files of hwloc 3. Rondo's own reader is in src/topo/xml.cpp.
 #include "src/topo/topology.h"
 
 #include <hwloc.h>
@@ -40,7 +40,7 @@ Result<Hwloc> load(Detail detail) {
   // These plugins are not needed. They would load whole runtimes to find devices, and so take long.
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // such processors are marked, not left out
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // keeps disallowed processors, marked
   if (hwloc_topology_load(raw) != 0) return system_error("hwloc cannot read this machine", errno);
   return hwloc;
 }

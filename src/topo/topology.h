@@ -69,7 +69,7 @@ struct Topology {
 };
 
 /// Returns the topology of this machine, without its devices, which take longer to find. If config.topology_file is
-/// set, returns that file's content. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is not such XML.
+/// set, returns that file's content. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is not hwloc XML.
 [[nodiscard]] Result<Topology> discover_topology(const Config &config);
 
 struct DeviceDiscovery {
@@ -82,23 +82,23 @@ struct DeviceDiscovery {
 /// knows, with their NVLinks. Without NVML it is unknown whether devices have NVLinks, which is no error.
 [[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
-/// Returns the topology with network cards, as discover_devices() does, but does not ask NVML, which they do not need.
+/// Returns the topology with network cards, as discover_devices() does, but without NVML, which cards do not need.
 [[nodiscard]] Result<Topology> discover_nics(const Config &config);
 
-/// Returns the RDMA devices for which a processing unit of this process is among the nearest.
+/// Returns the RDMA devices whose nearest processing units include one that this process may use.
 [[nodiscard]] std::vector<std::string> near_rdma_devices(const Topology &topology);
 
 /// Reads a topology from hwloc XML, which may be any text. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 
-/// Returns the topology that discover_devices() would return, as hwloc XML. `lstopo -i F` can also show a file of it.
+/// Returns the topology that discover_devices() would return, as hwloc XML. `lstopo -i F` shows a file F of this XML.
 [[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
 
 /// Returns how many ranks can run at once without slowing each other down. That is the number of cores with an allowed
 /// PU, or fewer if the cgroup allows less processor time. It is at least 1.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology);
 
-/// Returns this number for processes that together may use the PUs with these numbers (`os_index`).
+/// Returns how many ranks can run at once if all of them together may use only the PUs of `os_indices`.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology, std::span<const uint32_t> os_indices);
 
 /// Returns the operating system's numbers of the allowed PUs, ascending.

@@ -69,7 +69,7 @@ bool set_number(Target &target, std::string_view text) {
   return true;
 }
 
-/// The properties that surround an element. Each property comes from the innermost enclosing object that has it.
+/// The properties that the objects around an element give to it. Each comes from the innermost such object that has it.
 struct Frame {
   std::string_view cpus;            ///< processors that an object covers; empty if no object names any
   uint32_t bridge = unknown_index;  ///< index in Machine::bridges
@@ -96,7 +96,7 @@ class MachineReader {
     return {};
   }
 
-  /// Returns the machine after the last tag.
+  /// Returns the machine. Call it after the last tag.
   [[nodiscard]] Result<Machine> finish() {
     if (!began_) return no_topology();
     if (!frames_.empty()) return invalid_argument("cut off: an element does not end");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests include/rondo/constants.json, which other languages read, and with which released programs were compiled
-(64-bit). It must have all sizes, offsets and values of the header. A changed value is an ABI break: append
+"""Tests include/rondo/constants.json. Other languages read it, and released 64-bit programs were compiled with
+its values. It must have all sizes, offsets and values of the header. A changed value breaks the ABI: append
 instead.
 
 usage: constants_test.py CC"""

@@ -68,7 +68,7 @@ void handles(const rondo::Communicator &comm) {
     int ignored = 0;
     rondo::Group dropped;
     comm.broadcast(&ignored, 1, 0);
-  } // its call was not enqueued, so the numbers of operations remain equal
+  } // the group was dropped with its call, so both ranks have made equally many operations
   const rondo::Communicator alone = comm.split(comm.rank());
   expect(alone.size() == 1, "split");
   expect(comm.split(RONDO_NO_COLOR).get() == nullptr, "no color");

@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = os.getcwd()
 ROOT = HERE.parents[1]
-# The laboratory notes stay in the sources.
+# The laboratory notes are not installed.
 DOCUMENTS = {f"share/doc/rondo/{name}" for name in
              ("CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md",
               *(f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*")
@@ -154,7 +154,7 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
         script = HERE.parents[1] / "packaging" / "after_install.py"
         environment = {"MESON_INSTALL_PREFIX": str(self.tree), "LD_LIBRARY_PATH": "", "PKG_CONFIG_PATH": "",
                        "PATH": "/usr/bin:/bin"}
-        # A shell takes the place of Meson and receives its output.
+        # A shell takes the place of Meson. The script writes to the output of the shell.
         words = ["bash", "-c", '"$@" >/dev/null; exit $?', "sh", sys.executable, str(script), self.libdir, "bin",
                  self.python, self.python_place]
         said = run(*words, **environment)

@@ -48,7 +48,7 @@ static int check_config(void) {
     CHECK(given.behind == FILL);                                                     \
   } while (0)
 
-/* Checks the same of a struct without padding: the function writes the INIT. */
+/* Makes the same checks for a struct without padding, and checks that the function writes the values of INIT. */
 #define CHECK_DEFAULT(type, init, function)                                          \
   do {                                                                               \
     type expected = init, written;                                                   \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the Debian packages of what meson installs: what each contains and depends on, and that nothing is left once
-they are installed and removed. Start package_test.py in the build folder, as root; otherwise it leaves the installation
-out."""
+they are installed and removed. Start package_test.py in the build folder. If it is not started as root, it skips the
+installation."""
 
 import os
 import re
@@ -71,7 +71,7 @@ class Packages(unittest.TestCase):
             (place / "var/lib/dpkg" / name).mkdir(parents=True)
         for name in ("status", "available"):
             (place / "var/lib/dpkg" / name).touch()
-        # This root is empty. It has no library that they depend on, and no program that a trigger could start.
+        # This root is empty: it has no library that the packages need, and no program that a trigger could start.
         dpkg = ("dpkg", f"--root={place}", "--force-depends", "--no-triggers", "--log=/dev/null",
                 "--force-script-chrootless")
         run(*dpkg, "--install", *self.packages.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what librondo.so exports: symbols_test.py LIBRARY VERSION. symbols.txt is the contract, rondo.h the promise."""
+"""Tests that librondo.so exports what symbols.txt lists and rondo.h declares: symbols_test.py LIBRARY VERSION."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ def run(*command):
 
 
 def exported(library):
-    """Names that the dynamic linker gives to others, with their version: {"rondo_barrier@@RONDO_0.1"}."""
+    """Returns the names that the library exports, with their versions: {"rondo_barrier@@RONDO_0.1"}."""
     lines = run("nm", "-D", "--defined-only", "--with-symbol-versions", str(library)).splitlines()
     symbols = {line.split()[-1] for line in lines if line.split()[-2] != "A"}
     return symbols

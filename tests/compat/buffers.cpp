@@ -47,7 +47,7 @@ constexpr MemoryKind kinds[] = {
        std::free(memory);
      }}};
 
-/// Memory of the host, and a stream of the device. The device `maker` makes the memory, and may be another one.
+/// Host memory of one kind, and a stream of `device`. The memory is made on the device `maker`, which may differ.
 class HostPart {
  public:
   HostPart(const MemoryKind &kind, int device, int maker) : kind_(kind), part_(device, 64), maker_(maker) {
@@ -75,7 +75,7 @@ class HostPart {
   unsigned char *memory_ = nullptr;
 };
 
-/// Runs a call of all ranks on one thread in a group, and waits for the end.
+/// Makes the call of each rank on this thread, all in one group.
 void in_a_group(int rank_count, const std::function<ncclResult_t(int)> &call) {
   NCCL(ncclGroupStart());
   for (int rank = 0; rank < rank_count; ++rank) NCCL(call(rank));
@@ -95,7 +95,7 @@ void check_kind(const MemoryKind &kind, int devices, ncclComm_t *comms) {
       in_a_group(2, [&](int rank) { return call(it, rank, parts[rank], comms[rank]); });
       for (int rank = 0; rank < 2; ++rank) check_after(it, rank, parts[rank]);
     }
-  // The cases are a message, and an operation whose factor is in such memory.
+  // Such memory also works in a message, and as the place of an operation's factor.
   Case it;
   it.count = 1000;
   it.rank_count = 2;
@@ -130,7 +130,7 @@ void check_kind(const MemoryKind &kind, int devices, ncclComm_t *comms) {
 
 }  // namespace
 
-/// Checks the kinds with ranks on one device, or on two if CLIENT_DEVICES says so.
+/// Checks all kinds of memory with two ranks, which are on one device, or on two if CLIENT_DEVICES is 2.
 void compat_test::check_buffers() {
   const char *const text = std::getenv("CLIENT_DEVICES");
   const int devices = text == nullptr ? 1 : std::atoi(text);

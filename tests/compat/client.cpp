@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is a program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. If all
+// This program tests nccl.h on the driver that RONDO_CUDA_LIBRARY names. Usage: client SCENARIO [ARGUMENTS]. If all
 // results are right, it prints "done" and ends with status 0.
 #include <signal.h>
 #include <unistd.h>
@@ -19,8 +19,8 @@ int number_of(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// Runs every case on one rank, on this thread. The caller allocates `part` before it makes the communicator. An
-/// allocation may wait for the device, and so for a kernel that waits for this rank.
+/// Runs every case on one rank, on this thread. The caller allocates `part` before it makes the communicator. A later
+/// allocation might wait for another rank's kernel, which itself waits for this rank.
 void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part) {
   for (const Case &it : all_cases(rank_count)) {
     part.write(before(it, rank));
@@ -100,7 +100,7 @@ void die(const std::string &id_file) {
   NCCL(ncclCommAbort(comm));
 }
 
-/// Runs ranks that are threads, each with calls of its own.
+/// Runs ranks that are threads. Each thread makes all calls of its rank.
 void threads() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   ncclUniqueId id;
@@ -120,7 +120,7 @@ void threads() {
 }
 
 /// Makes communicators that are never destroyed. One has two ranks, of which only one makes its second call. The
-/// program ends nevertheless, and prints nothing.
+/// program still ends, and the library prints nothing.
 void leave() {
   const OnDevice current(0);
   ncclUniqueId id{};
@@ -131,7 +131,7 @@ void leave() {
   NCCL(call(ranks->sum(100), 0, ranks->part(0), ranks->comm(0)));
 }
 
-/// Runs ranks that one thread drives by groups. Another test makes such ranks by ncclCommInitRank() in a group.
+/// Runs ranks of ncclCommInitAll(), all on one thread by groups. Another test calls ncclCommInitRank() in a group.
 void group() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   std::vector<int> places;

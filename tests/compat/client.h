@@ -36,7 +36,7 @@ void check_sum();
 void check_timeout();
 void check_blocking_variable();
 
-/// Makes a configuration as of an older release, which has the fields up to `blocking`. `blocking` is 0.
+/// Returns a configuration in the layout of an older release, whose last field is `blocking`. This field is 0.
 inline ncclConfig_t nonblocking() {
   ncclConfig_t config;
   std::memset(&config, 0, sizeof config);
@@ -46,8 +46,8 @@ inline ncclConfig_t nonblocking() {
   return config;
 }
 
-/// Waits, for at most a minute, while the communicator's state is `lasting`. By this, a test waits until a communicator
-/// is made, or until it fails. Returns the state.
+/// Waits at most a minute until the communicator's state differs from `lasting`, and returns the state. With
+/// ncclInProgress this waits until a communicator is made, and with ncclSuccess until it fails.
 ncclResult_t wait_while(ncclComm_t comm, ncclResult_t lasting);
 
 /// The ranks of one communicator on device 0, with memory for every case. One thread drives all ranks.

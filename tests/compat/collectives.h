@@ -95,7 +95,7 @@ struct Case {
 };
 
 constexpr size_t case_count_max = 5003, rank_count_max = 4;
-constexpr size_t half_bytes = case_count_max * rank_count_max * 8 + 64;  ///< of one buffer, for sending or receiving
+constexpr size_t half_bytes = case_count_max * rank_count_max * 8 + 64;  ///< bytes of each half of a rank's memory
 constexpr unsigned char untouched = 0xA5;
 
 /// The offsets of a rank's data in its memory.
@@ -220,8 +220,8 @@ void check_after(const Case &it, int rank, const Part &part) {
   fail_test(described(it).c_str(), __FILE__, __LINE__, 0);
 }
 
-/// Returns every combination, and hypercube for a power of two of ranks. The last two ranks are roots in turn. Under a
-/// sanitizer, one type of each size is used.
+/// Returns every case, and hypercube for a power of two of ranks. Each rank is the root of some cases. Under a
+/// sanitizer, only one type of each size is used.
 inline std::vector<Case> all_cases(int rank_count) {
   constexpr ncclDataType_t of_each_size[] = {ncclInt8, ncclBfloat16, ncclFloat32, ncclUint64};
   const auto is_chosen = [&](int type) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo nccl` and `rondo run --nccl`: command_test.py RONDO LIBRARY LIBRONDO."""
+"""Tests `rondo nccl` and `rondo run --nccl`: command_test.py RONDO LIBRARY LIBRONDO."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This part of the test program calls collectives with a configuration of their own.
+// This part of the test program calls collectives that each have their own configuration (ncclCollConfig_t).
 #include <nccl.h>
 
 #include <climits>
@@ -56,7 +56,7 @@ void run(Ranks &ranks, const Case &it, Config config) {
   ranks.check(it);
 }
 
-/// Checks the five collectives that have cases, with and without a configuration.
+/// Checks the five collectives of struct Case, with and without a configuration.
 void check_kinds(Ranks &ranks) {
   const ncclCollConfig_t set = plain();
   for (const Kind kind : {Kind::all_reduce, Kind::reduce, Kind::broadcast, Kind::all_gather, Kind::reduce_scatter})
@@ -132,7 +132,7 @@ void check_refusals(Ranks &ranks) {
   ranks.check_usable();
 }
 
-/// Returns whether an all-reduce of one rank is accepted. Another call is wrong, so that no call of the group runs.
+/// Returns whether rank 0's all-reduce with `algorithm` is accepted. The group also has a wrong call, so no call runs.
 bool accepts(Ranks &ranks, Case it, const char *algorithm, ncclDataType_t type, ncclRedOp_t op) {
   const ncclCollConfig_t config = with_algorithms(algorithm);
   it.type = type;
@@ -143,7 +143,7 @@ bool accepts(Ranks &ranks, Case it, const char *algorithm, ncclDataType_t type, 
   return result == ncclSuccess;
 }
 
-/// Checks that a mean of integers uses the same algorithm as the sum of wider words by which Rondo computes it.
+/// Checks that a mean of integers accepts the same algorithms as the sum of wider words that Rondo computes for it.
 void check_means(Ranks &ranks) {
   int differences = 0;
   for (size_t count = 4; count <= size_t{1} << 26; count *= 2)
@@ -160,17 +160,17 @@ void check_means(Ranks &ranks) {
   CHECK(differences > 0);
 }
 
-/// Checks that hints are accepted, and lists of algorithms that permit Rondo's choice or do not force another.
+/// Checks accepted fields: hints, and lists of algorithms that contain Rondo's choice or whose force flag is not set.
 void check_accepted(Ranks &ranks) {
   ncclCollConfig_t hints = plain();
   hints.minCTAs = 4;
   hints.maxCTAs = 2;
   hints.CTAPolicy = 3;
   hints.userProfilerTag = 0x8000000000000001;
-  hints.size += 8;  // of a later release
+  hints.size += 8;  // as in a later release
   ncclCollConfig_t older = plain();
   older.size = offsetof(ncclCollConfig_t, launchCompletionEvent);
-  older.launchCompletionEvent = reinterpret_cast<cudaEvent_t>(&older);  // is ignored
+  older.launchCompletionEvent = reinterpret_cast<cudaEvent_t>(&older);  // beyond the size, so it is ignored
   const char *const all = "Ring, TREE,,halving_doubling,one_shot,two_shot,hierarchical,hierarchical_tree";
   for (const ncclCollConfig_t &each : {hints, older, with_algorithms("bogus", 0), with_algorithms(all),
                                        with_algorithms("^nvls,pat"), with_algorithms(" ")})

@@ -14,7 +14,7 @@ using namespace compat_test;
 
 namespace {
 
-/// Checks that one graph must capture all streams of a communicator in a group, or that none may be captured.
+/// Checks that the streams of a communicator in one group are captured by one graph, or that none is captured.
 void check_captured_streams() {
   Ranks ranks(1);
   const DevicePart other(0, 64);
@@ -62,7 +62,7 @@ void check_queries_in_a_capture() {
   CU(graph_destroy(graph));
 }
 
-/// Checks that parts of a nonblocking communicator are nonblocking, too.
+/// Checks that ncclCommSplit() and ncclCommShrink() of a nonblocking communicator make nonblocking ones.
 void check_inherited_configuration() {
   const OnDevice current(0);
   ncclUniqueId id;
@@ -78,8 +78,8 @@ void check_inherited_configuration() {
   for (const ncclComm_t comm : {rest, part, parent}) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that allocations do not wait for the end of a group. Also checks that all groups can be ended for an
-/// initialisation, and reopened.
+/// Checks that a group has no effect on allocations, which happen at once. Also checks that a program can end all open
+/// groups, make a communicator, and begin as many groups again.
 void check_reopened_groups() {
   Ranks ranks(1);
   const OnDevice current(0);
@@ -147,7 +147,7 @@ void check_a_stream_of_each_thread() {
   });
   wait_until_set(&called);
   copy(ranks.part(0).at(half_bytes), other.at(0));
-  ::usleep(20'000);  // time for a call that does not wait
+  ::usleep(20'000);  // a call that wrongly does not wait has run by now
   open.store(true, std::memory_order_release);  // pairs with wait_until_set()
   CU(synchronize(of_thread));
   first.join();

@@ -55,7 +55,7 @@ inline void put(ncclDataType_t type, double value, unsigned char *to) {
   std::memcpy(to, &bits, format.bytes);  // little endian, as every device is
 }
 
-/// Returns element `i` of the data that `rank` sends: -2 to 2, or 0 to 2.
+/// Returns element `i` of the data that `rank` sends: a whole number from -2 to 2, or 0 to 2 if unsigned.
 inline double element(ncclDataType_t type, int rank, size_t i) {
   const uint64_t mixed = (i * 2654435761u + static_cast<uint64_t>(rank) * 40503u + 17) >> 3;
   return format_of(type).is_signed ? static_cast<double>(mixed % 5) - 2 : static_cast<double>(mixed % 3);

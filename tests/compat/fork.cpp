@@ -12,7 +12,7 @@ using namespace compat_test;
 
 namespace {
 
-/// Runs a rank, with a sum on each of its communicators.
+/// Runs a rank: for each id it makes a communicator, sums, and destroys the communicator.
 void run_rank(int rank, int rank_count, const std::vector<ncclUniqueId> &ids) {
   const OnDevice current(0);
   const DevicePart part(0, 2 * half_bytes);
@@ -38,7 +38,7 @@ pid_t start_child(const Run &run) {
   if (child != 0) return child;
   run();
   std::fflush(stdout);
-  std::exit(0);  // with the exit handlers of the libraries
+  std::exit(0);  // runs the exit handlers of the libraries
 }
 
 void wait_for(const std::vector<pid_t> &children) {
@@ -51,8 +51,8 @@ void wait_for(const std::vector<pid_t> &children) {
 
 }  // namespace
 
-/// Checks ranks that are all children. Then checks a parent that is a rank itself. Finally, a child is refused if its
-/// parent had communicators.
+/// Checks children that are all ranks, and then a parent that is a rank itself. Finally checks that a child is refused
+/// if its parent had communicators.
 void compat_test::check_fork() {
   std::vector<ncclUniqueId> ids(2);
   for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));
@@ -60,7 +60,7 @@ void compat_test::check_fork() {
   for (int rank = 0; rank < 3; ++rank) children.push_back(start_child([&] { run_rank(rank, 3, ids); }));
   wait_for(children);
   for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));
-  wait_for({start_child([&] {  // a child's own id, which its own child uses
+  wait_for({start_child([&] {  // this child makes an id, which its own child uses
     std::vector<ncclUniqueId> own(1);
     NCCL(ncclGetUniqueId(&own[0]));
     const pid_t grandchild = start_child([&] { run_rank(1, 2, own); });

@@ -11,8 +11,8 @@ using namespace compat_test;
 
 namespace {
 
-/// Grows a communicator of two ranks by two, by one thread in a group, and checks sums. If `passes`, the rank that made
-/// the id passes the id. Otherwise it passes NULL.
+/// Adds two ranks to a communicator of two, by one thread in one group, and checks sums. Rank 1 made the id. If
+/// `passes`, rank 1 passes the id to ncclCommGrow(). Otherwise it passes NULL.
 void grow_and_sum(Ranks &ranks, bool passes, ncclConfig_t *config) {
   constexpr int size = 4;
   ncclUniqueId id;

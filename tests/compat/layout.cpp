@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the numbers of nccl.h on which programs and the library must agree. This file is compiled with our
-// declarations, and again with NVIDIA's header.
+// This program prints the sizes and values in nccl.h on which programs and the library must agree. It is compiled with
+// our declarations, and again with NVIDIA's header.
 #include <nccl.h>
 
 #include <cstddef>

@@ -101,7 +101,7 @@ void check_inits_in_a_group() {
   NCCL(ncclGroupEnd());
 }
 
-/// Checks that a refused rank ends the making of the other ranks in its group, which would wait for the refused rank.
+/// Checks that a refused rank ends the initialisation of the other ranks in its group, which would wait for that rank.
 void check_refused_init_in_a_group() {
   const OnDevice current(0);
   ncclUniqueId id, zeros;
@@ -156,7 +156,7 @@ void check_nonblocking() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that another thread can abort the making of a blocking communicator whose second rank never calls.
+/// Checks that another thread can abort the initialisation of a blocking communicator whose second rank never calls.
 void check_abort_of_an_init() {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -175,7 +175,7 @@ void check_abort_of_an_init() {
   const ncclResult_t made = ncclCommInitRank(&comm, 2, id, 0);
   other.join();
   CHECK(made != ncclSuccess && made != ncclInProgress && comm == nullptr);
-  // An initialisation can also be given up before anything waits for it.
+  // A nonblocking communicator can also be destroyed before its initialisation has ended.
   NCCL(ncclGetUniqueId(&id));
   ncclConfig_t config = nonblocking();
   ncclComm_t pending = nullptr;
@@ -198,7 +198,7 @@ void check_abort_of_a_collective() {
   CHECK(call(it, 1, ranks.part(1), ranks.comm(1)) == ncclRemoteError);
 }
 
-/// Checks that a communicator of one rank accepts any id, and that several such communicators can have one id.
+/// Checks that a communicator of one rank accepts any id, and that several such communicators can have the same id.
 void check_one_rank() {
   const OnDevice current(0);
   ncclUniqueId id;
@@ -229,7 +229,7 @@ void check_scalable() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks that one thread can split for all ranks in a group, and that the parts compute.
+/// Checks that one thread can call ncclCommSplit() for all ranks in a group, and that the new communicators compute.
 void check_split() {
   constexpr int no_color = -1;
   Ranks ranks(4);
@@ -259,7 +259,7 @@ void check_split() {
   for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
   ranks.check_usable();
   for (const int member : members) NCCL(ncclCommDestroy(parts[member]));
-  // A part's own configuration can make the part nonblocking.
+  // A configuration in the call can make the new communicator nonblocking.
   ncclConfig_t config = nonblocking();
   for (int rank = 0; rank < 4; ++rank)
     CHECK(ncclCommSplit(ranks.comm(rank), rank % 2, 0, &parts[rank], &config) == ncclInProgress);
@@ -354,8 +354,8 @@ void compat_test::check_graphs() {
       CU(end_capture(ranks.part(rank).stream(), &graph));
       CU(instantiate(&execs[rank], graph, 0));
       CU(graph_destroy(graph));
-      // Without an upload, the first launch may wait for the device. There, the other rank's kernel waits for this
-      // rank.
+      // Without an upload, the first launch may wait for the device. The device runs the kernel of the other rank,
+      // which waits for this rank.
       CU(upload(execs[rank], ranks.part(rank).stream()));
       CU(synchronize(ranks.part(rank).stream()));
     }
@@ -366,7 +366,7 @@ void compat_test::check_graphs() {
     for (int rank = 0; rank < 2; ++rank) CU(launch(execs[rank], ranks.part(rank).stream()));
     ranks.check(it);
   }
-  // The communicators end before the graphs.
+  // The communicators are destroyed before the graphs.
   for (int rank = 0; rank < 2; ++rank) {
     NCCL(ncclCommDestroy(ranks.comm(rank)));
     ranks.comm(rank) = nullptr;

@@ -130,7 +130,7 @@ void check_refusals(Ranks &ranks) {
   CHECK_REFUSED(ncclSend(part.at(0), 1, ncclInt8, 9, comm, part.stream()), ncclInvalidArgument, "the peer is 9");
   CHECK_REFUSED(ncclRecv(nullptr, 1, ncclInt8, 1, comm, part.stream()), ncclInvalidArgument, "recvbuff is NULL");
   CHECK_REFUSED(ncclGather(part.at(0), nullptr, 1, ncclInt8, 0, comm, part.stream()), ncclInvalidArgument, "recvbuff");
-  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // of one rank only, so it is dropped
+  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // called by one rank only, so it is dropped
   // If a rank sends a message to itself, the group must have both ends of the message.
   NCCL(ncclGroupStart());
   NCCL(ncclSend(part.at(0), 1, ncclInt8, 0, comm, part.stream()));

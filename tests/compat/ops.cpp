@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This part of the test program makes operations with a factor, for every type, by value and in device memory. It
-// destroys operations before the end of the group that uses them, and replays them with other factors.
+// This part of the test program makes operations with a factor, for every type. The factor is passed by value or lies
+// in device memory. Operations are destroyed before their group ends. Graphs replay calls with other factors.
 #include <cstring>
 
 #include "tests/compat/client.h"
@@ -49,7 +49,7 @@ void check_products(const Ranks &ranks, const Case &it, const double (&factors)[
   }
 }
 
-/// Checks every type. An operation is destroyed before its group ends, and the next operation reuses its slot.
+/// Checks every type. An operation is destroyed before its group ends, and later ones reuse its slot in CreatedOps.
 void check_types(Ranks &ranks) {
   const double factors[2] = {2, 3};
   for (const Kind kind : reducing)

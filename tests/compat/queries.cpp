@@ -76,7 +76,7 @@ std::string dumped() {
   return text;
 }
 
-/// Checks that the struct of a release, which has this size, is filled. The bytes after the struct stay unchanged.
+/// Checks that the library fills the struct of an older release, which has `size` bytes, and changes no byte after it.
 void check_release(ncclComm_t comm, size_t size, unsigned version) {
   ncclCommProperties_t properties;
   std::memset(&properties, 0x5A, sizeof properties);
@@ -105,7 +105,7 @@ uint64_t hash_of(ncclComm_t comm) {
   return properties.commHash;
 }
 
-/// Checks that all ranks of a communicator have one hash, and that other communicators and parts have other hashes.
+/// Checks that all ranks of a communicator have one hash, and that each other communicator has another hash.
 void check_hashes(Ranks &ranks) {
   Ranks others(2);
   std::set<uint64_t> hashes;
@@ -122,7 +122,7 @@ void check_hashes(Ranks &ranks) {
     for (const ncclComm_t part : parts) NCCL(ncclCommDestroy(part));
   }
   const OnDevice current(0);
-  for (int lone = 0; lone < 2; ++lone) {  // two communicators of one rank, and of the same id
+  for (int lone = 0; lone < 2; ++lone) {  // two communicators of one rank, both by the same id
     ncclUniqueId id{};
     ncclComm_t comm = nullptr;
     NCCL(ncclCommInitRank(&comm, 1, id, 0));

@@ -13,7 +13,7 @@ using namespace compat_test;
 namespace {
 
 constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
-/// The functions that have no body of their own, except those that return no result.
+/// The functions of nccl.h that Rondo only refuses, except those that return no result.
 constexpr const char *unsupported[] = {
     "ncclDevCommCreate", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
     "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
@@ -73,7 +73,7 @@ void check_configs() {
   CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "more than its maxCTAs");
   config.maxCTAs = 0;
   CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "maxCTAs is 0");
-  // The struct of an older release ends before the fields that have these values.
+  // In the layout of an older release, the struct ends before the fields with wrong values.
   config.size = offsetof(ncclConfig_t, minCTAs);
   NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
   NCCL(ncclCommDestroy(comm));
@@ -168,7 +168,7 @@ void compat_test::check_arguments() {
   check_handles(ranks);
 }
 
-/// Calls functions that have only a name here, since they read no argument.
+/// Calls the refused functions without arguments, because they read none.
 void compat_test::check_unsupported() {
   Ranks ranks(1);
   for (const char *const name : unsupported) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes the kernels of a program host functions. cudaLaunchKernel launches such a kernel as
+// With this file, the kernels of a program are host functions. cudaLaunchKernel launches such a kernel as
 // `soft_kernel(&kernel)`. The threads of a launch run one after another, so no thread may wait for another one.
 #pragma once
 

@@ -58,7 +58,7 @@ void compat_test::check_shrink() {
   CHECK(rest == nullptr);
   shrink_and_sum(ranks, keep);
   ranks.check_usable();
-  NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));  // waits for the others until it is ended
+  NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));  // waits for the other ranks until it is aborted
   shrink_and_sum(ranks, abort_first);
   check_revoked(ranks);
   Ranks others(2);

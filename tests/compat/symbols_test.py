@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libnccl.so.2 for a linker, and for a program into which it is preloaded: symbols_test.py LIBRARY CLIENT SOFT_CUDA. A
-header of NCCL that names a function which the library lacks fails the test. RONDO_TEST_NCCL_HEADERS names headers, with
-colons between them, beside the headers that are found."""
+"""Tests libnccl.so.2 as linked and as preloaded by a program: symbols_test.py LIBRARY CLIENT SOFT_CUDA. If NCCL's
+header names a function that the library lacks, the test fails. RONDO_TEST_NCCL_HEADERS names more headers, with
+colons between them, in addition to the headers that are found."""
 
 import os
 import re

@@ -24,7 +24,7 @@ extern "C" rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique
   return real(comm, id, rank, size, config);
 }
 
-/// Checks both timeouts against CLIENT_TIMEOUTS: milliseconds, or 0 if the variables of Rondo decide.
+/// Checks that both timeouts are CLIENT_TIMEOUTS milliseconds. 0 means that Rondo's variables decide.
 void compat_test::check_timeouts() {
   const OnDevice current(0);
   ncclUniqueId id{};

@@ -11,7 +11,7 @@ using namespace compat_test;
 
 namespace {
 
-constexpr size_t count = 1500;  // int32
+constexpr size_t count = 1500;  // int32 values in each half of the window
 constexpr int symmetric = 1;    // NCCL_WIN_COLL_SYMMETRIC
 
 /// Runs one of two ranks. The rank puts its values into the other's window, and waits for the other's values.
@@ -25,7 +25,7 @@ void run_rank(Ranks &ranks, int rank) {
   void *memory = nullptr, *found = nullptr;
   NCCL(ncclMemAlloc(&memory, 2 * count * 4));
   ncclWindow_t window = nullptr;
-  // If one rank passes no buffer, a size of 0 or no result, the other rank fails at once, and later calls work.
+  // If rank 1 passes no buffer, a size of 0, or no place for the result, rank 0 fails at once. Later calls work.
   for (int kind = 0; kind < 3; ++kind) {
     const bool wrong = rank == 1;
     const ncclResult_t result =

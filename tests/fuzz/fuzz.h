@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file checks properties in fuzzers. If a property is false, the run ends with its text, in every build type.
+// This file checks properties in fuzzers. In every build type, a false property ends the run and is printed.
 #pragma once
 
 #include <cstdio>

@@ -46,7 +46,7 @@ void check_ranges(const Config &config) {
   FUZZ_CHECK(rondo_algorithm_string(config.algorithm) != nullptr);
   FUZZ_CHECK(rondo_protocol_string(config.protocol) != nullptr);
   const auto settings = merge(nullptr, config);
-  FUZZ_CHECK(settings.ok() == (config.channels <= channels_max));  // without a caller's configuration, on host memory
+  FUZZ_CHECK(settings.ok() == (config.channels <= channels_max));  // this limit is that of host memory
   FUZZ_CHECK(!settings.ok() || settings.value().timeout_ns == config.timeout_ns);
 }
 

@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   const std::string text(reinterpret_cast<const char *>(data), bytes);
   std::map<std::string, std::string> environment;
   size_t at = 0;
-  while (at < text.size()) {  // a line: a name's number as a character from '0', then its value
+  while (at < text.size()) {  // a line has a name's number, as a character from '0', and then a value
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
     at = end + 1;

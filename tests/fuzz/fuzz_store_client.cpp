@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (action % 4 == 2) client.sent(client.output().size());
     check(client);
   }
-  if (const auto reply = decode_reply(std::as_bytes(std::span(data, bytes))))  // must encode back
+  if (const auto reply = decode_reply(std::as_bytes(std::span(data, bytes))))  // must survive encoding
     fuzz::require(decode_reply(encode(*reply)).has_value(), "a reply survives a round trip");
   return 0;
 }

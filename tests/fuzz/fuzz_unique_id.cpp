@@ -20,7 +20,7 @@ void check(const rondo_unique_id_t &id) {
   }
   fuzz::require(decoded.value().endpoint.port != 0, "a decoded id has a port");
   const auto again = encode_unique_id(decoded.value());
-  // An IPv6 scope that is not an interface of this host can be printed, but cannot be read back.
+  // An id with an IPv6 scope that is no interface of this host can be decoded, but not encoded again.
   if (again.ok())
     fuzz::require(decode_unique_id(again.value()).value() == decoded.value(), "an id survives a round trip");
 }

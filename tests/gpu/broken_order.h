@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This policy leaves out the memory order of one site of the program, which RONDO_BREAK_ORDER names.
+// This policy leaves out one barrier or release of the program, which RONDO_BREAK_ORDER names.
 #pragma once
 
 #include "src/proto/memory_policy.h"

@@ -3,7 +3,7 @@
 // result or a report of ThreadSanitizer must show the omission. The program starts itself, and the child runs the
 // hidden test case.
 //
-// Only plans are from librondo, because the child must not run code that was compiled with the release.
+// From librondo the program uses only plans, because the child must not run code that still has the barrier or release.
 #include <unistd.h>
 
 #include <array>
@@ -37,10 +37,10 @@ const std::string broken = "none";
 
 int32_t input(uint32_t rank, uint64_t element) { return static_cast<int32_t>(element * 7 + rank * 1000); }
 
-/// The calls with which a test detects that a site is missing. A long all-reduce uses slots again, and its lanes end at
-/// different times. A short all-reduce uses no slot again, so only the received data orders the peer caller's earlier
-/// writes. The short one has five elements, or six if a one_shot's post is short. In a broadcast the receiver sends
-/// nothing back, so only the head orders its reads before the sender's next writes.
+/// The calls with which a test detects a missing barrier or release. A long all-reduce uses slots again, and its lanes
+/// end at different times. A short all-reduce uses no slot twice, so only the data that a rank receives orders the
+/// earlier writes of the peer's caller. The short one has five elements, or six, for which one_shot makes a short post.
+/// In a broadcast the receiver sends nothing back. So only the head orders its reads before the sender's next writes.
 struct Traffic {
   rondo_collective_t collective;
   uint64_t count;
@@ -59,7 +59,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
   key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
   DeviceWorld world(rank_count, channel_count, geometry, 0, load_store_geometry);
   if (shares_buffers) world.share_buffers();
-  world.begin_at(1, 0);  // the first post of all is not a short one
+  world.begin_at(1, 0);  // as after one post, because the first post is never a short one
   std::array<std::vector<int32_t>, rank_count> send, recv;
   std::array<std::unique_ptr<Plan>, rank_count> plans;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
@@ -67,7 +67,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
         std::move(build_plan(key, {algorithm, protocol, channel_count, 256, runs}, geometry, rank, rank_count)).value();
   }
   std::array<bool, rank_count> right{};
-  std::array<int, rank_count> note{};  // a caller's store before the call, which others see after it
+  std::array<int, rank_count> note{};  // each caller stores before its call, and its peer loads after it
   const auto run = [&](uint32_t rank) {
     // Each rank's own thread writes its buffers, so peers see these writes only because the kernels order them.
     for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
@@ -95,8 +95,8 @@ struct Child {
   std::string output;
 };
 
-/// Runs this program again, with the hidden test case. The first race ends the child, because after a race it might
-/// wait for ever. A time limit, which a busy machine does not reach, ends the child in any case.
+/// Runs this program again, with the hidden test case. The first race ends the child, which might wait for ever after a
+/// race. A time limit, which a busy machine does not reach, ends the child in any case.
 Child run_child() {
   std::string self(4096, '\0');
   self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));

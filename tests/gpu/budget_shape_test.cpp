@@ -25,7 +25,7 @@ BlockBudget budget_of_132() {
   return budget;
 }
 
-/// Returns a claim of that many blocks by communicators with `ranks` ranks in all.
+/// Returns a claim of `blocks` blocks by communicators that have `ranks` ranks in all.
 ClaimedBlocks claimed(uint64_t blocks, uint64_t ranks) { return {{}, blocks, ranks}; }
 
 /// Links to a rank of another host, without memory.
@@ -75,13 +75,13 @@ TEST_CASE("budgets: a rank's share of a device is its multiprocessors, then what
   CHECK(share(1, 0, 0) == 132);
   CHECK(share(2, 0, 0) == 66);
   CHECK(share(8, 0, 0) == 16);
-  CHECK(share(64, 0, 0) == 3);      // 64 blocks are for 64 more ranks
-  CHECK(share(2, 132, 2) == 4);     // of the 132 blocks left, 124 are for 62 communicators of two
+  CHECK(share(64, 0, 0) == 3);      // 64 blocks are kept for 64 more ranks
+  CHECK(share(2, 132, 2) == 4);     // of the 132 blocks left, 124 are kept for 62 communicators of two
   CHECK(share(2, 140, 4) == 1);
   CHECK(share(8, 128, 8) == 3);
   CHECK(share(1, 128, 4) == 13);    // a process per device: four communicators have 32 blocks each
   CHECK(share(8, 264 - 8, 200) == 1);
-  CHECK(share(8, 300, 200) == 1);   // such a communicator is refused
+  CHECK(share(8, 300, 200) == 1);   // more blocks are claimed than exist, so this communicator is refused
 }
 
 TEST_CASE("budgets: a device has blocks for 128 ranks, or for half as many as it has blocks", "[budget]") {
@@ -125,8 +125,8 @@ TEST_CASE("budgets: a rank wants its multiprocessors, by load_store or by connec
   CHECK(wanted(2) == std::pair(64u, 0u));
   CHECK(wanted(8) == std::pair(16u, 0u));
   settings.kernel = RONDO_KERNEL_AUTO;
-  CHECK(wanted_channels(request, budget, false).connections == 16);  // if the build has no kernels of load_store
-  settings.channels = 7;  // a request
+  CHECK(wanted_channels(request, budget, false).connections == 16);  // in a build without kernels of load_store
+  settings.channels = 7;  // requested by the user
   CHECK(wanted(8) == std::pair(7u, 7u));
   settings.channels = 0;
   request.rank_count = 9;  // one rank is on another device
@@ -233,7 +233,7 @@ TEST_CASE("budgets: between hosts the limit of memory holds for the connections 
   CHECK(usual.message_geometry.slot_bytes == links.slots.slot_bytes);
   settings.max_memory_bytes = usual.bytes();
   CHECK(choose_segment(request, channels, false).value().bytes() == usual.bytes());
-  settings.max_memory_bytes -= usual.message_connection_bytes();  // smaller plans cannot save this much
+  settings.max_memory_bytes -= usual.message_connection_bytes();  // less memory for plans cannot make up for this
   CHECK_FALSE(choose_segment(request, channels, false).ok());
 }
 
@@ -243,10 +243,10 @@ TEST_CASE("budgets: a block has a thread for each word of a short post, and a wa
   CHECK(load_store_threads(true, 32) == 64);
   CHECK(load_store_threads(true, 33) == 96);
   CHECK(load_store_threads(true, 224) == 256);
-  CHECK(load_store_threads(true, 256) == 256);  // a word for each
+  CHECK(load_store_threads(true, 256) == 256);  // each thread has a word
 }
 
-// Two ranks with 66 blocks each share 256 MiB. If parts began at multiples of 64 bytes, half would straddle lines.
+// If two ranks with 66 blocks each divided 256 MiB at multiples of 64 bytes, half of the parts would straddle lines.
 TEMPLATE_TEST_CASE("budgets: parts in shared buffers begin at whole lines of a device's cache, and are the vector",
                    "[budget]", uint8_t, float, double) {
   using namespace rondo::device;

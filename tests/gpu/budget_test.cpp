@@ -35,7 +35,7 @@ struct Counted {
     for (const AccessCounts &rank : ranks) found = std::max(found, of(rank));
     return found;
   }
-  /// The bytes that all ranks read and write for each byte of the vector.
+  /// Returns how many bytes all ranks read and write for each byte of the vector.
   [[nodiscard]] double moved() const {
     uint64_t all = 0;
     for (const AccessCounts &rank : ranks)
@@ -49,8 +49,8 @@ std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &co
   return std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config);
 }
 
-/// Makes a call of all ranks, and counts its accesses. Only a broadcast may be `in_place`, because it can be repeated.
-/// If ranks share launches, all accesses of their kernel count as accesses of rank 0.
+/// Makes a call of all ranks, and counts its accesses. Only a broadcast may be `in_place`, because repeats do not
+/// change its result. If ranks share launches, all accesses of their kernel count as accesses of rank 0.
 Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool in_place = false) {
   // Counting is slow under a sanitizer on a busy machine, so the timeout is long.
   for (rondo_config_t &config : configs) config.timeout_ms = 200'000;
@@ -109,13 +109,13 @@ struct Budget {
 };
 
 double moved(const Counted &of) { return of.moved(); }
-/// Returns 1 / blocks of the rank with the fewest blocks, so that a maximum of this value is a minimum of blocks.
+/// Returns 1 / blocks of the rank with the fewest blocks. An upper limit of this value is a lower limit of blocks.
 double block_share(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
 }
 
-// The device has 32 multiprocessors. The budget of "bytes moved" lets kernels move each input and each output once, and
-// 5 % more. It is in bytes for each byte of the vector.
+// The device has 32 multiprocessors. "bytes moved" is in bytes for each byte of the vector. Its budget lets kernels
+// move each input and each output once, and 5 % more.
 const Budget budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
@@ -181,9 +181,9 @@ TEST_CASE("budgets: one kernel for all ranks costs no more than the table says",
   check_budgets(shared_budgets);
 }
 
-// For each byte of the vector, the memory of a rank's device may read its input and write its output once, and 5 %
-// more. A link between devices may carry (n - 1) / n for the part that is read, the same for the part that is stored,
-// and 2 % more.
+// For each byte of the vector, a rank may read its input and write its output once in its own device's memory, and 5 %
+// more. With n ranks, a link between devices may carry (n - 1) / n bytes that are loaded, as many that are stored, and
+// 2 % more.
 TEST_CASE("budgets: an all-reduce among devices costs their memory and links no more than the table says", "[budget]") {
   for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 1}, {0, 1, 2, 3}, {0, 1, 0, 1}})
     for (const size_t bytes : {1 * MiB, 8 * MiB}) {
@@ -213,7 +213,7 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
-// The interpreter runs these calls. By ll, each slot has a block, so a call uses all blocks long before 4 MiB.
+// The interpreter runs these calls. With ll, a block gets one slot's bytes, so all blocks have work long before 4 MiB.
 TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const int ranks : {2, 8}) {

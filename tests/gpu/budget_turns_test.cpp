@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests count what emulated blocks do while ranks on several devices wait. They count the loads over a link that
-// follow one another. In a long wait, they count the polls of all peers and of each peer.
+// These tests run ranks on several devices as emulated blocks, and count. One test counts the loads over links that a
+// rank makes one after another. Others count the polls of a long wait, of all peers or of each peer.
 #include <numeric>
 
 #include "cuda/kernels/load_store_wait.h"
@@ -38,7 +38,7 @@ struct Apart {
     REQUIRE(rondo_all_reduce(at, at, elements, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], group.stream(rank)) ==
             RONDO_OK);
   }
-  /// Rank 0 receives what rank 1 sends.
+  /// Makes this rank's call of a message from rank 1 to rank 0.
   void message(int rank) {
     void *const at = buffers[static_cast<size_t>(rank)].pointer();
     const auto comm = group.ranks[rank];
@@ -66,8 +66,8 @@ struct Apart {
 
 }  // namespace
 
-// SOFT_CUDA_THREADS=256 is as on a device. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The reduction takes
-// two batches of loads, and so does the gather.
+// This case needs SOFT_CUDA_THREADS=256, as on a device. A chunk has 64 KiB, of which each of 7 peers has 8 KiB. The
+// reduction takes two batches of loads, and so does the gather.
 TEST_CASE("budgets: a chunk through places takes 4 loads over links one after the other, among 8 devices",
           "[.][places budget]") {
   constexpr uint64_t chunks = 4, turns_of_chunk = 4;
@@ -86,15 +86,15 @@ TEST_CASE("budgets: a chunk through places takes 4 loads over links one after th
     CHECK(rank.remote_turns >= chunks);
     CHECK(rank.remote_turns <= chunks * turns_of_chunk);
   }
-  for (const DeviceBuffer &buffer : apart.buffers)  // three sums in place
+  for (const DeviceBuffer &buffer : apart.buffers)  // after three sums in place
     CHECK_VALUES(buffer.read(), std::vector<float>(apart.elements, 8 * 8 * 8));
 }
 
 TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[budget]") {
-  // A group polls 64 times by acquires before a long wait. It has at most 4 waits, and a block at most 2 groups here.
+  // A group polls 64 times by acquires before a wait is long. It has at most 4 waits, and a block at most 2 groups.
   constexpr uint64_t acquires_of_block = 64 * 4 * 2;
   constexpr uint64_t long_wait_polls = 16 * acquires_of_block;
-  constexpr uint64_t loads_per_host_load = 8;  // reads of the host's words take a round trip over PCIe
+  constexpr uint64_t loads_per_host_load = 8;  // at most every 8th load reads host memory over PCIe
   auto *const polls = soft_cuda_function<uint64_t(uint32_t)>(rondo::cuda::conformance::loaded_driver().library,
                                                              "soft_cuda_poll_count");
   REQUIRE(polls != nullptr);
@@ -177,7 +177,7 @@ TEST_CASE("budgets: a long wait for peers loads no flag again that was ready") {
     CHECK(looks == expected);
     CHECK(told);
     const auto disagree = [](uint64_t) { return Look::stop; };
-    CHECK(rondo::device::watch_peers(OneThread{}, operation, told, load, disagree));  // the next load sees `stop`
+    CHECK(rondo::device::watch_peers(OneThread{}, operation, told, load, disagree));  // the caller finds `stop`
     progress.verdict = 1;
     CHECK_FALSE(rondo::device::watch_peers(OneThread{}, operation, told, load, judge));
   }

@@ -79,7 +79,7 @@ struct CollectiveBuffers {
   void fill(uint64_t seed) const {
     for (int rank = 0; rank < rank_count(); ++rank) write(rank, 0, values(seed, rank));
   }
-  /// Fills buffers for a call in place, in `send`. In an all_gather, the operand is in the rank's own block.
+  /// Fills `send` for a call in place. For an all_gather, each rank's operand goes into the rank's own block.
   void fill_in_place(const DeviceCase &it, uint64_t seed) const {
     if (it.collective != RONDO_ALL_GATHER) return fill(seed);
     for (int rank = 0; rank < rank_count(); ++rank) {
@@ -94,7 +94,7 @@ struct CollectiveBuffers {
     };
     REQUIRE(rondo_test::call(it, rank, group.ranks[rank], group.stream(rank), at(send), at(recv)) == RONDO_OK);
   }
-  void call_all(const DeviceCase &it) const {  // by one thread: no call waits for another rank
+  void call_all(const DeviceCase &it) const {  // one thread makes all calls, because none waits for another rank
     for (int rank = 0; rank < rank_count(); ++rank) call(it, rank);
   }
   [[nodiscard]] std::vector<std::byte> received(int rank) const { return read(recv, rank, 0); }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests cuda/compile_kernels.py with a compiler that only counts its runs. If ccache is installed, images are kept.
-A kept image is used if the compiler would make the same. usage: compile_kernels_test.py COMPILE_KERNELS"""
+A kept image is used if the compiler would make the same one. usage: compile_kernels_test.py COMPILE_KERNELS"""
 
 import os
 import subprocess

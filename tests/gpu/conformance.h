@@ -66,8 +66,8 @@ inline void keep_primary_context(const CudaDriver &driver, CuDevice device) {
   if (!kept.contains(device)) kept.emplace(device, retain_primary_context(driver, device).value());
 }
 
-/// The primary context of device 0, current on this thread, with a stream. At its end, all objects must have been
-/// returned.
+/// The primary context of a device, current on this thread, with a stream. When a World is destroyed, the driver in
+/// software must have as many live objects as before.
 class World {
  public:
   explicit World(CuDevice device = 0) : before_(live_counts()), context_(retain_primary_context(cu, device).value()) {
@@ -94,7 +94,7 @@ class World {
   [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
   [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
 
-  /// Ends the capture of `stream`, and returns an executable graph, which is uploaded. Without the upload, its first
+  /// Ends the capture of `stream`, and returns an executable graph that is uploaded. Without the upload, the first
   /// launch might wait for the device, and so for a rank whose graph is launched later.
   [[nodiscard]] GraphExec end_capture(CuStream stream) const {
     CuGraph captured = nullptr;
@@ -117,8 +117,8 @@ class World {
   Stream stream_;
 };
 
-/// A word in pinned memory at which a stream waits by cuStreamWaitValue64, until open(). After `patience`, the gate
-/// opens for good, and the test has failed. Without this limit, the host might wait for ever in the driver, also while
+/// A word in pinned memory that makes a stream wait (cuStreamWaitValue64) until open(). After `patience`, the gate
+/// opens for good, and the test has failed. Without this limit, the host might wait in the driver for ever, even while
 /// an exception of the test releases the stream's resources.
 class Gate {
  public:
@@ -151,7 +151,7 @@ class Gate {
   void open_when_late() {
     for (; !ended_.load(std::memory_order_acquire); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
       late_ = late_ || std::chrono::steady_clock::now().time_since_epoch().count() > late_at_;
-      if (late_) open();  // repeatedly, because replays close it
+      if (late_) open();  // again and again, because each replay of a graph may close the gate
     }
   }
 

@@ -16,7 +16,7 @@ using rondo::cuda::conformance::Gate;
 namespace {
 
 constexpr uint64_t ms = 1'000'000;  ///< in ns
-constexpr uint64_t looks = 20;      ///< reads of the clock; meanwhile, each monitor has checked its rank
+constexpr uint64_t looks = 20;      ///< after this many reads of the clock, each monitor has checked its rank
 
 /// Returns graphs of captured sums, one for each rank of a group.
 std::vector<GraphExec> captured_sums(const CopyGroup &group) {
@@ -30,8 +30,8 @@ std::vector<GraphExec> captured_sums(const CopyGroup &group) {
 /// `sum` writes the sum of all ranks' send, `gather` the send of each rank, and `cast` that of rank 0.
 enum Work : unsigned { sum = 1, gather = 2, cast = 4 };
 
-/// Ranks that each have a thread. Each rank does the same steps without waiting for other ranks. A step copies inputs
-/// in, calls or replays, and copies results out.
+/// Ranks with a thread each. All ranks do the same steps, and no rank waits for others between steps. A step copies
+/// inputs in, calls or replays, and copies results out.
 class Mixture {
  public:
   Mixture(int rank_count, uint64_t seed) : group_(rank_count, config()), seed_(seed), barrier_(rank_count) {
@@ -107,7 +107,7 @@ class Mixture {
     return status;
   }
 
-  /// Replays the graph of `work`. The first replay captures the graph, while any other work may run.
+  /// Replays the graph of `work`. The first replay also captures it, while other ranks may do any work.
   int replay(int rank, unsigned work) {
     const CudaDriver &cu = group_.world.cu;
     auto *const stream = static_cast<CuStream>(group_.stream(rank));
@@ -118,7 +118,7 @@ class Mixture {
       CuGraph graph = nullptr;
       if (cu.stream_end_capture(stream, &graph) != CuStatus::success) return -2;
       const Graph captured_once({&cu, group_.world.handle(), graph});
-      // Instantiation may wait for the device, so no stream may wait for this rank meanwhile.
+      // Instantiation may wait for the device, so no stream may wait for this rank until it has ended.
       const CuStatus ended = cu.stream_synchronize(stream);
       barrier_.arrive_and_wait();
       CuGraphExec made = nullptr;
@@ -272,7 +272,7 @@ TEST_CASE("copy executor: replays with pauses longer than the timeout between th
   HeldClock clock;
   for (int replay = 0; replay < 5; ++replay) {
     if (replay > 0) {
-      clock.await_reads(looks);  // the monitor has seen the end
+      clock.await_reads(looks);  // each monitor has seen the end of the replay
       clock.advance((timeout_ms + timeout_ms / 4) * ms);
       clock.await_reads(looks);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams report the copy-engine executor's calls to the host, and captured calls at each replay.
+// These tests check how streams report the copy-engine executor's calls to the host, also those that graphs replay.
 #include "cuda/executors/copy_progress.h"
 #include "tests/gpu/copy_group.h"
 
@@ -12,7 +12,7 @@ using rondo_test::World;
 
 namespace {
 
-/// Calls that do nothing but report, or wait at a gate.
+/// Calls that only report their begin and end. Some also wait at a gate in between.
 struct Told {
   Told() : scratch(world.memory(CopyProgress::scratch_bytes)) {
     REQUIRE(progress.open(world.context()).ok());

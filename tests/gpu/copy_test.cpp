@@ -124,7 +124,7 @@ TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wro
     return status == RONDO_OK || status == RONDO_ERROR_MISMATCH || status == RONDO_ERROR_COMM_FAILED;
   };
   if (behind_others) {
-    // Rank 0 makes all its calls first. These are more than ranks remember of each other.
+    // Rank 0 makes all its calls first. These are more calls than a rank remembers of its peers.
     for (int rank = 0; rank < 2; ++rank)
       for (int round = 0; round < 40; ++round) REQUIRE(call(rank, rank == 0 && round == 2 ? 4095 : 4096));
   } else {
@@ -158,7 +158,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
                                  ranks[rank], streams[index].get().object) == RONDO_OK);
     }
     CHECK(rondo_comm_abort(ranks[0]) == RONDO_OK);
-    std::vector<std::thread> threads;  // destroy waits 5 s for the streams
+    std::vector<std::thread> threads;  // each destroy waits 5 s for its stream, so all wait at once
     for (int rank = 0; rank < caller_count; ++rank) {
       threads.emplace_back([comm = ranks[rank]] { static_cast<void>(rondo_comm_destroy(comm)); });
       ranks.forget(rank);
@@ -167,7 +167,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
     gate.open();
     for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  // In the end, everything that the communicator had left is given back.
+  // After a while, all objects that the communicator left are returned to the driver.
   CHECK(conformance::becomes_true([&] { return conformance::live_counts() == before; }));
 }
 

@@ -172,7 +172,7 @@ TEST_CASE("residency: what is claimed on a device is refused to others until it 
   CHECK(refused.error().message == "3 ranks need 3 blocks, 1 each, but of the 8 that can be resident at once 6 belong "
                                    "to 2 ranks of other communicators");
   CHECK(claimed_blocks(device) == 6);
-  CHECK(claim(device, 2, 1, 4).ok());  // given back at once
+  CHECK(claim(device, 2, 1, 4).ok());  // the claim is given back at once
   CHECK(claim(other, 1, 8, 8).ok());
   shrink_claim(first.value()[0], 1);
   CHECK(claimed_blocks(device) == 4);
@@ -193,8 +193,8 @@ TEST_CASE("peers: the other devices of one process") {
   const std::vector<PlacementInfo> several{on(0), on(2), on(1), on(2)};
   CHECK(peers(0, several) == std::vector<CuDevice>{1, 2});
   CHECK(peers(1, several) == std::vector<CuDevice>{0, 1});
-  CHECK(peers(0, {on(0), on(0)}).empty());      // one device
-  CHECK(peers(0, {on(0), on(1, 11)}).empty());  // processes
+  CHECK(peers(0, {on(0), on(0)}).empty());      // both ranks have one device
+  CHECK(peers(0, {on(0), on(1, 11)}).empty());  // the ranks are in two processes
   std::vector<PlacementInfo> hosts = several;
   hosts[3].node = 1;
   for (uint32_t rank = 0; rank < 4; ++rank) CHECK(peers(rank, hosts).empty());
@@ -217,7 +217,7 @@ TEST_CASE("reach: the less of what two ranks say holds, and one that does not kn
   CHECK(some.between(1, 2) == none);  // no process knows this pair
   CHECK_FALSE(some.all_do_atomics());
   CHECK(some.pairs_apart(infos) == std::vector<std::pair<uint32_t, uint32_t>>{{1, 2}});
-  // One direction is enough.
+  // A pair is apart even if only one direction is missing.
   const ReachTable off(2, {atomics, none, atomics, atomics});
   CHECK(off.pairs_apart(std::vector{info(1, 10), info(2, 10)}).size() == 1);
   std::vector<PlacementInfo> hosts{info(1, 10), info(2, 10)};
@@ -228,7 +228,7 @@ TEST_CASE("reach: the less of what two ranks say holds, and one that does not kn
 
 TEST_CASE("slots: those in the host's memory are smaller") {
   Settings settings;
-  settings.channels = 4;  // so that the request is not frugal
+  settings.channels = 4;  // so that is_frugal() is false
   const GroupInfo group;
   PlacedRequest request{{{0, 8, settings, group}}};
   const auto bytes = [&] {
@@ -273,8 +273,8 @@ TEST_CASE("executor: copies are chosen where processes take turns on a device, u
   };
   const std::vector<PlacementInfo> shared{info(1, 10), info(1, 11)};
   CHECK(choice({info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
-  CHECK(choice({info(1, 10), info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // threads
-  CHECK(choice({info(1, 10), info(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // a device each
+  CHECK(choice({info(1, 10), info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // ranks are threads
+  CHECK(choice({info(1, 10), info(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // each process has a device
   CHECK(choice(shared) == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(choice({info(1, 10), info(2, 11), info(2, 12)}) == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(choice({info(1, 10, 1), info(1, 11, 1)}) == RONDO_DEVICE_EXECUTOR_KERNEL);

@@ -22,8 +22,8 @@ struct DeviceCase {
   return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-/// Makes the call. `send` and `recv` point to the beginnings of buffers, which have room for the offset and the
-/// elements of all ranks.
+/// Makes the call of `rank`. `send` and `recv` point to the beginnings of buffers, which have room for the offset and
+/// the elements of all ranks.
 inline rondo_status_t call(const DeviceCase &it, int rank, rondo_comm_t comm, rondo_stream_t stream, std::byte *send,
                            std::byte *recv) {
   const size_t block = static_cast<size_t>(rank) * it.count * rondo_type_size(it.type);

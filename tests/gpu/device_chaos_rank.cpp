@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program is one rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US
-// COUNT MANNER`. It sums until the communicator fails, and gives everything back. It prints the status and which
-// objects of the driver are still alive. MANNER is "calls", or "replays" with a call as every third sum. With
+// This program is one rank of a communicator's life on a device, for device_chaos_test.py: `device_chaos_rank KIND
+// VICTIM DELAY_US COUNT MANNER`. It sums until the communicator fails, and gives everything back. It prints the status
+// and which objects of the driver are still alive. MANNER is "calls", or "replays" with a call as every third sum. With
 // DEVICE_CHAOS_REGISTERS=1 it registers its buffer. With DEVICE_CHAOS_DEVICES=n, rank r is on device r modulo n.
 #include <signal.h>
 #include <unistd.h>
@@ -40,10 +40,10 @@ void strike(const DeviceProcess &self, const Fate &fate) {
   if (fate.kind == "abort") static_cast<void>(rondo_comm_abort(self.comm));
 }
 
-/// Returns the timeout of lives in which a rank falls silent. No rank that calls is that late.
+/// Returns the timeout of lives in which a rank falls silent. No rank that still calls is late by as much.
 uint32_t silent_timeout_ms() { return sanitized() ? 25'000 : 8'000; }
 
-/// Waits until the communicator has failed without a call of this rank.
+/// Makes no call, and waits until the communicator has failed.
 int wait_silently(const DeviceProcess &self) {
   const uint64_t deadline_ns = rondo::now_ns() + patience_ns;
   rondo_status_t state = RONDO_OK;
@@ -54,7 +54,7 @@ int wait_silently(const DeviceProcess &self) {
   return state;
 }
 
-/// Registers the buffer until the communicator's end.
+/// Registers the buffer if DEVICE_CHAOS_REGISTERS says so. It stays registered until the communicator's end.
 int register_buffer(const DeviceProcess &self) {
   const char *const text = std::getenv("DEVICE_CHAOS_REGISTERS");
   if (text == nullptr || std::atoi(text) == 0) return RONDO_OK;

@@ -13,7 +13,7 @@ using namespace rondo_test;
 
 namespace {
 
-/// Calls that ranks make one after another, on buffers of `count` float32.
+/// A call outside a group, on a buffer of `count` float32.
 struct Single {
   enum Kind { send, receive, all_reduce } kind;
   int peer = 0;
@@ -44,7 +44,7 @@ void run_singles(DeviceRanks &group, int rank, const std::vector<Single> &calls,
 }  // namespace
 
 TEST_CASE("device messages: ranks that wait for each other in a circle are named") {
-  constexpr size_t large = 3'000'000, small = 10;  // the large one does not fit into the slots
+  constexpr size_t large = 1'000'000, small = 10;  // a large message does not fit into the slots
   const auto send = [](int peer, size_t count) { return Single{Single::send, peer, count}; };
   const auto receive = [](int peer, size_t count) { return Single{Single::receive, peer, count}; };
   const Single sum{Single::all_reduce, 0, small};
@@ -78,7 +78,7 @@ TEST_CASE("device messages: ranks that wait for each other in a circle are named
 }
 
 TEST_CASE("device messages: ranks that wait long, but not in a circle, are not accused") {
-  constexpr size_t large = 3'000'000;
+  constexpr size_t large = 1'000'000;
   DeviceRanks group(3, on_executor());
   const std::vector<DeviceBuffer> buffers = buffers_for(group, large);
   run_singles(group, 0, {{Single::send, 1, large}, {Single::receive, 2, large}}, buffers[0]);

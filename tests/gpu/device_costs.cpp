@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `device_costs [--quick] [JSON]` measures a device's elementary steps. The kernels are the test image's
-// (RONDO_TEST_KERNELS), or any image on the driver in software. Each cost is a median of several runs. The fixed cost
-// of a run, above all its launch, is removed: a second run has twice as many rounds, and the difference counts. The
-// option --quick uses small sizes and few rounds, which only show that the program works.
+// `device_costs [--quick] [JSON]` measures a device's elementary steps. RONDO_TEST_KERNELS names the image of the
+// kernels; the driver in software accepts any image. Each cost is a median of several runs. The fixed cost of a run,
+// above all its launch, is removed: a second run has twice as many rounds, and the difference counts. The option
+// --quick uses small sizes and few rounds, which only show that the program works.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -65,10 +65,10 @@ class Exporter {
   pid_t process_ = -1;
 };
 
-/// Records which driver calls wait for a kernel that is waiting itself.
+/// Records which driver calls do not return while a kernel on the device waits.
 [[nodiscard]] rondo::Result<void> measure_waits(Bench &bench, const Exporter &exporter);
 
-/// Measures kernels of several streams that begin together. Each stream runs one kernel after another.
+/// Measures the time of a kernel on several streams, which begin together. Each stream runs one kernel after another.
 [[nodiscard]] rondo::Result<void> measure_streams(Bench &bench);
 
 }  // namespace device_costs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks on a device make calls that disagree, drawn from seeds. Each rank gets RONDO_ERROR_MISMATCH, which names both
-// calls, when it finalizes or earlier. RONDO_DISAGREEMENTS (25) cases of each kind run.
+// Ranks on a device make calls that disagree, drawn from seeds. Each rank gets RONDO_ERROR_MISMATCH, at the latest when
+// it finalizes. The error names both calls. RONDO_DISAGREEMENTS is the number of cases of each kind, by default 25.
 #include <cstdlib>
 
 #include "tests/disagreement.h"

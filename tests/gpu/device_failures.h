@@ -11,7 +11,7 @@
 
 namespace rondo_test {
 
-/// Returns the configuration of a rank on the kernel executor, or on the executor of RONDO_DEVICE_EXECUTOR.
+/// Returns a rank's configuration with the executor that RONDO_DEVICE_EXECUTOR names, or with the kernel executor.
 inline rondo_config_t on_executor() {
   rondo_config_t config = on_device();
   if (std::getenv("RONDO_DEVICE_EXECUTOR") == nullptr) config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;

@@ -149,7 +149,7 @@ TEST_CASE("device: calls of more sizes than a communicator has memory for plans"
         FAIL(elements << " elements, rank " << rank << ": " << error_message());
     }
   };
-  const HeldClock clock;  // calls wait until a call before them has ended, however late
+  const HeldClock clock;  // so no call times out while it waits for the end of an earlier call
   const uint64_t uploads = upload_count();
   const auto plans_made = [&] { return upload_count() - uploads; };
   for (size_t size = 0; size < size_count; ++size) call(count - size);

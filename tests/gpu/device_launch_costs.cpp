@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file measures launches and meetings of kernels. Each of several streams has a graph of some hundred kernels, and
-// one word releases all streams. The time of a kernel follows from a graph with twice as many kernels.
+// one word releases all streams. A second graph has twice as many kernels, and the difference gives the time of one.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -49,7 +49,7 @@ struct Lane {
   Event begin, end;
 };
 
-/// The streams, and the words for their release and their meetings, in a page of the device and a page of the host.
+/// The streams, and the words that release them and by which their kernels meet, in device and in host memory.
 struct Lanes {
   std::vector<Lane> all;
   HostMemory host;
@@ -58,7 +58,7 @@ struct Lanes {
 
   static constexpr size_t word_bytes = (stream_count_max + 1) * soft_cuda::meet_stride * sizeof(uint64_t);
   [[nodiscard]] uint64_t *gate() const { return static_cast<uint64_t *>(host.get().object); }
-  /// Returns a word of the host for each stream, on a line of its own.
+  /// Returns the word in host memory that belongs to `stream`. No other word shares its cache line.
   [[nodiscard]] uint64_t *host_word(uint32_t stream) const { return gate() + (1 + stream) * soft_cuda::meet_stride; }
 };
 
@@ -110,7 +110,7 @@ Result<GraphExec> make_graph(const Bench &bench, const Lanes &lanes, const Kind 
   CuGraph captured = nullptr;
   const auto ended = bench.check(cu.stream_end_capture(handle, &captured), "cuStreamEndCapture");
   const Graph graph({bench.cu, bench.context.get().context, captured});
-  RONDO_TRY(enqueued);  // it broke the capture, so the error of the capture's end says less
+  RONDO_TRY(enqueued);  // a failed launch breaks the capture, so this error says more than `ended`
   RONDO_TRY(ended);
   CuGraphExec made = nullptr;
   RONDO_TRY(bench.check(cu.graph_instantiate(&made, captured, 0), "cuGraphInstantiate"));
@@ -132,7 +132,7 @@ Result<void> enqueue(const Bench &bench, const Lanes &lanes, uint32_t stream, co
   return bench.check(cu.event_record(lane.end.get().object, handle), "cuEventRecord");
 }
 
-/// Enqueues all graphs after the gate, and opens the gate. A launch waits if the driver has no room.
+/// Enqueues all graphs behind the gate, and opens it. The gate also opens if a launch waits too long for room.
 Result<void> enqueue_all(const Bench &bench, Lanes &lanes, const std::vector<GraphExec> &graphs) {
   bool late = false;
   Result<void> enqueued;

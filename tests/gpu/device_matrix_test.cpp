@@ -30,7 +30,7 @@ struct Matrix {
   std::vector<int> rank_counts;
   std::vector<size_t> counts;  ///< 0, 1, odd, not a multiple of 16 bytes, several slots
   size_t count_max = 0;
-  size_t draws = 1;  ///< counts for each combination
+  size_t draws = 1;  ///< number of counts drawn for each combination
   bool all_types = true;
 };
 
@@ -94,7 +94,7 @@ class Elements {
         rondo::test::put_random(static_cast<rondo_type_t>(type), &of_[type][at], random);
     }
   }
-  /// Fills `bytes` of whole elements.
+  /// Fills `bytes` bytes at `to`, which must be whole elements.
   void fill(rondo_type_t type, std::byte *to, size_t bytes, Random &random) const {
     const size_t element_bytes = rondo_type_size(type);
     for (size_t at = 0; at < bytes;) {
@@ -191,7 +191,7 @@ class Pair {
     ++call_count;
   }
 
-  /// Returns whether load_store runs the call by one_shot, which has a largest size.
+  /// Returns whether load_store runs the call by one_shot. Such a call posts its data, which limits its size.
   [[nodiscard]] bool posts(rondo_collective_t collective) const {
     return device_way_.load_store() && collective == RONDO_ALL_REDUCE && algorithm_ == RONDO_ALGORITHM_ONE_SHOT;
   }
@@ -240,7 +240,7 @@ class Pair {
     if (device.kernel == RONDO_KERNEL_LOAD_STORE) return;  // it always reduces in rank order
     REQUIRE((host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
   }
-  /// Copies on the stream of the device's world, like read().
+  /// Copies `from` to the device, on the stream of the device's world, as read() copies back.
   void copy(const RankBuffers &of, std::byte *to, const std::vector<std::byte> &from, size_t bytes) const {
     CU_OK(cu_.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), bytes, of.world.stream()));
     CU_OK(cu_.stream_synchronize(of.world.stream()));
@@ -273,7 +273,7 @@ class Pair {
   rondo_algorithm_t algorithm_;
   uint64_t chunk_bytes_;
   Way device_way_;
-  std::optional<Ranks> device_;  ///< gone before the streams
+  std::optional<Ranks> device_;  ///< destroyed before the streams
 };
 
 void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
@@ -323,7 +323,7 @@ void check_way(const Worlds &worlds, const rondo::Algorithm &algorithm, const Wa
   config.protocol = way.protocol == RONDO_PROTOCOL_LL ? way.protocol : RONDO_PROTOCOL_SIMPLE;  // the host's protocol
   config.channels = 1 + static_cast<uint32_t>(random() % 3);
   config.chunk_bytes = uint64_t{64} << random() % 6;  // slots of the host and the device hold this size
-  if (way.load_store()) config.chunk_bytes *= 16;  // all ranks meet at each chunk
+  if (way.load_store()) config.chunk_bytes *= 16;  // fewer chunks, because all ranks meet at each
   config.timeout_ms = 60'000;
   CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), way.name(), config.channels,
           config.chunk_bytes);
@@ -344,7 +344,7 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   const Elements elements(random);
   // The worlds keep the contexts, because making a context takes longer than all calls of a combination.
   const Worlds worlds(on_their_devices(devices_of_environment(), on_device()));
-  // One kernel of load_store takes at most this number of ranks.
+  // load_store takes at most this number of ranks. If ranks share launches, one kernel runs all of them.
   const auto load_store_ranks_max = static_cast<int>(calls_wait() ? rondo::device::ranks_per_kernel_max
                                                                   : rondo::device::load_store_rank_count_max);
   for (const int rank_count : matrix.rank_counts) {

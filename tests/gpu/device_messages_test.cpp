@@ -93,7 +93,7 @@ TEST_CASE("device messages: messages larger than all slots of a pair cross in on
 }
 
 TEST_CASE("device messages: a group meets calls that come one after the other") {
-  constexpr size_t large = 3'000'000, small = 10;  // the large one does not fit into the slots
+  constexpr size_t large = 1'000'000, small = 10;  // a large message does not fit into the slots
   DeviceRanks group(2, on_executor());
   const DeviceBuffer x(group.world, bytes_of(whole_numbers(1, large)));
   const DeviceBuffer y(group.world, bytes_of(whole_numbers(2, small)));
@@ -187,7 +187,7 @@ TEST_CASE("device messages: a message without a counterpart times out with what 
     return rondo_recv(buffer.pointer(), 1, RONDO_INT8, 0, group.ranks[1], group.stream(1));
   };
   {
-    const HeldClock clock;  // the first message is received, however late
+    const HeldClock clock;  // no time passes, so the first message is received in time
     REQUIRE(rondo_send(buffer.pointer(), 1, RONDO_INT8, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
     REQUIRE(receive() == RONDO_OK);
     group.complete();
@@ -235,7 +235,7 @@ TEST_CASE("device messages: a captured group is replayed") {
                               [&] { CHECK(exchange.call(rank, group.ranks[rank]) == RONDO_OK); }));
   for (int replay = 0; replay < 5; ++replay) {
     for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
-    if (replay == 2)  // calls between replays
+    if (replay == 2)  // ordinary calls between two replays
       CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
   }
   group.complete();

@@ -68,7 +68,7 @@ class Calls {
     return made;
   }
 
-  /// Gives the ranks other factors, on the device.
+  /// Draws another factor for each rank, and writes it to the device.
   void change_factors(uint64_t seed) {
     for (int rank = 0; rank < rank_count; ++rank) {
       at(factors_, rank) = drawn(type_, 1, seed + static_cast<uint64_t>(rank));
@@ -165,7 +165,7 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   config.kernel = GENERATE(RONDO_KERNEL_AUTO, RONDO_KERNEL_INTERPRETER);
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
   DeviceRanks group(rank_count, config);
-  // A quarter of the cases has all collectives, factors on host and device, and nine types by each executor and kernel.
+  // Even a quarter of the cases has all collectives, both places of a factor, and nine types with each executor.
   rondo_test::GateShare share("types and collectives of premul sums on devices");
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
     check_type(group, static_cast<rondo_type_t>(type), &share);
@@ -207,7 +207,7 @@ TEST_CASE("device: a factor by its address must be memory of the device") {
   DeviceRanks group(1);
   const float factor = 2;
   rondo_op_t op = RONDO_SUM;
-  if (!in_software()) return;  // some devices reach the stack
+  if (!in_software()) return;  // some real devices can read the host's stack
   CHECK(rondo_op_create_premul_sum(&op, &factor, RONDO_FLOAT32, RONDO_RESIDENCE_DEVICE, group.ranks[0]) ==
         RONDO_ERROR_INVALID_ARGUMENT);
   check_message({"scalar is host memory"});

@@ -48,8 +48,8 @@ inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   return RONDO_OK;
 }
 
-/// Copies the buffer to the host after the stream's work has ended. If the communicator has failed, its failure is
-/// returned. The context must be current.
+/// Copies the buffer to the host when the stream's work has ended. If the communicator has failed, returns its failure.
+/// The context must be current.
 inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
   using rondo::cuda::CuStatus;
   auto *const stream = self.stream.get().object;
@@ -87,8 +87,8 @@ inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::Gra
   return uploaded ? int{RONDO_OK} : driver_failed;
 }
 
-/// Copies inputs, sums `count` elements, and copies results back on the stream. Returns a status, driver_failed or
-/// wrong_value. If `graph` is given, this launches that graph of capture_sum() instead of a call.
+/// Copies inputs to the device, sums `count` elements, and copies results back, all on the stream. Returns a status,
+/// driver_failed or wrong_value. If `graph` is not null, launches this graph of capture_sum() instead of the call.
 inline int sum_once(const DeviceProcess &self, int round, size_t count, const rondo::cuda::GraphExec *graph = nullptr) {
   using rondo::cuda::CuStatus;
   std::vector<int32_t> values(count);

@@ -80,9 +80,9 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
-        # A kernel that waits for its peer uses its whole turn. By one channel the sums take some twenty turns. With a
-        # limit of four turns, they sometimes succeeded. The limit for copies is a hundred times the time that they
-        # need, since tests run concurrently, and longer under a sanitizer.
+        # A kernel that waits for its peer uses its whole turn. By one channel the sums take some twenty turns, and a
+        # limit of four turns did not always end them. So the limit is less than a turn. Copies may take a hundred times
+        # as long as they need, since tests run concurrently, and longer under a sanitizer.
         copy_ms = 12000 * job.PATIENCE
         for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, copy_ms, "ok"),
                                                       ("kernel", 100, 60000, "ok")):

@@ -23,7 +23,7 @@ constexpr int round_count = 6, death_round = 3;
 constexpr auto look_interval = std::chrono::milliseconds(5);
 constexpr int looks_max = 20'000;  // a limit for a test that hangs
 
-/// Waits until the communicator has failed without a call of this rank.
+/// Makes no call, and waits until the communicator has failed.
 void wait_silently(const DeviceProcess &self) {
   rondo_status_t state = RONDO_OK;
   for (int look = 0; look < looks_max && state == RONDO_OK; ++look) {
@@ -39,7 +39,7 @@ size_t number_of_environment(const char *name, size_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// Gathers a part of each rank, and then replaces the first part by the part of rank 1.
+/// Gathers one part from each rank. Then a broadcast replaces the first part by the part of rank 1.
 int move_once(const DeviceProcess &self, int round) {
   using rondo::cuda::CuStatus;
   const size_t count = self.count;
@@ -64,8 +64,8 @@ int move_once(const DeviceProcess &self, int round) {
   return RONDO_OK;
 }
 
-/// Sends one half of the buffer to the next rank, and receives the other half from the one before. Both are in a group
-/// if `grouped`. `short_by` is the number of elements that rank 0 does not send.
+/// Sends one half of the buffer to the next rank, and receives the other half from the previous rank. If `grouped`,
+/// both calls are in a group. `short_by` is the number of elements that rank 0 does not send.
 int message_once(const DeviceProcess &self, int round, size_t short_by, bool grouped) {
   using rondo::cuda::CuStatus;
   const size_t half = self.count / 2;
@@ -111,7 +111,7 @@ int say_last_words(const DeviceProcess &self) {
   }
   std::this_thread::sleep_for(std::chrono::seconds(8));
   if (const auto got = rondo_recv(pointer, count, RONDO_INT32, 1, self.comm, stream); got != RONDO_OK) return got;
-  // copy_back() would ask for errors first, and get the death of rank 1.
+  // This does not use copy_back(), which would ask for errors first, and report the death of rank 1.
   if (self.cu->memcpy_dtoh_async(values.data(), at, bytes, stream) != CuStatus::success ||
       self.cu->stream_synchronize(stream) != CuStatus::success)
     return driver_failed;
@@ -155,7 +155,7 @@ struct ProcessWindow {
   rondo_window_t window = nullptr;
 };
 
-/// Puts the buffer into the window of the next rank, and waits for the values of the rank before.
+/// Puts the buffer into the window of the next rank, and waits for the values of the previous rank.
 int put_once(const DeviceProcess &self, int round, ProcessWindow &of) {
   using rondo::cuda::CuStatus;
   const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
@@ -226,7 +226,7 @@ int exchange_blocks(const DeviceProcess &self, int round, size_t short_by) {
 
 }  // namespace
 
-/// Replaces libc's send(). Waits DEVICE_RANK_SLOW_SENDS milliseconds first, except if rank 0 calls its own store.
+/// Replaces libc's send(). Waits DEVICE_RANK_SLOW_SENDS milliseconds first, except on the main thread of rank 0.
 extern "C" ssize_t send(int socket, const void *data, size_t bytes, int flags) {
   static const size_t wait_ms = number_of_environment("DEVICE_RANK_SLOW_SENDS", 0);
   static const bool serves = number_of_environment("RANK", 0) == 0;
@@ -239,7 +239,7 @@ int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
   const bool replayed = argument_count > 2;
   const size_t count = number_of_environment("DEVICE_RANK_COUNT", count_default);
-  const size_t silent_ms = sanitized() ? 25'000 : 6'000;  // no rank that calls is that late
+  const size_t silent_ms = sanitized() ? 25'000 : 6'000;  // all ranks that call are in time
   const size_t usual_ms = scenario.ends_with("silent") ? silent_ms : 20'000;
   const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", usual_ms);
   DeviceProcess self;

@@ -45,7 +45,7 @@ inline bool has_two_devices(const char *what) {
 /// Device memory with the bytes of a vector. If `hidden`, only its own device maps it, so no other device can read it.
 class DeviceBuffer {
  public:
-  static constexpr size_t spare_bytes = 64;  ///< after the values
+  static constexpr size_t spare_bytes = 64;  ///< bytes after the values
   DeviceBuffer(const World &world, const std::vector<std::byte> &bytes, bool hidden = false)
       : world_(world), bytes_(bytes.size()) {
     auto made = rondo::cuda::SharedMemory::allocate(world.context(), bytes.size() + spare_bytes,
@@ -247,13 +247,13 @@ class Worlds {
   std::vector<std::unique_ptr<World>> worlds_;
 };
 
-/// Says whether ranks on one device use the code for several devices.
+/// Says whether ranks on one device use the code for several devices (RONDO_TEST_DEVICES_APART=on).
 inline bool acts_apart() {
   const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
   return text != nullptr && std::string(text) == "on";
 }
 
-/// Returns a configuration for each rank.
+/// Returns `config` for each rank, with the rank's device. If acts_apart(), existing devices stand for missing ones.
 inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devices,
                                               const rondo_config_t &config = on_device()) {
   std::vector<rondo_config_t> configs(devices.size(), config);
@@ -294,7 +294,7 @@ struct DeviceRanks {
 
   std::vector<rondo_config_t> configs;
   Worlds worlds;
-  const World &world;  ///< of rank 0
+  const World &world;  ///< the world of rank 0
   std::vector<rondo::cuda::Stream> streams;
   Ranks ranks;  // destroyed before the streams
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each seed gives a life of ranks that are threads. One rank fails at a random moment: it aborts, makes no call, or
-// makes another call. Then every rank's kernels must end, and every rank must get an error. RONDO_SEED_COUNT (20) lives
-// run, from RONDO_SEED on, on RONDO_TEST_DEVICES (1) devices. On several devices, peers cannot read some ranks' memory.
+// makes another call. Then every rank must get an error, and its kernels must end. RONDO_SEED is the first seed.
+// RONDO_SEED_COUNT (20) lives run, on RONDO_TEST_DEVICES (1) devices. On several, peers cannot read some ranks' memory.
 #include <cstdio>
 #include <cstdlib>
 
@@ -75,7 +75,7 @@ class LifeOfRanks {
   [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
 
  private:
-  /// Returns whether no rank ends a call before all have called. By the interpreter, a root need not wait for others.
+  /// Returns whether no rank ends a call before all have called. In the interpreter, a root need not wait for others.
   [[nodiscard]] bool all_wait(rondo_collective_t collective) const {
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(group_.ranks[0], collective, count_of(collective, life_.count), RONDO_FLOAT32,

@@ -82,7 +82,7 @@ TEST_CASE("streams: ranks may use one stream for calls that do not wait for each
     rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1);
     REQUIRE(pair.sum(0, one) == RONDO_OK);
     REQUIRE(pair.sum(1, other) == RONDO_OK);
-    REQUIRE(pair.sum(1, one) == RONDO_OK);  // after rank 0's first call, whose peers have all called
+    REQUIRE(pair.sum(1, one) == RONDO_OK);  // after rank 0's first call, for which all ranks have called
     CHECK(pair.sum(0, one) == RONDO_ERROR_INVALID_ARGUMENT);
     REQUIRE(pair.sum(0, other) == RONDO_OK);
     pair.complete();

@@ -27,7 +27,7 @@ class PeerBuffer {
   rondo_status_t status = RONDO_OK;
 };
 
-/// Returns access to a device's memory by its driver. If a driver call fails, the next synchronize() fails.
+/// Returns functions that write and read a device's memory by its driver. If one fails, the next synchronize() fails.
 WindowMemory on_stream(const rondo::cuda::CudaDriver &cu, rondo_comm_t comm, rondo::cuda::CuStream stream) {
   using rondo::cuda::CuStatus;
   const auto failed = std::make_shared<bool>(false);
@@ -113,9 +113,9 @@ TEST_CASE("device windows: a wait is ended at the deadline, and the error names 
   config.timeout_ms = 500;
   DeviceRanks group(2, config);
   CHECK(rondo_signal(0, 5, group.ranks[1], group.stream(1)) == RONDO_OK);
-  CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(1))));  // it has arrived
+  CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(1))));  // the signal is there
   CHECK(rondo_wait_signal(1, 5, 3, group.ranks[0], group.stream(0)) == RONDO_OK);
-  CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(0))));  // it is freed
+  CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(0))));  // the wait is over
   const rondo_error_t error = await_failure(group.ranks[0]);
   CAPTURE(error.message);
   CHECK(error.status == RONDO_ERROR_TIMEOUT);

@@ -158,8 +158,8 @@ class DeviceWorld {
   }
   /// Makes load_store read and write the callers' buffers, as among ranks of one process.
   void share_buffers() { shares_buffers_ = true; }
-  /// Hides the buffers of `hidden_ranks`, a bit for each rank, from peers, beginning with the next operation of `rank`.
-  /// All ranks of an operation must set the same bits. Call it on the rank's thread.
+  /// Hides buffers from peers, beginning with the next operation of `rank`. `hidden_ranks` has a bit for each rank
+  /// whose buffers are hidden. All ranks of an operation must set the same bits. Call it on the rank's thread.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
   /// Makes windows name regions instead of addresses. All of these regions are withdrawn.
   void withdraw_regions() { withdrawn_.assign(size_t{rank_count_} * device::region_count_max, 0); }

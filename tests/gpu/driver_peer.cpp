@@ -48,7 +48,7 @@ struct Peer {
   ContextGuard guard{cu, context.get().context};
   Stream stream = make_stream(context).value();
 
-  /// Checks the values that the parent wrote, and writes those that it expects.
+  /// Checks the values that the parent wrote, and writes the values that the parent expects.
   void exchange(DevicePointer pointer) const {
     std::vector<unsigned char> seen(peer_bytes);
     const CuStream on = stream.get().object;
@@ -76,7 +76,7 @@ struct Peer {
     tell('k');
   }
 
-  /// Exports, and waits to be killed.
+  /// Exports memory, and waits until the parent kills this process.
   void export_ipc() const {
     const DeviceMemory memory = allocate_device_memory(context, peer_bytes).value();
     check(cu.memset_d8_async(memory.get().object, peer_byte, peer_bytes, stream.get().object), "memset");

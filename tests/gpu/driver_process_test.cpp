@@ -31,7 +31,7 @@ struct Pipe {
   FileDescriptor write;
 };
 
-/// A process driver_peer in a role. The destructor ends it if the test has not.
+/// A process that runs driver_peer in a role. If the test has not ended it, the destructor does.
 class PeerProcess {
  public:
   explicit PeerProcess(const char *role, int descriptor = -1) {
@@ -71,7 +71,7 @@ class PeerProcess {
     ::kill(process_, SIGKILL);
     CHECK(end() == SIGKILL);
   }
-  /// Waits for its end. Returns its exit status, or the signal that ended it.
+  /// Waits until the process has ended. Returns its exit status, or the signal that ended it.
   int end() {
     int status = 0;
     CHECK(becomes_true([&] { return ::waitpid(process_, &status, WNOHANG) > 0; }));  // also in a destructor

@@ -101,7 +101,7 @@ TEST_CASE("events: time passes between two records, unless they keep no time") {
   const auto before = std::chrono::steady_clock::now();
   CU_OK(cu.event_record(from.get().object, world.stream()));
   CU_OK(cu.event_record(timeless.get().object, world.stream()));
-  CU_OK(cu.event_synchronize(timeless.get().object));  // on a busy machine, the record may be late
+  CU_OK(cu.event_synchronize(timeless.get().object));  // so that both records have ended, even on a busy machine
   gate.close(world.stream());
   CU_OK(cu.event_record(to.get().object, world.stream()));
   CU_FAILS(cu.event_elapsed_time(&milliseconds, from.get().object, to.get().object), CuStatus::not_ready);
@@ -167,7 +167,7 @@ TEST_CASE("legacy default stream: waits for blocking streams and they for it, bu
   CHECK(count.load(std::memory_order_acquire) == 0);
   CU_FAILS(cu.stream_query(nullptr), CuStatus::not_ready);
   CU_OK(cu.memset_d8_async(reinterpret_cast<DevicePointer>(&gate.word()) + 8, 0, 8, world.stream()));
-  CU_OK(cu.stream_synchronize(world.stream()));  // a non-blocking stream does not wait for it
+  CU_OK(cu.stream_synchronize(world.stream()));  // this non-blocking stream does not wait for the default stream
   gate.open();
   CU_OK(cu.stream_synchronize(nullptr));
   CU_OK(cu.stream_synchronize(blocking));

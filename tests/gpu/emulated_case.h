@@ -39,7 +39,7 @@ struct EmulatedCase {
   uint64_t chunk_bytes = 256;
   bool in_place = false;
   bool exports = false;
-  bool shares_buffers = false;  ///< for load_store
+  bool shares_buffers = false;  ///< for load_store: peers read and write the callers' buffers
   uint32_t joint_blocks = 0;    ///< for load_store: one kernel of at most this many blocks for all ranks, or 0
   uint32_t hidden_ranks = 0;    ///< with shared buffers: a bit for each rank whose buffers peers cannot read
   uint32_t offset_bytes = 0;  ///< offset from a multiple of 64; send and recv differ by `skew_bytes`
@@ -171,7 +171,7 @@ struct CaseRank {
 [[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
-  const uint32_t blocks_bytes = it.rank_count * 64;  // the least for all blocks' parts of a chunk
+  const uint32_t blocks_bytes = it.rank_count * 64;  // each rank has at least 64 bytes of a chunk
   return {0, 0, (bytes + 64) / 64 * 64, std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes)};
 }
 
@@ -196,8 +196,8 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   world.run_joint(plans, buffers, number, threads, blocks_max);
 }
 
-/// Returns each rank's results for small floats by load_store. Returns nothing if the host's schedules have the same
-/// results.
+/// Returns each rank's results for small floats as load_store rounds them. Returns nothing if the host's schedules
+/// round in the same way.
 [[nodiscard]] inline std::vector<std::vector<std::byte>> results_rounded_once(const EmulatedCase &it,
                                                                               std::vector<CaseRank> &ranks) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE || only_moves(it.collective) || !is_small_float(it.type)) return {};

@@ -21,8 +21,8 @@ inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128};
   return std::uniform_int_distribution<uint32_t>(low, high)(random);
 }
 
-/// Returns the group sizes. Sometimes they include 0, which means one thread for all lanes of a channel. Under a
-/// sanitizer there is one size.
+/// Returns several numbers of threads for a group. Sometimes they include 0, which means one thread for all lanes of a
+/// channel. Under a sanitizer there is only one number.
 [[nodiscard]] inline std::vector<uint32_t> draw_threads(Random &random) {
   std::vector<uint32_t> sizes{1, 2, 4, 8};
   if (under_thread_sanitizer || rondo_test::sanitized()) {

@@ -40,7 +40,7 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
-/// Returns the number of units of a rank's first post.
+/// Returns how many units of its first post a rank has stored.
 uint64_t posted_units(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   const size_t all = place.geometry.area_bytes() / sizeof(uint64_t);
@@ -62,7 +62,7 @@ TEST_CASE("emulated block: abort ends every lane of a rank whose peer never come
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
       });
-      run_ranks(it.rank_count - 1, [&](uint32_t rank) {  // the last one never starts
+      run_ranks(it.rank_count - 1, [&](uint32_t rank) {  // the last rank never starts
         world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, lane_threads);
       });
       aborter.join();
@@ -86,7 +86,7 @@ TEST_CASE("emulated block: a kernel behind one that was stopped publishes nothin
               [&](uint32_t rank) { world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 2); });
     std::vector<std::vector<uint64_t>> before;
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) before.push_back(published(world, it, rank));
-    run_ranks(it.rank_count, [&](uint32_t rank) {  // all run; the last one stops, since no other sends
+    run_ranks(it.rank_count, [&](uint32_t rank) {  // all ranks run; the last one stops, since no other rank sends
       world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 2);
     });
     for (uint32_t rank = 0; rank + 1 < it.rank_count; ++rank) {
@@ -106,7 +106,7 @@ TEST_CASE("emulated block: a peer's slot of another operation is a fault that na
       it.protocol = protocol;
       it.rank_count = 2;
       it.count = 100;
-      it.chunk_bytes = 64;  // a chunk within slot_count - 1 slots
+      it.chunk_bytes = 64;  // so that a chunk fits in slot_count - 1 slots
       std::vector<CaseRank> ranks = make_ranks(it, geometry);
       DeviceWorld world(it.rank_count, it.channels, geometry);
       run_ranks(it.rank_count, [&](uint32_t rank) {
@@ -122,7 +122,7 @@ TEST_CASE("emulated block: a peer's slot of another operation is a fault that na
 }
 
 TEST_CASE("emulated block: a child that disagrees is named, even where the other child never comes") {
-  constexpr uint32_t parent = 2;  // of ranks 1 and 3 in the tree of an even channel
+  constexpr uint32_t parent = 2;  // the parent of ranks 1 and 3 in the tree of an even channel
   for (const auto protocol : device_protocols)
     for (const uint32_t lane_threads : {0u, 1u, 4u})
       for (const uint32_t other : {1u, 3u}) {
@@ -161,7 +161,7 @@ TEST_CASE("emulated block: a peer's slot of another size is a fault") {
   DeviceWorld world(2, 1, geometry);
   run_ranks(2, [&](uint32_t rank) {
     Buffers buffers = ranks[rank].buffers(1, false);
-    buffers.signature = 1;  // as if the digests collided
+    buffers.signature = 1;  // the same on both ranks, as if the digests collided
     world.run(rank, *ranks[rank].plan, buffers, 1, 2);
   });
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -186,7 +186,7 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
   CHECK(device::peer_in(world.result(1).verdict) == 0);
 }
 
-// Threads do not vote before the post, so one thread may meet a fault before later threads have posted.
+// Threads do not vote before they post. So one thread may meet a fault while other threads have not posted yet.
 TEST_CASE("emulated block: a post by one_shot is whole though a fault was met before others posted") {
   for (const uint32_t threads : {2u, 4u, 8u}) {
     EmulatedCase it;
@@ -218,7 +218,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
   }
 }
 
-// The peer arrives when one thread of the rank already polls for a long wait.
+// The peer arrives while one thread of this rank already polls in a long wait.
 TEST_CASE("emulated block: a late peer that disagrees is named, even where another peer never comes") {
   for (const bool posts : {true, false}) {
     EmulatedCase it;

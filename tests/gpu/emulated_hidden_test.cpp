@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests check for which words load_store waits after the first gate, in shared buffers and in buffers that peers
-// cannot read. The test acts as the other rank: it stores the words that this rank's kernel would store.
+// These tests check which words load_store awaits after the first gate, in shared buffers and in buffers that peers
+// cannot read. The test acts as rank 1, and stores the words that the kernel of rank 1 would store.
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -27,7 +27,7 @@ struct TwoRanks {
     world.emplace(2, 1, drawn_geometry, 0, load_store_geometry_for(it));
     world->share_buffers();
   }
-  /// Arrives for rank 1: writes where its buffers are, and whether peers can read them.
+  /// Acts as rank 1 when it arrives: stores where its buffers are, and whether peers can read them.
   void arrive(bool can_be_read = false) {
     device::LoadStoreWindow &window = world->place(1).window(0);
     memory::store_relaxed(window.send, reinterpret_cast<uint64_t>(peer_send.data()));
@@ -39,7 +39,7 @@ struct TwoRanks {
     const uint64_t arrival = had_part ? 1 : 1 + device::gate_failed;
     (void)memory::add<memory::Site::load_store_leave>(world->place(0).left(0), arrival);
   }
-  /// Does rank 1's part of every chunk.
+  /// Acts as rank 1 after its work: stores counters as if it had done its part of every chunk.
   void reduce_all() {
     memory::store_release(world->place(1).contributed(0), device::load_store_counter(1000, signature));
     memory::store_release(world->place(1).reduced(0), device::load_store_counter(1000, 0));

@@ -69,7 +69,7 @@ DeviceWorld world_for(const EmulatedCase &it) {
 struct Operation {
   EmulatedCase it;
   std::vector<CaseRank> ranks;
-  std::vector<std::vector<int32_t>> expected;  ///< each rank's values
+  std::vector<std::vector<int32_t>> expected;  ///< by rank: the values that it must receive
 };
 
 /// Returns the values that a rank must receive. Call it before the operation runs.
@@ -116,7 +116,7 @@ TEST_CASE("emulated load_store: every type and operation is bit-equal to the hos
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  rondo_test::GateShare share("types and operations of emulated load_store", !under_thread_sanitizer);
+  rondo_test::GateShare share("types and operations of emulated load_store");
   for (const LoadStoreKind &kind : load_store_kinds())
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= (kind.reduces() ? RONDO_AVG : RONDO_SUM); ++op)
@@ -257,7 +257,7 @@ TEST_CASE(
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
       });
-      run_ranks(2, [&](uint32_t rank) {  // the last one never starts
+      run_ranks(2, [&](uint32_t rank) {  // the last rank never starts
         world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, threads);
       });
       aborter.join();
@@ -291,7 +291,7 @@ TEST_CASE("emulated load_store: in shared buffers, a rank that comes after a pee
       world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
       CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
       const std::vector<std::byte> given_back = ranks[0].recv;
-      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // no thread sets its abort word
+      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nothing aborts rank 1 itself
       CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::stopped);
       CHECK(ranks[0].recv == given_back);
     }

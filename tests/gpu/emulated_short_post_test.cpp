@@ -26,7 +26,7 @@ EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6) {
 
 DeviceWorld world_for(const EmulatedCase &it) {
   DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
-  world.begin_at(1, 0);  // the first post of all is not a short one
+  world.begin_at(1, 0);  // as after one post, because the first post is never a short one
   return world;
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("short posts: the calls of these tests have them") {
 TEST_CASE("short posts: every type and operation is bit-equal to the host executor") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
-  rondo_test::GateShare share("types and operations of short posts", !under_thread_sanitizer);
+  rondo_test::GateShare share("types and operations of short posts");
   for (const uint32_t rank_count : {2u, 4u, 8u})
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
@@ -98,7 +98,7 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
         it.type = static_cast<rondo_type_t>(type);
         it.op = static_cast<rondo_op_t>(op);
         it.channels = between(random, 1, 3);
-        // The size is at most the words of all threads. Some channels have no word, and some last words are half full.
+        // There are at most as many words as threads. Some channels have no word, and some last words are half full.
         const uint64_t bytes = 8 * between(random, 1, threads_max * it.channels) - (random() % 4 == 0 ? 4 : 0);
         it.count = std::max<uint64_t>(1, bytes / rondo_type_size(it.type));
         it.in_place = random() % 2 == 0;
@@ -142,7 +142,7 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
   });
-  run_ranks(3, [&](uint32_t rank) {  // the last one never starts
+  run_ranks(3, [&](uint32_t rank) {  // the last rank never starts
     world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
   });
   aborter.join();
@@ -183,7 +183,7 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
         }
 }
 
-// Threads do not vote before the post, so one thread may meet a fault before later threads have posted.
+// Threads do not vote before they post. So one thread may meet a fault while other threads have not posted yet.
 TEST_CASE("short posts: a post is whole though a fault was met") {
   const EmulatedCase it = short_case(4);
   std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);

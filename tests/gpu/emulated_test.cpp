@@ -27,7 +27,7 @@ TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  rondo_test::GateShare share("types and operations of emulated blocks", !under_thread_sanitizer);
+  rondo_test::GateShare share("types and operations of emulated blocks");
   for (const Algorithm &algorithm : algorithms())
     for (const auto protocol : device_protocols)
       for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
@@ -51,7 +51,7 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  rondo_test::GateShare share("collectives of emulated blocks", !under_thread_sanitizer);
+  rondo_test::GateShare share("collectives of emulated blocks");
   for (const Algorithm &algorithm : algorithms())
     for (int collective = 0; collective < RONDO_BARRIER; ++collective)
       for (const auto protocol : device_protocols)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite runs on every executor: the host's, kernels and copies on a device, and the tests' own. Each executor must
-// keep the promises of src/engine/executor.h. Ranks are threads, without a communicator.
+// One suite runs on every executor: on the host, by kernels, by copies, and an executor that only tests have. Each
+// executor must keep the promises of src/engine/executor.h. Ranks are threads, without a communicator.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -35,7 +35,7 @@ constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint32_t rank_count = 3;
 constexpr size_t element_count = 3000;
 
-/// Buffers and streams in the memory on which an executor of that kind works.
+/// The buffers and streams of one kind of executor, in the memory that this kind uses.
 class Place {
  public:
   explicit Place(Kind kind)
@@ -206,7 +206,7 @@ TEST_CASE("executors: the work of a span runs in the order of its numbers, and e
     std::vector<StreamRef> streams;
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       std::byte *from = group.place.put(all(static_cast<int32_t>(rank)));
-      for (int i = 0; i < 4; ++i) {  // each needs the previous result
+      for (int i = 0; i < 4; ++i) {  // each call needs the result of the call before
         std::byte *const to = i == 3 ? from : group.place.put(all(-1));
         works[rank].push_back(group.sum(rank, from, to));
         from = to;

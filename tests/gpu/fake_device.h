@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is an executor of a device that the test controls. Its calls end when they are launched. The file also has
-// the other objects that such a test's operations need.
+// This file has the executor of a device that the test controls. A call on this device ends when it is launched. The
+// file also has the other objects that such a test's operations need.
 #pragma once
 
 #include <atomic>
@@ -52,10 +52,10 @@ class FakeDevice final : public rondo::DeviceExecutor {
   }
   [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
-  std::atomic<bool> stopped = false;  ///< this rank's kernel stopped, because another rank's kernel had
+  std::atomic<bool> stopped = false;  ///< this rank's kernel stopped after another rank's kernel had stopped
   std::atomic<bool> busy = false;     ///< enqueued work has not ended, even after stop()
   std::atomic<bool> lost = false;
-  std::atomic<bool> has_news = false;  ///< calls pass it on through `follower`; the monitor does not
+  std::atomic<bool> has_news = false;  ///< peers' memory changed; calls handle this by `follower`, the monitor does not
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;
   std::unique_ptr<rondo::cuda::RegionFollower> follower;
   std::function<void()> at_check;  ///< runs at each check of the device, on the thread that checks; set before start()

@@ -37,7 +37,7 @@ int current_device() {
   return ask != nullptr && ask(&device) == 0 ? device : -1;
 }
 
-/// Returns the executable graphs of the driver in software, or 0 on another driver.
+/// Returns the number of executable graphs of the driver in software, or 0 on another driver.
 uint64_t graph_count() {
   void *const driver = ::dlopen(std::getenv("RONDO_CUDA_LIBRARY"), RTLD_NOW);
   const auto ask = driver == nullptr ? nullptr
@@ -47,7 +47,7 @@ uint64_t graph_count() {
   return live.graph_execs;
 }
 
-/// Returns whether the call is to be made.
+/// Returns whether a call goes on to librondo. If not, `result` is what the call must return.
 bool goes_on(rondo_comm_t comm, int &result) {
   int rank = 0;
   result = mode() == "fails" ? internal_error : success;

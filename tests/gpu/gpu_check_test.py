@@ -71,8 +71,8 @@ class GpuCheck(unittest.TestCase):
         return results, record
 
     def what_failed(self, done):
-        """Returns the lines of the steps that failed, and what these steps wrote. If only the end of a log is kept,
-        the long record would hide them."""
+        """Returns only the lines of the steps that failed, and what these steps wrote. After the whole record, they
+        might be missing in a log of which only the end is kept."""
         lines = [line for line in done.stdout.splitlines() if line.startswith("failed ")]
         written = [self.log(line.rpartition("see ")[2]) for line in lines if "; see " in line]
         return "\n".join([done.stderr, *written, *lines]) if lines else done.stdout + done.stderr
@@ -158,7 +158,7 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual("driver_kernel_test.cpp:" in done.stdout, status == 1, done.stdout)
 
     def test_the_test_of_processes_finds_what_it_imports(self):
-        # With --quick no step runs it.
+        # With --quick no step runs device_process_test.py.
         done = subprocess.run([sys.executable, "-B", self.bundle / "tests/gpu/device_process_test.py",
                                self.bundle / "bin/device_rank", "DeviceProcesses.test_processes_exchange_blocks"],
                               env=self.environment | soft_environment(self.bundle), capture_output=True, text=True,
@@ -263,7 +263,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.log("device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
     def through_mps(self, control, *command, served="on"):
-        """Runs gpu_check_mps.py with a program in place of MPS's daemon. It leaves traces beside the results."""
+        """Runs gpu_check_mps.py. In place of MPS's daemon it starts a program that leaves traces beside the results."""
         self.write_program(self.output / "nvidia-cuda-mps-control", control)
         driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
                   "PATH": f"{self.output}:{os.environ['PATH']}"}

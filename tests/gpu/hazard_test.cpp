@@ -44,13 +44,13 @@ class Pair {
   Pair(const Pair &) = delete;
   Pair &operator=(const Pair &) = delete;
 
-  /// Calls for a rank. After the other rank has failed the call may be refused.
+  /// Makes a call of `rank`. If the other rank has failed, the call may be refused.
   rondo_status_t call(int rank, rondo_type_t type = RONDO_FLOAT32, rondo_op_t op = RONDO_SUM) {
     const auto own = static_cast<size_t>(rank);
     auto *const pointer = reinterpret_cast<void *>(memory_[own].get().object);
     return rondo_all_reduce(pointer, pointer, count, type, op, (*ranks_)[rank], streams_[own]);
   }
-  /// Returns rank 0's error when both have ended.
+  /// Waits until both streams have ended, and returns rank 0's error.
   rondo_error_t verdict() {
     for (CuStream stream : streams_) CU_OK(world.cu.stream_synchronize(stream));
     return failure_of((*ranks_)[0]);
@@ -81,7 +81,7 @@ void check_that_it_waits(Pair &pair, const std::function<void(Pair &)> &between)
   check_that_rank_1_was_late(what_comes_of(pair, between));
 }
 
-/// Checks a call that may wait on a real device. There it prints whether the call waited. The driver in software always
+/// Checks a call that may wait on a real device, and prints whether it waited there. The driver in software always
 /// waits, which is the worst case.
 void check_that_it_may_wait(Pair &pair, const char *what, const std::function<void(Pair &)> &between) {
   const rondo_error_t verdict = what_comes_of(pair, between);
@@ -203,9 +203,9 @@ TEST_CASE("hazard: communicators whose kernels use different amounts of shared m
                              group.stream(rank)) == RONDO_OK);
   };
   call(first, 0);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // this kernel waits on all multiprocessors
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // the first kernel waits on all multiprocessors
   call(second, 1);
-  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // this kernel waits, too
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // the second kernel waits, too
   call(second, 0);
   call(first, 1);
   first.complete();
@@ -259,7 +259,7 @@ TEST_CASE("hazard: a call is captured while the copy of its plan is held up for 
   const auto graph = captured(group.world, group.stream(0), [&] {
     CHECK(rondo_all_reduce(send.pointer(), recv.pointer(), count, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                            group.stream(0)) == RONDO_OK);
-    gate.open();  // instantiation of the graph may wait for the device
+    gate.open();  // then captured() instantiates the graph, which may wait for the device
   });
   for (int replay = 0; replay < 2; ++replay) {
     group.launch(graph, 0);
@@ -270,7 +270,7 @@ TEST_CASE("hazard: a call is captured while the copy of its plan is held up for 
 }
 
 TEST_CASE("hazard: blocks that are not resident, on a device that says it could hold them", "[blocks]") {
-  Pair pair;  // SOFT_CUDA_CLAIMED_BLOCKS: the device's answer to the communicator
+  Pair pair;  // SOFT_CUDA_CLAIMED_BLOCKS: how many blocks the device claims to hold
   check_that_it_may_wait(pair, "blocks of a second kernel, for multiprocessors", [](Pair &) {});
 }
 
@@ -323,7 +323,7 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
         for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), expected);
       }
   if (!in_software()) return;
-  CHECK(upload_count() - uploads == 3 * 2 * rank_count);  // one for each plan
-  // Rondo copies plans on its own streams, so the caller's streams have no copy.
+  CHECK(upload_count() - uploads == 3 * 2 * rank_count);  // one copy for each plan
+  // Rondo copies plans on streams of its own, so the caller's streams have no copy.
   for (int rank = 0; rank < rank_count; ++rank) CHECK(upload_count_of(group.stream(rank)) == 0);
 }

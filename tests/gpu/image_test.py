@@ -132,24 +132,24 @@ class Image(unittest.TestCase):
         self.assertNotRegex("st.global.v2.u32 [%rd1], {%r1,%r2};", WIDE_STORE)
 
     def test_an_end_without_a_failure_is_a_relaxed_store_and_so_is_a_header_on_one_device(self):
-        """Checks which stores are releases. On a device a release is a fence of half a microsecond or more, and
-        emulated blocks do not notice a needless one. A condition decides whether E3, and one_shot's P2, are such."""
+        """Checks which stores are releases. On a device each release costs a fence of half a microsecond or more, and
+        emulated blocks do not notice a needless one. A condition decides this for E3, and for P2 of one_shot."""
         for name, body in self.kernels.items():
             if name.startswith("rondo_run_"):
                 orders = defaultdict(set)
                 for order, place in FLAG_STORE.findall(body):
                     orders[place].add(order)
                 either = [place for place, found in orders.items() if len(found) == 2]
-                # one_shot's kernels store them once more, for short posts.
+                # A kernel of one_shot has both stores twice: the second time for short posts.
                 wanted = 2 * (2 if has_short_posts(name) else 1) if name.startswith("rondo_run_one_shot_") else 1
                 if name.startswith("rondo_run_joint_"):
                     wanted = 0  # this kernel cannot fail
                 self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
-        """Counts fences of the system's scope. The exchanges of a closing gate and of a verdict, and the two adds of
-        the report, follow only a failure. Gates are adds in either scope, which depends on where the ranks are. In
-        one_shot's kernels the report of a short post has one add: it has not failed itself."""
+        """Counts fences of the system's scope. Exchanges, which close a gate or set a verdict, follow only a failure.
+        So do the two adds of the report. A gate has an add in each scope, and the place of the ranks decides which
+        one runs. For a short post of one_shot, the report has one add, because the post has not failed itself."""
         for name, body in self.kernels.items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
                 releases, adds = ["E3", "C2", "R2"], 2

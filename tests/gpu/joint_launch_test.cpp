@@ -53,7 +53,7 @@ TEST_CASE("shared launch: a call that all ranks capture into one graph is one ke
     group.ranks.synchronize();
     group.sum_all();
     std::vector<float> expected = sum_over_ranks(0, 3, count);
-    for (float &value : expected) value *= 243;  // 3 ranks, 5 sums more
+    for (float &value : expected) value *= 243;  // 5 more sums over 3 ranks: 3 to the power of 5
     group.check(expected);
   }
 }
@@ -67,7 +67,7 @@ TEST_CASE("shared launch: load_store has kernels for as many ranks as one takes"
   check_message({"'load_store'", "up to 8", "RONDO_DEVICE_LAUNCH=own", "RONDO_KERNEL=interpreter"});
 }
 
-// "[auto]": a process reads RONDO_DEVICE_LAUNCH once, so these cases need a process in which it is not set.
+// A process reads RONDO_DEVICE_LAUNCH once, so the cases with "[auto]" need a process in which it is not set.
 namespace {
 
 /// Counts kernels of ranks that share launches without a request, because CUDA has few hardware queues.
@@ -83,7 +83,7 @@ struct Unasked {
     ++sums;
     return before ? *launch_count() - *before : 0;
   }
-  /// Counts kernels if each rank calls on a thread of its own. Threads live until all have called, so their ids differ.
+  /// Counts kernels if each rank calls on its own thread. Threads live until all have called, so their ids differ.
   [[nodiscard]] uint64_t by_threads() {
     std::barrier all_called(group.ranks.ranks.size());
     const auto sum = [&](int rank, rondo_comm_t) {
@@ -93,7 +93,7 @@ struct Unasked {
     };
     return launched([&] { REQUIRE(all_ok(group.ranks.ranks.run(sum))); });
   }
-  /// Returns whether one kernel runs the calls of one thread per rank. The clock is held, so no thread is late.
+  /// Returns whether one kernel runs all ranks' calls if each rank has a thread. The held clock keeps threads in time.
   [[nodiscard]] bool share() {
     const HeldClock clock;
     for (int turn = 0; turn < 3; ++turn)

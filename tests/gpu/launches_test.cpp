@@ -94,14 +94,14 @@ class StuckDriver {
   bool goes_on_ = false;
 };
 
-/// Waits until `ready()`, for a limited time. Returns its last result. Any thread may call it.
+/// Waits until `ready()`, at most `long_ns`. Returns the last result of `ready()`. Any thread may call this function.
 template <class Ready>
 [[nodiscard]] bool comes_true(const Ready &ready) {
   for (const uint64_t end_ns = now_ns() + long_ns; !ready() && now_ns() < end_ns;) sleep_for_ns(1'000'000);
   return ready();
 }
 
-/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it was quiet.
+/// Begins another communicator's quiet moment, which lasts while `driver` waits. The result says whether it began.
 std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   auto moment = std::async(std::launch::async, [&driver] {
     const auto quiet = Launches::of_process().try_quiet();
@@ -133,7 +133,7 @@ void check_stuck(Rank &rank, const StuckDriver &driver, rondo_status_t status) {
   CHECK(next.error().status == RONDO_ERROR_COMM_FAILED);
 }
 
-/// Fails the communicator when its call waits, as another thread's abort does. The result says whether a call came.
+/// Waits until `rank` has made a call, and aborts the communicator during it. The result says whether a call came.
 std::future<bool> abort_later(Rank &rank) {
   return std::async(std::launch::async, [&rank] {
     const bool came = comes_true([&] { return rank.operations->ranks().latest_operation(0) == 1; });
@@ -212,7 +212,7 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
     std::atomic<int> rounds = 0;
     Rank rank(aborted ? long_ns : short_ns);
     rank.device->follower = RegionFollower::start([&](RegionRound) { driver.wait(), ++rounds; }).value();
-    rank.device->has_news = true;  // only the call sees it
+    rank.device->has_news = true;  // only the call reads this, not the monitor
     check_stuck_or_aborted(rank, driver, aborted);
     // This is the round that the call has requested. On a busy machine, the call may end before the round begins.
     REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
@@ -249,7 +249,7 @@ TEST_CASE("launches: a follower that waits for the device holds the end of its c
     rank.device.reset();
     CHECK_FALSE(driver.gave_up);
     sleep_for_ns(short_ns);
-    CHECK_FALSE(left.expired());  // the object that this thread uses still exists
+    CHECK_FALSE(left.expired());  // the follower's thread still uses this object
     CHECK(left_count == 0);
     driver.go_on();
     CHECK(comes_true([&] { return left.expired(); }));

@@ -16,9 +16,9 @@ namespace {
 constexpr ConnectionGeometry geometry{4, 64, 64};
 constexpr uint32_t slot_count = geometry.slot_count;
 constexpr uint32_t signature = 0x7712'3456;
-constexpr uint64_t laps_again = uint64_t{ll::lap_count} * slot_count;  ///< counters, until a slot has the same lap
+constexpr uint64_t laps_again = uint64_t{ll::lap_count} * slot_count;  ///< counters until a slot has the same lap
 
-/// A connection and a payload at a multiple of 8.
+/// A connection, and a payload whose address is a multiple of 8.
 struct Slots {
   bool by_group = false;
   AlignedMemory memory{geometry.bytes()};
@@ -101,7 +101,7 @@ TEST_CASE("ll: a slot of any size comes through, once all of its units are there
       }
       REQUIRE(slots.receive(0, bytes) == LlOutcome::full);
       REQUIRE(slots.is_payload(0, bytes));
-      REQUIRE(slots.receive(slot_count, bytes) == LlOutcome::stale);  // the slot's next lap
+      REQUIRE(slots.receive(slot_count, bytes) == LlOutcome::stale);  // the counter of the slot's next lap
     }
 }
 

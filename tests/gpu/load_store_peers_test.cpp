@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run all-reduce on several devices that reach each other. Ranks are threads. If all ranks' buffers can be
-// read, the kernel uses the buffers, and otherwise the ranks' places. The tag "[peers]" needs devices that reach each
-// other, "[apart]" needs devices without atomics between them, and "[refused]" needs a driver that refuses peer access
-// once.
+// These tests run all-reduce on several devices that reach each other. Ranks are threads. If peers can read all ranks'
+// buffers, the kernel uses the buffers. Otherwise it uses the ranks' places. The tag "[peers]" needs devices that reach
+// each other, "[apart]" needs devices without atomics between them, and "[refused]" needs a driver that refuses peer
+// access once.
 #include <map>
 #include <random>
 #include <string>
@@ -61,7 +61,7 @@ struct Buffers {
     return rondo_all_reduce((in_place ? recv : send)[at].pointer(), recv[at].pointer(), call.count, call.type, call.op,
                             group.ranks[rank], group.stream(rank));
   }
-  void enqueue_all(bool in_place = false) const {  // on one thread: no call waits for another rank
+  void enqueue_all(bool in_place = false) const {  // one thread makes all calls, because none waits
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(enqueue(rank, in_place) == RONDO_OK);
   }
   void check(const std::vector<std::byte> &expected) const {
@@ -97,7 +97,7 @@ rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
 }
 
 const std::vector<CuDevice> arrangements[] = {{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3}};
-constexpr size_t large = 20'003;  // larger than the largest one_shot, and no multiple of a block
+constexpr size_t large = 20'003;  // larger than the largest one_shot, and not divisible into equal blocks
 
 }  // namespace
 
@@ -233,7 +233,7 @@ TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whi
   constexpr uint64_t next_ns = begin_ns + 2 * lost_patience_ns;
   for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(2, next_ns));
   CHECK(slow.look(2, next_ns + lost_patience_ns));
-  REQUIRE_FALSE(stopped.look(1, begin_ns));  // and continues an hour later
+  REQUIRE_FALSE(stopped.look(1, begin_ns));  // this process stops here, and continues an hour later
   for (uint64_t look = 2; look < lost_looks; ++look) REQUIRE_FALSE(stopped.look(1, begin_ns + 3'600'000'000'000));
   CHECK(stopped.look(1, begin_ns + 3'600'000'000'000));
 }
@@ -250,7 +250,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const Buffers buffers(group, Call{large});
   const uint32_t block_count = plan_of(group.ranks[1], large).channels;
   lose(1, 1);
-  struct Found {  // also at a failed check, since otherwise the ranks would never end
+  struct Found {  // finds the device even if a check fails, since the ranks would never end otherwise
     decltype(lose) tell;
     ~Found() { tell(1, 0); }
   } const found{lose};
@@ -260,7 +260,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const auto ended = [&] {
     return group.world.cu.stream_query(static_cast<CuStream>(group.stream(0))) == CuStatus::success;
   };
-  CHECK(conformance::becomes_true([&] { return waiting(0) == block_count; }));  // at the last one
+  CHECK(conformance::becomes_true([&] { return waiting(0) == block_count; }));  // at the last gate
   std::this_thread::sleep_for(conformance::a_while);
   CHECK_FALSE(ended());
   const auto aborted = std::chrono::steady_clock::now();
@@ -334,6 +334,6 @@ TEST_CASE("load_store: a device serves 128 ranks of processes, however many othe
   REQUIRE(joined.ok());
   CHECK(joined.value()->blocks() == 32);
   BlockClaim claim = joined.value()->take(0);
-  shrink_claim(claim, 8);  // a peer has fewer
+  shrink_claim(claim, 8);  // as if a peer had fewer blocks
   CHECK(claimed_blocks(device.uuid) == 8);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run reduce_scatter, all_gather, broadcast and reduce by load_store among threads as ranks on several
-// devices. If all ranks' buffers can be read, the kernel uses them, and otherwise the ranks' places. If no device
-// reaches another, requested calls use only places. The file load_store_peers_test.cpp explains the tags.
+// These tests run reduce_scatter, all_gather, broadcast and reduce by load_store on several devices. Ranks are threads.
+// If peers can read all ranks' buffers, the kernel uses them. Otherwise it uses the ranks' places. If no device reaches
+// another, requested calls use only places. The file load_store_peers_test.cpp explains the tags.
 #include <string>
 #include <vector>
 
@@ -67,7 +67,7 @@ TEST_CASE("peers: a buffer that no peer touches need not be one that peers can r
     readable.fill(3);
     hidden.fill(3);
     const AccessCheck checked;
-    const auto is_touched = [&](bool send, int rank) {  // a broadcast's others send nothing, a reduce's receive nothing
+    const auto is_touched = [&](bool send, int rank) {  // a broadcast has only the root's send, a reduce only its recv
       if (collective == (send ? RONDO_BROADCAST : RONDO_REDUCE)) return rank == it.root;
       return collective != (send ? RONDO_ALL_GATHER : RONDO_REDUCE_SCATTER);
     };
@@ -80,9 +80,9 @@ TEST_CASE("peers: a buffer that no peer touches need not be one that peers can r
               RONDO_OK);
     group.complete();
     (collective == RONDO_REDUCE_SCATTER ? hidden : readable).check(it, 3);
-    const uint64_t bytes = moved(0, 0) + moved(1, 1);  // in devices' memory
+    const uint64_t bytes = moved(0, 0) + moved(1, 1);  // moved in the devices' own memory
     CAPTURE(bytes);
-    CHECK(2 * bytes <= 7 * vector_elements * sizeof(float));  // 3 of each in buffers, 5 to 6 through places
+    CHECK(2 * bytes <= 7 * vector_elements * sizeof(float));  // 3 moves of a byte in buffers, 5 to 6 through places
   }
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("load_store: calls of every collective in shared buffers are replayed,
   }
 }
 
-// In their own domain, releases of waiting kernels need not wait for the stores of kernels that compute meanwhile.
+// A release waits for all stores in its domain. So waiting kernels are in another domain than kernels that compute.
 TEST_CASE("load_store: kernels that wait for other ranks are in the remote memory-sync domain, where there is one",
           "[plain][no domains]") {
   if (!in_software()) return;  // only this driver reports launch attributes

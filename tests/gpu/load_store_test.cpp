@@ -39,7 +39,7 @@ struct Buffers {
     void *const pointer = each[static_cast<size_t>(rank)].pointer();
     return rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, op, group.ranks[rank], group.stream(rank));
   }
-  void call_all(rondo_op_t op = RONDO_SUM) const {  // on one thread: no call waits for another rank
+  void call_all(rondo_op_t op = RONDO_SUM) const {  // one thread makes all calls, because none waits
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(call(rank, count, op) == RONDO_OK);
   }
   void check(const std::vector<float> &expected) const {
@@ -63,7 +63,7 @@ TEST_CASE("load_store: ranks that share buffers have it, asked or not, unless th
       CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
       CHECK(plan.algorithm == (count <= 16384 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
       if (count <= 1) CHECK(plan.channels == 1);
-      if (count == 10'000'000 && in_software()) CHECK(plan.channels == (group == &asking ? 16u : 2u));  // 64 in all
+      if (count == 10'000'000 && in_software()) CHECK(plan.channels == (group == &asking ? 16u : 2u));  // of 64 blocks
     }
     CHECK(plan_of(other.ranks[0], count).protocol == RONDO_PROTOCOL_SIMPLE);
   }
@@ -115,7 +115,7 @@ TEST_CASE("load_store: ranks that share buffers with unlike alignment, and eleme
         const size_t off = rank == 1 ? skew * sizeof(float) : 0;
         auto *const from = static_cast<std::byte *>(send.each[static_cast<size_t>(rank)].pointer()) + off;
         auto *const to = static_cast<std::byte *>(recv.each[static_cast<size_t>(rank)].pointer()) + off;
-        for (int call = 0; call < 2; ++call)  // the first post of all is not a short one
+        for (int call = 0; call < 2; ++call)  // two calls, because the first post is never a short one
           REQUIRE(rondo_all_reduce(from, to, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], group.stream(rank)) ==
                   RONDO_OK);
       }
@@ -230,8 +230,8 @@ TEST_CASE("load_store: ranks that disagree are told, and one that does not come 
     }
 }
 
-// If a rank meets another operation on its first channel, it closes its second channel, on which that operation does
-// not run. Its peer may see the closed channel first.
+// If a rank meets another operation on its first channel, it also closes its second channel, on which the other
+// operation does not run. A peer may see the closed channel first.
 TEST_CASE("load_store: ranks of several channels all hear of one whose operation has fewer", "[plain]") {
   constexpr size_t count = 64 << 10, other_count = 20 << 10;
   for (int round = 0; round < 5; ++round) {

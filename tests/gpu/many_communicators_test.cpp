@@ -41,7 +41,7 @@ size_t free_bytes(const World &world) {
   return free;
 }
 
-/// Returns the most memory that a rank of a communicator takes on a device.
+/// Returns the bytes of device 0 that a rank of a new communicator takes: the average, if device 0 has all ranks.
 size_t bytes_of_rank(const std::vector<rondo_config_t> &configs) {
   const Worlds worlds(configs);
   const World &world = worlds.of(0);

@@ -21,7 +21,7 @@ def in_places(collective, size):
     return {
         "reduce_scatter": 2 * others + 1 + 1 / size,  # contributes to others; reads all of its part, and writes it
         "all_gather": 3 / size + 2 * others,          # passes its block on and has it; gathers
-        # The root contributes and has the same, the others gather.
+        # The root contributes its vector and copies it. The other ranks gather it.
         "broadcast": (3 * others + 3 + (size - 1) * 2 * others) / size,
         "reduce": 2 * others + 1 + 1 / size + 2 * others / size,
     }[collective]

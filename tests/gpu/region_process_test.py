@@ -7,13 +7,15 @@ import tempfile
 import unittest
 
 from region_job import DEVICES, ELEMENTS, RegionCase, moved, plans_in
-from sanitized import SANITIZED, some_of
+from sanitized import SANITIZED, quarter_of_cases, some_of
 
-# This fault is in loading the first kernel of load_store, which follows the kernels that every communicator loads.
+load_tests = quarter_of_cases
+
+# This fault hits the first kernel of load_store, which is loaded after the kernels of every communicator.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
-# The least time of steps that wait for a busy device. A step that ends earlier has not waited, since a later step
-# releases the device. Under a sanitizer, other steps may be that late.
+# The timeout of steps that wait for a busy device. A step that ends earlier has not waited, because only a later step
+# releases the device. Under a sanitizer, even a step that does not wait may take 6 s.
 SHORT_S = 20 if SANITIZED else 6
 SHORT = {"REGION_RANK_TIMEOUT_MS": str(SHORT_S * 1000)}
 
@@ -48,7 +50,7 @@ class Regions(RegionCase):
                     self.assertTrue(least <= memory <= most, (label, total))
 
     def check_budget(self, size, devices, total, memory_max, what):
-        """Checks the bytes of each rank of each device."""
+        """Checks how many bytes a rank moves in its device's memory and over links, on the average of each device."""
         here = size // devices
         link_max = 1.02 * 2 * (size - 1) / size
         link_min = 0.95 * 2 * (size - here) / size
@@ -117,7 +119,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, f"shared{number}")
 
     def test_one_rank_alone_may_deregister(self):
-        # The others deregister before the next sum. A peer that is already in that sum could not close their memory.
+        # The others deregister before the next sum: a peer that is already in that sum could not close their memory.
         ranks = self.job(3, ["register", "shared", "1:deregister", "sum=without_one", "0:deregister", "2:deregister",
                              "sum=another", "replace", "register", "shared", "sum=with_all"])
         self.check_apart(ranks, "without_one")
@@ -129,7 +131,7 @@ class Regions(RegionCase):
             self.check_shared(ranks, label)
 
     def test_a_graph_that_was_captured_with_memory_which_is_deregistered_since_fails_and_touches_none(self):
-        # The graph must not find memory that is registered later either, although that has the same size.
+        # The graph must not find memory that is registered later, even if the size is the same.
         for later in ([], ["register", "shared"]):
             ranks = self.job(2, ["register", "shared", "capture", "deregister", "sum=apart", "sum=another", "replace",
                                  *later, "replay=stale"], ok=False)
@@ -204,7 +206,7 @@ class Regions(RegionCase):
         self.check_shared(ranks, "again")
 
     def test_a_peer_that_is_killed_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
-        # When rank 1 is killed, the call has waited for a second. It would wait on for the device or its timeout.
+        # When rank 1 is killed, the call has waited for a second. Without the kill, its timeout would end it.
         ranks = self.busy_job(["0:failing=calls"], ["1:await=calls", "1:sleep", "1:kill"], ok=False)
         self.assertEqual(ranks[1].process.returncode, -9)
         status, seconds, device, message = self.failing_in(ranks[0])

@@ -4,10 +4,10 @@
 // modulo REGION_RANK_DEVICES. It has a buffer to send and one to receive, of REGION_RANK_COUNT float32. If
 // REGION_RANK_THREADS is set, each process has this number of ranks as threads, which find each other by the file
 // REGION_RANK_ID. Then all of them do each step.
-//     register, deregister    registers or deregisters both buffers; a peer that is ahead may still have them open
+//     register, deregister    registers or deregisters both buffers; what a peer still has open stays registered
 //     register_send           registers the send buffer alone; register_recv registers the other one
 //     count=COUNT             makes later sums have this number of elements, fewer than before
-//     collective=NAME         makes later sums calls of it, with as many elements; the root is the last rank
+//     collective=NAME         replaces later sums by the collective NAME, with as many elements; the last rank is root
 //     replace                 deregisters both for good, frees them, and allocates others of another size instead
 //     sum=LABEL               an all-reduce, whose result must have the bits of a sum in rank order; prints what its
 //                             kernels have moved as "moved LABEL" and a figure for each pair of devices
@@ -36,7 +36,7 @@
 //     kill, sleep, nap        kills the process, or sleeps; a nap takes 0.2 s
 //     not_quiet               waits until something of this process is in flight, or it opens or closes peers' memory
 //     post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it exists
-// After a failure it deregisters both buffers and prints "at the end, deregister: STATUS".
+// After a failure the rank deregisters both buffers and prints "at the end, deregister: STATUS".
 #include <signal.h>
 
 #include <atomic>
@@ -60,7 +60,7 @@ namespace {
 constexpr uint32_t timeout_ms = 60'000;
 constexpr std::chrono::milliseconds between_looks{20};
 constexpr std::chrono::seconds event_patience{120};
-constexpr int looks_not_quiet = 5;  ///< in sequence: an end may be noticed late
+constexpr int looks_not_quiet = 5;  ///< polls in sequence, because the end of work may be noticed late
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
 constexpr double in_buffers_max = 2.1;  ///< moves of each byte: 2 in buffers, 2.25 through places
@@ -131,7 +131,7 @@ int tell_failing(const RegionRank &it, int status, std::chrono::duration<double>
   return status > RONDO_OK ? int{RONDO_OK} : wrong_value;
 }
 
-/// Runs a sum that must fail. If `name` is null, it makes no file.
+/// Runs a sum that must fail. Unless `name` is null, makes a file of that name when the call begins.
 int fail_sum(RegionRank &it, const char *name) {
   if (const int filled = fill(it); filled != RONDO_OK) return filled;
   const auto begun = std::chrono::steady_clock::now();
@@ -192,7 +192,7 @@ int register_both(RegionRank &it) {
 
 enum class Patience { once, until_ready };
 
-/// Ends both registrations. With `once`, one that is not ready is tried again only before its memory is freed.
+/// Ends both registrations. With `once`, one that is not ready is kept, and tried again before its memory is freed.
 int deregister_both(RegionRank &it, Patience patience) {
   for (rondo_registration_t &registration : it.registrations) {
     if (registration == nullptr) continue;

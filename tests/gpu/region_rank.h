@@ -31,7 +31,7 @@ struct Process {
   explicit Process(int threads) : thread_count(threads), together(threads) {}
   const int thread_count;
   std::barrier<> together;
-  double moved = 0;  ///< by all ranks, in the latest sum
+  double moved = 0;  ///< by all ranks in the latest sum, for each byte of the vector
 };
 
 struct RegionRank {
@@ -120,7 +120,7 @@ inline int check(RegionRank &it) {
   return right ? int{RONDO_OK} : wrong_value;
 }
 
-/// Computes how many bytes the kernels have moved. If `label` is null, it prints nothing.
+/// Computes how many bytes the kernels have moved. Unless `label` is null, prints the figures with this label.
 inline void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
   std::string line = label == nullptr ? "" : "moved " + std::string(label);
   it.process->moved = 0;

@@ -83,7 +83,7 @@ TEST_CASE("segments: a rank opens those of permitted peers, and refuses a plan t
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     CAPTURE(rank);
     const std::vector<bool> permitted = ring_peers(rank);
-    for (uint32_t peer = 0; peer < rank_count; ++peer)  // a neighbour on the same device costs nothing
+    for (uint32_t peer = 0; peer < rank_count; ++peer)  // all segments on the own device are opened, at no cost
       CHECK(group.opened(rank, peer) == (permitted[peer] || peer % 2 == rank % 2));
     const Segment &segment = group.segments[rank].value();
     CHECK(check_links(segment, rank, RONDO_ALGORITHM_RING).ok());

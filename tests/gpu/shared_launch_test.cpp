@@ -20,7 +20,7 @@ using rondo::cuda::conformance::Gate;
 
 namespace {
 
-/// Calls all ranks except `missing` on threads. Call join() after the calls have been ended.
+/// Makes a call of each rank except `missing`, on a thread for each. join() waits until all calls have ended.
 class Callers {
  public:
   Callers(const Group &group, int missing) : statuses_(static_cast<size_t>(group.ranks.ranks.size()), RONDO_OK) {
@@ -120,7 +120,7 @@ TEST_CASE("shared launch: a large call has the device's multiprocessors divided 
 TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows",
           "[plain][few queues]") {
   constexpr size_t count = 2000;
-  for (const int closed : {0, 1, 2}) {  // the group that calls last
+  for (const int closed : {0, 1, 2}) {  // the rank whose stream waits at the gate
     Group group(3, count);
     const World &world = group.ranks.world;
     std::vector<DeviceBuffer> results;
@@ -171,7 +171,7 @@ TEST_CASE("shared launch: a call that is captured into graphs of their own is ea
     for (int rank = 0; rank < 3; ++rank) group.ranks.launch(graphs[static_cast<size_t>(rank)], rank);
     group.sum_all();
   }
-  for (float &value : expected) value *= 729;  // 3 ranks, 6 sums more
+  for (float &value : expected) value *= 729;  // 6 more sums over 3 ranks: 3 to the power of 6
   group.check(expected);
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain
 TEST_CASE("shared launch: a rank that does not come is named when the time is over", "[plain][few queues]") {
   Group group(3, 1000, by_kernels(8'000));
   {
-    const HeldClock clock;  // the first sum ends, however late
+    const HeldClock clock;  // no time passes, so the first sum ends in time
     group.sum_all();
     group.ranks.complete();
   }

@@ -58,7 +58,7 @@ TEST_CASE("shared thread: a sharer that is removed takes no turn from another on
   Sharer last(shared, false);
   std::thread woken([&] { last.wait_for_turn(); });  // the test hangs if `last` has no turn
   while (!slow.begun) std::this_thread::yield();
-  first.reset();  // during the turn of the second one
+  first.reset();  // while the second object has its turn
   slow.may_end = true;
   woken.join();
   shared.remove(slow);

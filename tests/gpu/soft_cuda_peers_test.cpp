@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// If devices have no peer access, the driver in software refuses calls that need it. A process sees only its visible
-// devices. Each tag has its own environment.
+// These tests check that the driver in software refuses peer access where the settings exclude it. They also check that
+// a process sees only its visible devices. Each tag has its own environment.
 #include <utility>
 
 #include "cuda/transport/shared_memory.h"

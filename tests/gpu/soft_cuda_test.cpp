@@ -118,7 +118,7 @@ TEST_CASE("soft cuda: places go to who came first, and blocks that begin later m
   word(holds).fetch_add(1, std::memory_order_acq_rel);  // pairs with the kernel's loads
   CHECK(arrived(meets, 3));
   CU_OK(world.cu.stream_synchronize(world.stream()));
-  CHECK(becomes_true([&] { return waiting(0) == 1; }));  // the fourth block
+  CHECK(becomes_true([&] { return waiting(0) == 1; }));  // only the fourth block waits
   std::this_thread::sleep_for(a_while);
   CU_FAILS(world.cu.stream_query(second.get().object), CuStatus::not_ready);  // the third launch has the fourth place
   word(waits).store(1, std::memory_order_release);                            // pairs with the kernel's loads

@@ -8,7 +8,7 @@ using namespace rondo_test;
 
 namespace {
 
-constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
+constexpr uint64_t head_start_ns = 100'000'000;  // ranks begin to wait this long before the event that ends their wait
 
 rondo_config_t on_host() {
   rondo_config_t config = RONDO_CONFIG_INIT;

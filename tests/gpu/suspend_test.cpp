@@ -18,7 +18,7 @@ namespace {
 constexpr size_t count = 100'000;
 constexpr uint64_t look_ns = 1'000'000;
 constexpr int looks_max = 60'000;  // a limit against hangs
-constexpr uint64_t head_start_ns = 100'000'000;  // for ranks that wait, before the event that ends their wait
+constexpr uint64_t head_start_ns = 100'000'000;  // ranks begin to wait this long before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
@@ -53,7 +53,7 @@ struct Group : DeviceRanks {
       buffer.write(bytes_of(std::vector<float>(count, 1)));
     }
   }
-  /// Lets each even rank send `first` plus its number to the next rank, checks what arrives, and makes all 1 again.
+  /// Lets each even rank send `first` plus its number to the next rank. Checks the received values, and writes 1 again.
   void exchange(float first) {
     const auto values = [&](int rank) { return std::vector<float>(count, first + static_cast<float>(rank)); };
     for (int rank = 0; rank < ranks.size(); ++rank) buffers[static_cast<size_t>(rank)].write(bytes_of(values(rank)));
@@ -172,7 +172,7 @@ TEST_CASE("suspend: device memory is given back, and calls, messages and graphs 
       const Memory less = memory_of(group.ranks[0]);
       CHECK(less.suspended == 1);
       CHECK(less.suspendable == usual.suspendable);
-      CHECK(group.free_bytes(0) == before + 2 * usual.suspendable);  // of the two ranks on that device
+      CHECK(group.free_bytes(0) == before + 2 * usual.suspendable);  // the memory of both ranks on that device
       REQUIRE(all_ok(group.ranks.run(resume)));
       CHECK(group.free_bytes(0) == before);
       CHECK(memory_of(group.ranks[0]).suspended == 0);
@@ -230,7 +230,7 @@ TEST_CASE("suspend: until resume, calls are refused by a sentence, and destroy w
         RONDO_ERROR_INVALID_USAGE);
   CHECK(rondo_comm_finalize(group.ranks[0]) == RONDO_ERROR_INVALID_USAGE);
   CHECK(rondo_group_begin() == RONDO_OK);
-  static_cast<void>(group.sum(0, group.ranks[0]));  // kept
+  static_cast<void>(group.sum(0, group.ranks[0]));  // the group keeps this call
   CHECK(rondo_group_end() == RONDO_ERROR_INVALID_USAGE);
   CHECK(rondo_comm_flush(group.ranks[0]) == RONDO_OK);
   rondo_status_t status = RONDO_ERROR_INTERNAL;
@@ -240,7 +240,7 @@ TEST_CASE("suspend: until resume, calls are refused by a sentence, and destroy w
 
 TEST_CASE("suspend: a rank that does not come to resume is named at the deadline, and the communicator fails") {
   if (!knows_two_devices()) return;
-  Group group(by(RONDO_DEVICE_EXECUTOR_AUTO, sanitized() ? 20'000 : 5'000), 3);  // no rank that comes is that late
+  Group group(by(RONDO_DEVICE_EXECUTOR_AUTO, sanitized() ? 20'000 : 5'000), 3);  // all ranks that come are in time
   REQUIRE(all_ok(group.ranks.run(suspend)));
   const auto statuses = group.ranks.run([](int rank, rondo_comm_t comm) {
     return rank == 1 ? RONDO_OK : rondo_comm_resume(comm);

@@ -11,7 +11,7 @@ namespace {
 
 using Word = cuda::atomic_ref<uint64_t, cuda::thread_scope_system>;
 
-/// Polls until the word is `wanted`. Returns false if it does not become that.
+/// Polls until the word is `wanted`. Returns false after pair_polls_max polls.
 __device__ bool poll(uint64_t &word, uint64_t wanted, bool ordered) {
   for (uint64_t polls = 0; polls < pair_polls_max; ++polls)
     // acquire; pairs with the other block's release
@@ -38,7 +38,7 @@ __device__ void overlap_launches() {
                (asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" : : : "memory");))
 }
 
-/// Polls until the word has reached `number`. Returns false if it does not.
+/// Polls until the word has reached `number`. Returns false after meet_patience_ns, or if another kernel gave up.
 __device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
   uint64_t end = 0;
   for (uint64_t polls = 1; Word(word).load(cuda::std::memory_order_relaxed) < number; ++polls) {
@@ -117,7 +117,7 @@ extern "C" __global__ void cost_store(const StoreParameters given) {
   using DeviceWord = cuda::atomic_ref<uint64_t, cuda::thread_scope_device>;
   for (uint64_t round = 1; round <= given.round_count; ++round) {
     if (given.pending != nullptr) Word(*given.pending).store(round, cuda::std::memory_order_relaxed);
-    // No thread waits for these stores, because they only measure the time of a release.
+    // No thread waits for these stores. With an order of release, the loop measures the time of a release.
     if (given.order == StoreOrder::relaxed) Word(*given.word).store(round, cuda::std::memory_order_relaxed);
     if (given.order == StoreOrder::release_device)
       DeviceWord(*given.word).store(round, cuda::std::memory_order_release);

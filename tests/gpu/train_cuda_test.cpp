@@ -124,7 +124,7 @@ TEST_CASE("cuda trainer: flat operations of odd lengths are the host's", "[train
       return std::vector<Floats>{x.values(), to.values(), bent.values(), gradients.values()};
     });
   }
-  const auto cuda = make_cuda();  // no host: its vectors do not take these lengths
+  const auto cuda = make_cuda();  // without the host, whose vectors do not support these lengths
   const Floats x = random_floats(1037, 4), to = random_floats(1037, 5);
   const Array given(*cuda, x), sum(*cuda, to);
   cuda->add(given, sum, 1031);

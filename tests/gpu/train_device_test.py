@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `rondo train --device cuda` on the CUDA driver in software. Its losses must follow the host's, its
-collectives overlap, its checkpoints resume on either.   usage: train_device_test.py RONDO"""
+"""Runs `rondo train --device cuda` on the CUDA driver in software. Its losses must follow the host's. Its
+collectives must overlap, and its checkpoints must resume on host and device.   usage: train_device_test.py RONDO"""
 
 import json
 import os
@@ -8,8 +8,11 @@ import sys
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "proc"), str(Path(__file__).resolve().parents[1])]
+from sanitized import quarter_of_cases  # noqa: E402
 from train_support import TrainCase  # noqa: E402
+
+load_tests = quarter_of_cases
 
 TrainCase.rondo = os.path.abspath(sys.argv.pop(1))
 LIBRARY = os.environ["RONDO_TEST_CUBLAS_LT"]
@@ -102,7 +105,7 @@ class OnDevice(TrainCase):
         self.refused(["cannot be used", "RONDO_CUDA_LIBRARY"], *CUDA,
                      env=dict(os.environ, RONDO_CUDA_LIBRARY="/nonexistent"))
         self.refused(["sees 1 CUDA devices"], "--device", "cuda:3", "--product-library", LIBRARY)
-        # A build without nvcc has no kernels; one with nvcc has a real device's, which this driver cannot load.
+        # A build without nvcc has no kernels. A build with nvcc has a real device's, which this driver cannot load.
         status, _, err = self.call(1, *CUDA, env=dict(os.environ, SOFT_CUDA_KERNELS=""))
         self.assertEqual(status, 2, err)
         self.assertRegex(err, r"no CUDA kernels.*nvcc|of the kernels: CUDA_ERROR_NO_BINARY_FOR_GPU")

@@ -10,11 +10,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "proc"), str(Path(__file__).resolve().parents[1])]
 from perf_support import PerfCase, call  # noqa: E402
-from sanitized import SANITIZED, some_of  # noqa: E402
+from sanitized import SANITIZED, quarter_of_cases, some_of  # noqa: E402
+
+load_tests = quarter_of_cases
 
 RONDO = os.path.abspath(sys.argv.pop(1))
 LIMIT_SECONDS = 500 * (4 if SANITIZED else 1)  # less than the 600 that Meson allows
-# Other tests run at the same time, and would leave no undisturbed run of some kernels.
+# Other tests run at the same time, and would disturb all runs of some kernels.
 QUICK = ("--quick", "--rounds", 1, "--ranks", 2, "--keep-disturbed")
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2", "-b", 4096, "-e", 4096)
 

@@ -63,7 +63,7 @@ struct WindowRanks {
   std::vector<DeviceBuffer> own, sources;
   std::vector<rondo_window_t> windows;
   std::vector<rondo_status_t> statuses;
-  std::string message;  ///< of rank 0
+  std::string message;  ///< error message of rank 0
 };
 
 }  // namespace
@@ -158,7 +158,7 @@ TEST_CASE("window streams: the first calls and the end of a window leave the cap
 }
 
 TEST_CASE("window streams: when all places of operations are taken, a call waits until the timeout") {
-  constexpr size_t stream_count = 4, each_count = 128;  // together 512
+  constexpr size_t stream_count = 4, each_count = 128;  // together 512 operations, which take all places
   DeviceRanks group(1, with_timeout(300));
   open_all(group);
   CHECK(rondo_comm_flush(group.ranks[0]) == RONDO_OK);

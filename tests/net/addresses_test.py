@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on two hosts, which are network namespaces, find each other with addresses as on real sites. A host's name
-is loopback there, or all hosts have a bridge with one address. usage: addresses_test.py RANK_PROGRAM"""
+"""Ranks on two hosts, which are network namespaces, find each other with addresses as on real sites. There a host's
+name may be loopback, or all hosts may have a bridge with one address. usage: addresses_test.py RANK_PROGRAM"""
 
 import os
 import shutil
@@ -63,8 +63,8 @@ class Addresses(HostsTest):
             self.expect(job, range(2), "ok")
 
     def give_all_the_same(self, hosts):
-        """Gives the first interface a default route, and the same address on all hosts, like that of a virtual
-        machine's network to its host. The second interface joins the hosts."""
+        """Gives the first interface of each host a default route, and the same address on all hosts. Virtual machines
+        have such an address on the network to their host. The second interface joins the hosts."""
         for host in range(hosts.count):
             self.inside(hosts, host, "ip addr flush dev eth0; ip addr add 10.0.2.15/24 dev eth0; "
                                      "ip route add default via 10.0.2.2")

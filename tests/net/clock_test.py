@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the clocks of two hosts. By a namespace of times, one host's CLOCK_MONOTONIC is a million seconds ahead. The
+"""Tests the clocks of two hosts. One host is in a time namespace whose CLOCK_MONOTONIC is a million seconds ahead. The
 ranks measure this, and rondo trace puts both recordings on one clock. usage: clock_test.py RANK_PROGRAM RONDO"""
 
 import json

@@ -14,7 +14,7 @@ from hosts_job import HostsTest, Job
 RONDO = os.path.abspath(sys.argv.pop(1))
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 REDUCTIONS = (("float32", "sum"), ("bfloat16", "avg"), ("int64", "min"), ("float16", "sum"), ("uint8", "max"),
-              ("float64", "prod"), ("int32", "sum"))  # their number shares no factor with that of the collectives
+              ("float64", "prod"), ("int32", "sum"))  # 7 shares no factor with the number of collectives
 ALL_SHAPES = tuple(itertools.product((2, 4), (1, 2)))
 QUARTER = int(os.environ.get("RONDO_TEST_QUARTER", "0"))
 NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}}
@@ -35,7 +35,7 @@ class CollectivesOfSeveralHosts(HostsTest):
                     if collective in ("all_reduce", "reduce_scatter", "reduce"):
                         command += ["-o", operation]
                     environment = dict(NETWORKS[network])
-                    if memory and len(layout) > 4:  # two threads a block would occupy all cores of the network
+                    if memory and len(layout) > 4:  # with two threads a block, the network would get no core
                         environment["SOFT_CUDA_THREADS"] = "1"
                     job = Job(hosts, layout, command, environment).finish(240)
                     with self.subTest(layout=layout, collective=collective, kind=kind, operation=operation):

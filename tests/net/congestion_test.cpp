@@ -17,7 +17,7 @@ using net_test::connected_sockets;
 
 namespace {
 
-/// Checks both ends of a connection whose connector and listener began with `congestion`.
+/// Checks which congestion control both ends of a connection have after `congestion` has settled on one.
 void check_both(const Congestion &congestion, uint32_t near_limit_us, const std::string &expected) {
   for (const FileDescriptor &end : connected_sockets(0, [&](int socket) { congestion.begin(socket); })) {
     congestion.settle(end.get(), near_limit_us);

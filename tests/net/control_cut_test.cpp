@@ -102,7 +102,7 @@ TEST_CASE("control plane: of a cut in one direction, the end that still hears th
   }));
   lose_packets(world.socket[1]);
   for (const auto &control : world.controls) control->tell_status();
-  // The kernel sends again in real time. Host 1 receives nothing any more, and is the first to give host 0 up.
+  // The kernel sends again in real time. Host 1 no longer receives anything, and gives up host 0 first.
   const uint64_t until_ns = now_ns() + patience_ns;
   while (dead_of(*world.controls[1]).empty()) {
     REQUIRE(now_ns() < until_ns);

@@ -92,7 +92,7 @@ struct OneEnd {
   void say(ByteView bytes) const {
     REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   }
-  /// Returns the next cell of this kind that the control plane has sent. The reader is at the field after the kind.
+  /// Returns the next cell of this kind that the control plane has sent. The reader stands at the field after the kind.
   [[nodiscard]] ByteReader hear(net::CellKind kind) {
     for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns;) {
       control->step(now_ns());

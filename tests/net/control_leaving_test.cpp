@@ -28,7 +28,7 @@ void find_packets(int socket) {
   static_cast<void>(::setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused));
 }
 
-/// A host's own connection, whose other end is the test.
+/// One host's end of a connection. The other end is the test.
 struct Line {
   Line() : memory(net::ControlMemory::map(net::ControlMemory::create(2, 2).value().get(), 2, 2).value()), sockets(2) {
     auto ends = connected_sockets();
@@ -47,12 +47,12 @@ struct Line {
   net::ControlLines lines{memory, sockets};
 };
 
-/// Loses the first packet of a host's farewell, and returns whether the farewell arrives. The control plane waits for
-/// half a second by a clock that is held, so the kernel's next packet must arrive.
+/// Loses the first packet of a host's farewell, and returns whether the farewell arrives. The control plane waits half
+/// a second by a clock that is held, so the wait lasts until the kernel sends the packet again.
 bool farewell_arrives() {
   OneEnd end;
   const rondo_test::HeldClock clock;
-  end.say(status_of(1, RankState::alive, 1).bytes());  // stays unread, so the end of its process cuts the connection
+  end.say(status_of(1, RankState::alive, 1).bytes());  // host 0 leaves this unread, so its close cuts the connection
   lose_packets(end.theirs.get());
   std::atomic<bool> looks{false};
   std::thread finder([&] {

@@ -51,7 +51,7 @@ struct ManyEnds {
       control->step(now_ns());
     return condition();
   }
-  /// Says whether the rank that serves has work.
+  /// Says whether the rank that serves the connections has work.
   [[nodiscard]] bool wakes() const {
     std::vector<pollfd> descriptors;
     control->watch(descriptors);
@@ -67,7 +67,7 @@ struct ManyEnds {
 
 TEST_CASE("control plane: of many hosts each is heard, and those that end are lost alone and wake nobody any more",
           "[net]") {
-  constexpr uint32_t host_count = 200;  // the system reports them in several parts
+  constexpr uint32_t host_count = 200;  // the system reports their events in several parts
   ManyEnds ends(host_count);
   ends.say_all(1);
   REQUIRE(ends.run([&] { return ends.heard(1).size() == host_count - 1; }));

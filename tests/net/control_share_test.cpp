@@ -33,7 +33,7 @@ TEST_CASE("control share: a rank that cannot fetch it waits for the reason of th
   }  // the offers have ended
   LateStore store(3);
   store.will_give(of_owner.what_was_put());
-  std::optional<rondo_test::HeldClock> clock(std::in_place);  // the rank waits as long as the reason needs
+  std::optional<rondo_test::HeldClock> clock(std::in_place);  // no deadline passes before the reason arrives
   const auto taken = hosts::share_control(request_of(1), {}, store);
   clock.reset();
   REQUIRE_FALSE(taken.ok());

@@ -198,7 +198,7 @@ TEST_CASE("control plane: a report on what a rank waits for comes in several cel
     CHECK((pair.receives.entered == entered && pair.sends.entered == (with == 7 ? 0 : entered + 1)));
     CHECK((with == 7 || (pair.receives.completed == with && pair.blocked.needed == with + 1)));
   }
-  CHECK_FALSE(boards.sends_came_first);  // a search on one host reads them in the same order
+  CHECK_FALSE(boards.sends_came_first);  // receives come first, as in a search on one host
   boards.entered = 9;
   CHECK(world.controls[6]->waits(35, 0, report));  // all ranks of the host have the answer
   CHECK(report.batches == BatchCounts{4, 0});
@@ -323,7 +323,7 @@ TEST_CASE("control plane: the offset of the clock of rank 0's host is measured",
   const uint64_t uncertainty = end.clock->uncertainty_ns;
   CHECK(uncertainty > 0);
   CHECK(uncertainty < now_ns() - asked);
-  const int64_t measured = end.clock->offset_ns - static_cast<int64_t>(offset);  // both have one clock
+  const int64_t measured = end.clock->offset_ns - static_cast<int64_t>(offset);  // both ends use the same clock
   CHECK(measured <= static_cast<int64_t>(uncertainty));
   CHECK(-measured <= static_cast<int64_t>(uncertainty));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots in device memory may prove not to work when the network is made. These tests check where all ranks have their
-// slots after that. Two ranks are threads that act as two hosts, with networks of the test.
+// Slots in device memory may fail to work when the network is made. These tests check in which memory all ranks then
+// have their slots. Two ranks are threads that act as two hosts, with networks of the test.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -43,7 +43,7 @@ class IdleNetwork final : public net::Network {
 struct Outcome {
   std::string error;              ///< empty if the rank has a transport
   bool in_device = false;         ///< whether its link has slots in a device
-  int waits = 0;                  ///< its waits for keys of the store until the hosts had met
+  int waits = 0;                  ///< number of its waits for keys of the store before the hosts met
   uint64_t first_question_ns = 0;  ///< time of its first query without a wait, or 0
 };
 
@@ -179,7 +179,7 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
   }
-  CHECK_FALSE(waited_in_vain);  // rank 0 learned of it before the trial's deadline
+  CHECK_FALSE(waited_in_vain);  // rank 0 learned of the failure before the trial's deadline
 }
 
 TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {
@@ -191,7 +191,7 @@ TEST_CASE("device slots: a rank that tries them does not wait for the word that 
     CHECK(each.waits == 0);
   }
   REQUIRE(outcomes[0].first_question_ns != 0);
-  CHECK(outcomes[0].first_question_ns - begun_ns >= second_ns / 2);  // most trials end without a query
+  CHECK(outcomes[0].first_question_ns - begun_ns >= second_ns / 2);  // in most trials, the end comes before this query
 }
 
 TEST_CASE("device slots: a network that is tried works while it waits in the store", "[net]") {

@@ -5,9 +5,15 @@ usage: device_hosts_test.py DEVICE_RANK DEVICE_PROGRAMS RONDO"""
 import os
 import sys
 import unittest
+from pathlib import Path
 
 import hosts as net
 from hosts_job import HostsTest, Job, takes_cuda_memory
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from sanitized import quarter_of_cases  # noqa: E402
+
+load_tests = quarter_of_cases
 
 PROGRAM, RANDOM, RONDO = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
@@ -22,7 +28,7 @@ IN_DEVICE = "slots of links to other hosts are in memory of the device"
 
 
 def by_executor(environment):
-    """Returns what a rank says in the end, if all is well."""
+    """Returns a pattern of the text that each rank prints in the end: the name of its executor."""
     return f"^{(environment or {}).get('RONDO_DEVICE_EXECUTOR', 'kernel')}$"
 
 

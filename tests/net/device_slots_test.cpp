@@ -19,7 +19,7 @@ net::Event arrival(uint32_t link, uint64_t counter, bool in_device) {
   return {net::Event::Kind::arrived, link, counter, 0, 0, in_device};
 }
 
-/// Returns a side with memory of a device, to which the network reports `events`.
+/// Returns a side that has device memory, after its network has reported `events`.
 Side told(std::vector<net::Event> events, std::function<Result<void>(Side &)> on_flush = {}) {
   Side side(0);
   side.use_device_memory();

@@ -65,7 +65,7 @@ std::vector<Error> fail_on(World &world, const std::function<Result<void>(uint32
   return told;
 }
 
-/// Checks that all ranks have the status, and a message with that part.
+/// Checks that all ranks have the status, and a message that contains `part`.
 void check_all(const std::vector<Error> &told, rondo_status_t status, const std::string &part) {
   for (const Error &each : told) {
     CHECK(each.status == status);
@@ -278,7 +278,7 @@ TEST_CASE("messages between hosts: what a rank sent before it left is received, 
       return true;
     }
     while (!left) nap();
-    clock.emplace();  // what a rank has sent is awaited for half a second after its end, and may come later
+    clock.emplace();  // a receive waits half a second for data of an ended rank, which may take longer
     bool right = true;
     for (const int32_t value : values) {
       int32_t received = 0;
@@ -302,7 +302,7 @@ TEST_CASE("messages between hosts: one that nobody receives is told by finalize,
       int32_t own = 0;
       for (int each = 0; rank == 0 && each < 2; ++each) RONDO_TRY(send(comm, 1, &own, sizeof own));
       if (rank == 1) RONDO_TRY(receive(comm, 0, &own, sizeof own));
-      while (rank == 1 && comm.probe(0).value() != 1) nap();  // the second message is sent soon
+      while (rank == 1 && comm.probe(0).value() != 1) nap();  // the second message arrives soon
       return comm.finalize();
     });
     check_all(told, RONDO_ERROR_MISMATCH, "sent 2 messages to rank 1, which received 1 of them");
@@ -362,7 +362,7 @@ TEST_CASE("messages between hosts: a circle of receives and a collective over th
       if (rank == 2 && collective) return meet(comm);
       return receive(comm, (rank + 1) % 3, &own, sizeof own);
     });
-    // The barrier waits for both other ranks, and the reported circle leads through either.
+    // The barrier waits for both other ranks, so the reported circle may lead through either of them.
     check_all(told, RONDO_ERROR_MISMATCH,
               collective ? "waits in receive 1 from rank 2, which waits in operation 1 (barrier) for rank "
                          : "rank 0 waits in receive 1 from rank 1, which waits in receive 1 from rank 2, which waits "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests make communicators on several hosts, with threads of one process as ranks. So ThreadSanitizer sees
-// executing threads, sentinels and networks together. The hosts are only pretended, and sockets use loopback.
+// These tests make communicators on several hosts, with threads of one process as ranks. So ThreadSanitizer sees all
+// executing threads, sentinels and networks. Hosts are only simulated, and sockets use loopback.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -224,11 +224,11 @@ TEST_CASE("several hosts: on the steady path nothing is allocated, neither by ca
       for (uint32_t each = 0; each < count; ++each) right = sum(comm, each % 50 == 0 ? large : small).ok() && right;
       return right;
     };
-    if (!sums(1)) return false;  // both ranks are here
+    if (!sums(1)) return false;  // now both ranks have begun
     // The clock is held, because a rank that waits long queries its peer's state, and a query allocates.
     if (rank == 0) clock.emplace();
     if (!sums(200)) return false;  // makes plans, and lets buffers grow to their size
-    if (!sums(1)) return false;  // a barrier in effect: now all see the same
+    if (!sums(1)) return false;  // like a barrier: from now on, both ranks see the held clock
     const uint64_t before = rondo_test::allocation_count();
     if (!sums(700)) return false;  // more calls than between two status reports
     if (rank == 0) allocations = rondo_test::allocation_count() - before;
@@ -266,7 +266,7 @@ TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
       if (rank == 2) return comm.abort(), failed.ok();
-      if (failed.ok()) failed = sum(comm, values);  // otherwise the abort came before this rank's call ended
+      if (failed.ok()) failed = sum(comm, values);  // if not, the abort came during this rank's call
       return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
     });
     CHECK(wrong == std::vector<uint32_t>());
@@ -280,7 +280,7 @@ TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
       if (rank == 1) return failed.ok();  // rank 1 then closes
-      if (failed.ok()) failed = sum(comm, values);  // otherwise another rank's error reached this call
+      if (failed.ok()) failed = sum(comm, values);  // if not, another rank's error ended this call
       return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
              failed.error().message.find("has destroyed its communicator") != std::string::npos;
     });

@@ -46,7 +46,7 @@ class Handle {
 Told tell(rondo_status_t status) { return {status, rondo_test::error_message()}; }
 void nap() { sleep_for_ns(1'000'000); }
 
-/// Runs `body` on each rank and returns what it reports. A rank stays until all have ended.
+/// Runs `body` on each rank. Returns the results by rank. A rank stays until `body` has ended on all ranks.
 std::vector<Told> told_by(World &world, const std::function<Told(uint32_t, Communicator &, rondo_comm_t)> &body) {
   std::vector<Told> told(world.rank_count());
   std::atomic<uint32_t> done = 0;
@@ -185,7 +185,7 @@ TEST_CASE("windows between hosts: a wait whose signals do not arrive names the p
     while (!here) nap();
     clock.emplace();
     if (const auto came = rondo_wait_signal(1, 6, 1, comm, nullptr); came != RONDO_OK) return tell(came);
-    clock.reset();  // the deadline of the next wait passes, and the signal that was sent first has come, too
+    clock.reset();  // signal 5 was sent before signal 6, so it has arrived, too; now the deadline passes
     const auto status = rondo_wait_signal(1, 5, 3, comm, nullptr);
     return Told{status, rondo_test::error_message(comm)};
   });
@@ -222,10 +222,10 @@ TEST_CASE("windows between hosts: after a rank has left, its signals count, and 
       return put == RONDO_OK;
     }
     while (left == 0 || comm.ranks().state(1) != RankState::left) nap();
-    clock.emplace();  // what a rank has sent is awaited for half a second after its end, and may come later
+    clock.emplace();  // a wait lasts half a second for data of an ended rank, which may take longer
     told.push_back(tell(rondo_wait_signal(1, 4, 1, handle.get(), nullptr)));
     clock.reset();
-    told.push_back(tell(rondo_signal(1, 0, handle.get(), nullptr)));  // nobody waits for it
+    told.push_back(tell(rondo_signal(1, 0, handle.get(), nullptr)));  // the ended rank does not wait for it
     told.push_back(tell(rondo_put_signal(&value, 8, 1, held.window, 0, 0, handle.get(), nullptr)));
     left = 2;
     return std::memcmp(held.memory.data(), &value, 8) == 0;
@@ -283,7 +283,7 @@ TEST_CASE("windows between hosts: sizes that differ are named on all ranks, and 
       holds = true;
       for (const uint32_t other : {0u, 2u})
         while (of_rank_0.load()->ranks().notes(other).empty()) nap();
-      clock.reset();  // the deadlines of both begin, and only this rank is missing
+      clock.reset();  // now the deadlines of both other ranks begin, and only this rank is missing
       while (ended < 2) nap();
     }
     while (!holds) nap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file makes communicators on several hosts, with their ranks as threads of one process. The hosts are only
-// pretended, and sockets use loopback.
+// simulated, and sockets use loopback.
 #pragma once
 
 #include <memory>

@@ -21,7 +21,7 @@ PORTS = iter(range(29_500, 30_500))
 
 
 class Job:
-    """Ranks rank by rank on the hosts of `layout`: [0, 0, 1] puts ranks 0 and 1 on host 0."""
+    """A job. `layout` has the host of each rank: [0, 0, 1] puts ranks 0 and 1 on host 0."""
 
     def __init__(self, hosts, layout, command, environment=None, own_environment=None):
         self.hosts, self.layout, self.port = hosts, layout, next(PORTS)
@@ -112,7 +112,7 @@ class HostsTest(unittest.TestCase):
             raise unittest.SkipTest(why)
 
     def seconds_until_told(self, job, harm, *expected):
-        """Does `harm` to a job that has begun. Returns the seconds until the last of the expected ranks got its error.
+        """Calls harm() when a job has begun. Returns the seconds until the last of the expected ranks got its error.
         `expected` has ranks, the error that each of them gets, and the ranks that it may name."""
         begun = time.monotonic()
         harm()

@@ -35,7 +35,7 @@ class ManyHosts(HostsTest):
             print(f"{HOSTS} hosts: made in {made - begun:.1f} s, sums in {summed - made:.1f} s, second job begun in "
                   f"{ready - summed:.1f} s, a killed host named to all in {told - ready:.2f} s, and all ended in "
                   f"{time.monotonic() - ready:.2f} s", flush=True)
-            # The control plane reports the loss or, on a slow machine, a link that has ended a second before.
+            # The error is that of the control plane or, on a slow machine, that of a link that ended a second earlier.
             self.expect(job, others, "remote rank failed",
                         f"rank {killed} \\(host h{killed},.*(has ended|closed the connection)", {killed})
 

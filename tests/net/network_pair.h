@@ -44,7 +44,7 @@ class NotingStore final : public ForwardingStore {
 };
 
 struct NetworkPair {
-  Gathered gathered;  ///< the parts that they gathered while they connected
+  Gathered gathered;  ///< the parts that the ends gathered while they connected
   std::array<std::unique_ptr<net::Network>, 2> networks;
 };
 

@@ -208,7 +208,7 @@ TEST_CASE("network: a rank that leaves amid saturated links tears no slot, and i
     REQUIRE(survivor.received[0] >= 50);
     while (leaver.post(0, UINT64_MAX)) {
     }
-    leaver.progress->step();  // it waits for nothing
+    leaver.progress->step();  // it need not wait for delivery
     leaver.progress.reset();
     for (const net::NearLink &link : leaver.memory.links)
       std::memset(const_cast<std::byte *>(link.outgoing_payload(0)), 0x5a,

@@ -93,7 +93,7 @@ struct Pair {
   std::unique_ptr<Wire> wire;  ///< of the network in software; outlives its ends
   std::array<Told, 2> told;    ///< outlives the networks, which count in it
   Side sides[2];
-  uint64_t patience_ns = 0;  ///< besides the rounds, because devices and kernels need real time
+  uint64_t patience_ns = 0;  ///< least duration of loops besides their rounds: devices and kernels need real time
 
   void serve(Side &side, std::unique_ptr<net::Network> network) {
     side.progress = std::make_unique<net::Progress>(

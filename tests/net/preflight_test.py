@@ -18,7 +18,7 @@ import side_by_side  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 PORT = 29_400
-DEADLINE_S = 50  # init_timeout_ms alone is 60 s
+DEADLINE_S = 50  # less than init_timeout_ms, which is 60 s
 
 
 class Preflight(unittest.TestCase):

@@ -56,7 +56,7 @@ class Processes(HostsTest):
     def test_a_killed_rank_is_named_although_a_process_that_it_forked_lives_on(self):
         for kind in ("fork", "double", "exec"):
             with net.Hosts(3) as hosts:
-                job = Job(hosts, [0, 1, 2], [PROGRAM, "orphan", kind, "2", "7"]).finish(60)  # far from 300 s
+                job = Job(hosts, [0, 1, 2], [PROGRAM, "orphan", kind, "2", "7"]).finish(60)  # far below 300 s
                 with self.subTest(kind=kind):
                     self.expect(job, {0, 1}, "remote rank failed", r"rank 2 \(host h2", {2})
 
@@ -73,7 +73,7 @@ class Processes(HostsTest):
             job = Job(hosts, [0, 1], [PROGRAM, "quiet", "300"]).begun()
             killed = []
             deadline = time.monotonic() + 60
-            while not killed and time.monotonic() < deadline:  # at times, its timer waits for an acknowledgement
+            while not killed and time.monotonic() < deadline:  # at times, ss shows another timer
                 # Connections for data have no keepalive, so this finds only the control connection.
                 killed = [fields for fields in self.sockets(hosts) if "keepalive" in fields[-1]
                           and not any(end.endswith(f":{job.port}") for end in fields[2:4])]

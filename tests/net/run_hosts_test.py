@@ -172,7 +172,7 @@ class RunOnHosts(HostsWithLogins):
         with open(program, "w") as file:
             file.write(f"#!/bin/sh\necho > {began}\n")
         os.chmod(program, 0o755)
-        # sshd runs in the host's namespace of mounts, in which this makes the folder empty.
+        # This makes the folder empty in the host's namespace of mounts, in which sshd runs.
         hide = self.hosts.start(1, ["mount", "-t", "tmpfs", "none", programs])
         self.assertEqual(hide.communicate(timeout=120)[0], "")
         try:
@@ -220,7 +220,7 @@ class RunOnHosts(HostsWithLogins):
         os.kill(self.launcher(process), number)
 
     def wait_until_taken(self, process, number):
-        """Waits until the signal was received. Two pending signals of one number would count as one."""
+        """Waits until the launcher has received the signal. A second pending signal of this number would be lost."""
         def waits():
             with open(f"/proc/{self.launcher(process)}/status") as file:
                 told = dict(line.split(":", 1) for line in file)
@@ -278,7 +278,7 @@ class LimitedJob(HostsWithLogins):
 class CutHost(HostsWithLogins):
     def test_a_host_that_is_cut_off_is_told_and_its_ranks_end(self):
         process = self.launch("--", "sh", "-c", "echo up; exec sleep 617", hosts="h0,h1")
-        begun = [process.stdout.readline() for _ in range(2)]  # it ends by itself if a host is not ready
+        begun = [process.stdout.readline() for _ in range(2)]  # the launcher ends by itself if a host is not ready
         self.assertTrue(all("up" in line for line in begun), begun)
         self.hosts.cut(1)
         output = process.communicate(timeout=DEADLINE_S)[0]

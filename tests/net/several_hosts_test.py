@@ -115,8 +115,8 @@ class SeveralHosts(HostsTest):
 
     def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
         calls, size = 4, 8 << 20
-        # These are the parts of the vector that host 0 and host 1 send: first with the tuner's choice, then with a ring
-        # in the order of hosts.
+        # These are the fractions of the vector that host 0 and host 1 send: first with the tuner's choice, then with a
+        # ring in the order of hosts.
         chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
         ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
         with net.Hosts(2) as hosts:
@@ -194,7 +194,7 @@ class SeveralHosts(HostsTest):
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 1], [PROGRAM, "busy", "1000", "1000"]).begun()
             hosts.kill(1)
-            job.finish(60, skip={1, 2})  # far from the operation's 300 s
+            job.finish(60, skip={1, 2})  # far below the operation's 300 s
             self.expect(job, [0], "remote rank failed", r"rank [12] \(host h1", {1, 2})
 
     def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
@@ -277,7 +277,7 @@ class SeveralHosts(HostsTest):
         found = set()
         for look in looks:
             lines = re.sub(r"\n\s+", " ", look.communicate(timeout=60)[0]).splitlines()  # one for each connection
-            links = [line for line in lines if f":{job.port} " not in line]  # the store's keep the system's
+            links = [line for line in lines if f":{job.port} " not in line]  # the store's keep the system's control
             self.assertNotEqual(links, [])
             found |= {re.search(r" (bbr|cubic|reno) ", line).group(1) for line in links}
         seen.touch()

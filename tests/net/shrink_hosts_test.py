@@ -27,7 +27,7 @@ def shape_of(seed):
 
 class ShrinkHosts(HostsTest):
     def survivors(self, job, deaths):
-        """Returns the ranks that have reported, of which only `deaths` may be missing."""
+        """Returns the ranks that have reported. Exactly `deaths` ranks may be missing."""
         left = [rank for rank in range(len(job.layout)) if " peer " in job.output[rank]]
         self.assertEqual(len(left), len(job.layout) - deaths, job.output)
         for rank in left:

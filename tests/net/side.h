@@ -41,7 +41,7 @@ struct Memory {
   }
 };
 
-/// Returns byte `at` of slot `counter` of a link, for one direction.
+/// Returns byte `at` of slot `counter` of link `link`, for slots that `from` sends.
 inline std::byte content(uint32_t from, uint32_t link, uint64_t counter, size_t at) {
   return static_cast<std::byte>(from * 101 + link * 53 + counter * 7 + at * 3);
 }

@@ -13,7 +13,7 @@ from hosts_job import HostsTest, Job
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 NO_ANSWER = r"(gave no answer|cannot be reached)"
-# The control plane reports the end or, if the rank that would report it is late, a link that has ended a second before.
+# The control plane reports the end. If the reporting rank is late, the error names a link that ended a second before.
 ENDED = r"(has ended|closed the connection)"
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeats faults between hosts from seeds, on hosts that are network namespaces: killed ranks and hosts, cut cables,
-stopped ranks, lost packets, cables that come and go. Cables are cut both ways or one way. It prints a line for each
-kind: how often it ran, what was wrong, and how late the living ranks named the lost rank. Of these delays, --latest
-limits each, --timed the medians (tests/timed.py), and --latest-return the delay until each peer returns.
+"""Repeats faults from seeds on hosts that are network namespaces. The faults are killed ranks and hosts, cables cut one
+way or both, stopped ranks, lost packets, cables that come and go. It prints a line for each kind: how often it ran,
+what was wrong, and how late the living ranks named the lost rank. Option --latest limits each of these delays, --timed
+their medians (tests/timed.py), --latest-return the delay until each peer returns.
 
 usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...] [--jobs N]
              [--latest SECONDS] [--latest-return SECONDS] [--timed]

@@ -25,7 +25,7 @@ MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "crc32_g
            "rdma_rxe", "sch_netem", "sch_ingress", "cls_u32", "act_gact")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 NETWORKS = ("10.202.18.", "10.202.19.")  # by interface
-OWN_HOST = "unshare -fp --kill-child --mount-proc"  # before a rank: it takes itself for one of another host
+OWN_HOST = "unshare -fp --kill-child --mount-proc"  # before a rank's command: the rank counts as one of another host
 
 INIT = r"""#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /run /lower /upper /host
@@ -108,7 +108,7 @@ def kernel_of(compressed):
 
 
 def find_modules(root):
-    """Returns MODULES and their dependencies by file name, in the order to load them. Missing modules are built in."""
+    """Returns the files of MODULES and of their dependencies in loading order. Modules without a file are built in."""
     files = {re.sub(r"\.ko.*", "", path.name).replace("-", "_"): path
              for path in root.glob("**/lib/modules/**/*.ko*") if path.is_file()}
     ordered = {}
@@ -174,7 +174,7 @@ def busybox(root):
 
 
 class Image:
-    """Kernel, initial files and QEMU in `folder`, and programs of the packages `more`. Built once; raises Missing."""
+    """Kernel, initial files and QEMU in `folder`, and programs of packages `more`. Raises Missing if one is missing."""
 
     def __init__(self, folder, more=()):
         self.folder, self.more = pathlib.Path(folder).absolute(), tuple(more)
@@ -280,7 +280,7 @@ tool rdma link add rxe0 type rxe netdev eth0 || exit 97
 
 def start(image, share, node, machines, processors, memory_mib):
     cables = []
-    for number in range(2):  # those of one machine lead nowhere
+    for number in range(2):  # with one machine, the cables lead nowhere
         end = f"hubport,id=net{number},hubid={number}"
         if machines == 2:
             path = share / f"cable{number}"

@@ -117,7 +117,7 @@ true
 """
         output, = self.run_in_machines(job)
         self.assertEqual(output.count("# Out of bounds values : 0 OK"), 1, output)
-        self.assertRegex(output, r"RDMA \(is the limit of locked memory, ulimit -l, too low\?\)")  # of twice as much
+        self.assertRegex(output, r"RDMA \(is the limit of locked memory, ulimit -l, too low\?\)")  # in the second run
 
     def test_sums_are_right_with_slots_in_memory_of_devices_in_software(self):
         names = ("RONDO_CUDA_LIBRARY", "SOFT_CUDA_KERNELS", "SOFT_CUDA_QUEUES", "CUDA_DEVICE_MAX_CONNECTIONS")

@@ -103,7 +103,7 @@ TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhe
       listener.send(0, frame, "12345678");
       hears_loss(listener);
     }
-  // This is the slot of another socket.
+  // This slot belongs to the other socket.
   Listener crossed(2);
   crossed.send(0, {slot_kind, 0, 1, 8, 0, 1, 0}, "12345678");
   hears_loss(crossed);
@@ -126,7 +126,7 @@ TEST_CASE("tcp: credits of several sockets may overtake each other, and the grea
   Listener listener(2);
   listener.send(0, {credit_kind, 0, 0, 0, 0, 0, 2});
   REQUIRE(listener.hear(1).size() == 1);
-  listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 1});  // sent before the other
+  listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 1});  // sent before credit 2, over another socket
   listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 3});
   const auto events = listener.hear(1);
   REQUIRE(events.size() == 1);

@@ -10,7 +10,7 @@ namespace rondo::net_test {
 
 bool ucx_is_there() {
   static const bool there = [] {
-    ::setenv("UCX_TLS", "tcp,self", 1);  // for this test only; a network between hosts would use them
+    ::setenv("UCX_TLS", "tcp,self", 1);  // for this test only: networks between hosts also obey this variable
     ::setenv("UCX_NET_DEVICES", "lo", 1);
     const ucx::Report report = ucx::look_for_ucx();
     if (!report.why_not.empty()) std::printf("skipped: networks over UCX: %s\n", report.why_not.c_str());

@@ -15,7 +15,7 @@ namespace rondo::net_test {
 /// Returns the request of rank 0 or 1.
 [[nodiscard]] ucx::JoinRequest ucx_request(uint32_t rank);
 
-/// Connects the ends. Payloads of `rendezvous_bytes` or more use rendezvous. The text is the value of UCX's variable.
+/// Connects the ends. Payloads of `rendezvous_bytes` or more use rendezvous. It is the text of UCX's variable.
 [[nodiscard]] NetworkPair connect_ucx_pair(const std::array<NetworkEnd, 2> &ends, const char *rendezvous_bytes);
 
 }  // namespace rondo::net_test

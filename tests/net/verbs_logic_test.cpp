@@ -34,7 +34,7 @@ std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
   return port.device + ":" + std::to_string(port.number) + " " + std::to_string(choice.value().gid.index);
 }
 
-/// Returns the same as the function above, for each rail.
+/// Returns "device:port gid" for each rail, or the error.
 std::string chosen(const std::vector<Port> &ports, const RailsWish &wish) {
   const auto choices = choose_ports(ports, wish);
   if (!choices.ok()) return choices.error().message;
@@ -109,7 +109,7 @@ TEST_CASE("verbs: a rail for each device of the list, else for each address; no 
   CHECK(chosen(ports, Wish{"", -1, {"192.0.2.3"}}) == "b:1 0");
   CHECK(chosen(ports, Wish{"", -1, {"192.0.2.3", "192.0.2.2"}}) == "b:1 0, a:2 1");
   CHECK(chosen(ports, Wish{"b,a:2", -1, {"192.0.2.1"}}) == "b:1 0, a:2 1");
-  CHECK(chosen(ports, Wish{"b,a", -1, {"192.0.2.1", "192.0.2.2"}}) == "b:1 0, a:2 1");  // by its own address
+  CHECK(chosen(ports, Wish{"b,a", -1, {"192.0.2.1", "192.0.2.2"}}) == "b:1 0, a:2 1");  // each rail by its own address
   CHECK(chosen(ports, Wish{"b,a", -1, {"192.0.2.1"}}) == "b:1 0, a:1 0");
   CHECK(chosen(ports, Wish{"b,a:2", 2, {}}).find("RONDO_IB_GID_INDEX is 2, which no active port has") !=
         std::string::npos);

@@ -30,7 +30,7 @@ class Hostile {
     for (uint32_t peer = 1; peer < rank_count; ++peer) request_.linked[peer] = false;
   }
 
-  /// Connects on another thread. `why` contains the failure.
+  /// Connects, on a thread other than rank 0's. After a failure, `why` has its message.
   void join() {
     if (const auto joined = try_to_connect(); !joined.ok()) why = joined.error().message;
   }
@@ -43,7 +43,7 @@ class Hostile {
     std::memcpy(payload, "12345678", 8);
     return {counter, 7, 8, payload, 0};
   }
-  /// Takes completions, also of rank 0's credits.
+  /// Takes completions of this rank's sends, and of receives, such as rank 0's credits.
   void take_completions() {
     for (ibv_wc completion; ibv_poll_cq(completions_.get(), 1, &completion) > 0;) {
       REQUIRE(completion.status == IBV_WC_SUCCESS);

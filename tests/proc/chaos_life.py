@@ -46,7 +46,7 @@ def is_stopped(pid):
 
 
 class Line:
-    """RANK EVENT TIME_NS WORDS..."""
+    """A line of a rank's output: RANK EVENT TIME_NS WORDS..."""
 
     def __init__(self, text):
         words = text.split(" ", 3)
@@ -189,7 +189,7 @@ class Life:
                 running = [who for who, process in processes.items() if process.poll() is None]
                 if self.kind == "early" and 0 not in running:
                     Path(folder, "gone").touch()  # so that no rank waits for an id that rank 0 did not make
-                # The signal is sent once. A leak check at the end stops its own threads, which another would continue.
+                # The signal is sent once: another would continue threads that the victim's leak check stops at its end.
                 if self.kind == "stop" and running == [self.victim] and is_stopped(processes[self.victim].pid):
                     processes[self.victim].send_signal(signal.SIGCONT)
                 if not running:
@@ -264,7 +264,7 @@ class Life:
             check(STATUS.get(status) == wanted or copied, "rank", rank, "got status", status, message)
             check(operation >= 1, "rank", rank, "was told of operation", operation)
             named = peer if self.kind != "disagree" or rank != self.victim else self.victim
-            if self.kind == "stop":  # it may have called, and may hold up others elsewhere
+            if self.kind == "stop":  # it may have called, so that others wait elsewhere
                 named = self.victim if f"rank {self.victim} (host" in message else None
             if self.kind == "disagree":
                 check(f"of {self.count} int32 (sum)" in message and f"of {self.count + 1} int32" in message,

@@ -117,7 +117,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
   return false;
 }
 
-/// Ends the victim. Any thread may call it.
+/// Does to the victim what the life's kind says, such as SIGKILL. Any thread may call this.
 void strike(const Options &self, rondo_comm_t comm) {
   say(self, "strike", self.kind);
   if (self.kind == "kill") ::kill(::getpid(), SIGKILL);
@@ -259,14 +259,14 @@ void live_on(const Options &self, rondo_comm_t a, rondo_comm_t b) {
   auto *const values = static_cast<int32_t *>(buffer.memory);
   const bool from_outside = self.kind == "kill" || self.kind == "stop" || self.kind == "crash" || self.kind == "exit" ||
                             self.kind == "abort";
-  std::thread striker;  // it may strike while the others are still in the barrier below
+  std::thread striker;  // this thread may strike while other ranks are in the barrier below
   if (self.rank == self.victim && from_outside)
     striker = std::thread([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(self.delay_us));
       strike(self, a);
     });
   rondo_status_t status = RONDO_OK;
-  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // B exists by now
+  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // now B exists
   if (status == RONDO_OK) status = sum_until_failure(self, a, values);
   report(self, "failed", a, status);
   const rondo_status_t again = rondo_barrier(a, nullptr);

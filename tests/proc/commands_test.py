@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every line that begins with a command as it stands, on the installed tree. The lines are from
-README.md, CONTRIBUTING.md, docs/, the manual page's examples and each command's --help. They run
-in one folder, with the programs that the pages name. SKIPPED has lines that take minutes, a GPU
-or another's machine, with the reason. SHORTER shortens lines that would take long. Both are
+README.md, CONTRIBUTING.md, docs/, the manual page's examples and each command's --help. They run in
+one folder, with the programs that the pages name. SKIPPED has the lines that take minutes, or need a
+GPU or another machine, with the reason. SHORTER shortens lines that would take long. Both are
 reported.
 
 usage: commands_test.py BUILD"""
@@ -62,7 +62,7 @@ LIMIT_SECONDS = 100  # limit of one line, also on a busy machine
 
 
 def lines_of(page):
-    """Yields (number, command) of a page's indented lines and fences of no other language. A loop is one command."""
+    """Yields (number, command) for a page's indented lines and shell fences. A loop is one command."""
     fence, loop, depth = None, [], 0
     whole = re.sub(r" *\\\n +", " ", (ROOT / page).read_text(encoding="utf-8"))  # joins lines that end in a backslash
     for number, line in enumerate(whole.splitlines(), 1):
@@ -130,7 +130,7 @@ class Commands(unittest.TestCase):
         cls.environment = clean | {
             "PATH": f"{cls.rondo.parent}:{clean['PATH']}", "LD_LIBRARY_PATH": str(package.parents[1]),
             "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(root),
-            # Open MPI starts the line's number of ranks, also for root.
+            # These let Open MPI start as many ranks as the line says, also as root.
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         for name in ("scripts", "tests", "bench"):

@@ -358,7 +358,7 @@ class Keeping(unittest.TestCase):
         return stack.enter_context(keeper.keeping("far", self.floor if floor_here else None, patience_s)), stack.close
 
     def wait_for(self, ready, otherwise):
-        """Waits with a long limit, since idle priority runs rarely."""
+        """Waits with a long limit, since processes of idle priority rarely run."""
         end = time.monotonic() + 200
         while not ready():
             self.assertLess(time.monotonic(), end, otherwise)
@@ -372,7 +372,7 @@ class Keeping(unittest.TestCase):
         self.assertEqual(len({tuple(os.sched_getaffinity(int(rank))) for rank in ranks}), 2)
         used = kept.busy_seconds()
         self.wait_for(lambda: kept.busy_seconds() >= used + 0.05, "it does not keep the cores busy")
-        os.killpg(kept.group, signal.SIGSTOP)  # a driver does this, and may end before it continues them
+        os.killpg(kept.group, signal.SIGSTOP)  # a driver stops the keeper, and may end before it continues the keeper
         self.wait_for(lambda: {state_of(rank) for rank in ranks} == {"T"}, "it cannot be stopped")
         kept.resume()
         self.wait_for(lambda: "T" not in {state_of(rank) for rank in ranks}, "it does not go on")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests completion by the shells: bash is offered every command and every option that the help has.
+"""Tests completion by the shells: bash offers every command and every option of the help.
 
 usage: completion_test.py RONDO"""
 

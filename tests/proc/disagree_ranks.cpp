@@ -211,7 +211,7 @@ int run_all_in_processes(const Options &options) {
     if (ended > 0) *std::find(children.begin(), children.end(), ended) = 0;
     if (ended > 0 && status == 0) continue;
     if (outcome++ != 0) continue;
-    for (const pid_t child : children)  // otherwise they would wait for it for ever
+    for (const pid_t child : children)  // otherwise the other ranks would wait for the dead one for ever
       if (child > 0 && !WIFEXITED(status)) static_cast<void>(::kill(child, SIGKILL));
   }
   return outcome == 0 ? 0 : 1;

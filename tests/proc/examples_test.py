@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that each program of examples/ does what its first comment shows: the command after "$", and that command's
-lines in any order.
+"""Tests each program of examples/ by its first comment. The comment shows a command after "$", and the lines that the
+command must print, in any order.
 
 usage: examples_test.py RONDO FOLDER_OF_PROGRAMS LIBRARY SOFT_CUDA, with the Python package in PYTHONPATH"""
 

@@ -13,6 +13,9 @@ from job import PATIENCE, JobTest, refuse_pidfd_open, run_job
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
+from sanitized import quarter_of_cases  # noqa: E402
+
+load_tests = quarter_of_cases
 
 PROGRAM = sys.argv.pop(1)
 # Operations that must miss the first timeout end by it. All others must miss no timeout, even on a busy machine.

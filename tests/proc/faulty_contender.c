@@ -30,7 +30,7 @@ static void all_reduce(struct compare_job *job, const void *send, void *recv, si
     for (int rank = 0; rank < job->rank_count; ++rank) result[i] += exchange->input[rank][i];
   }
   compare_barrier(job, false);
-  /* The fault is in one element of one rank, and only if inputs are not all zero, as in timed calls. */
+  /* A wrong sum is in one element of one rank. In timed calls all inputs are zero, and no sum is wrong. */
   if (strcmp(fault, "sum") == 0 && job->rank == 1 && result[count - 1] > 0) result[count - 1] += 1;
   if (strcmp(fault, "input") == 0 && job->rank == 1) *(float *)(uintptr_t)send += 1;
 }

@@ -5,8 +5,8 @@
 //
 //     RONDO_TEST_RANK, RONDO_TEST_SIZE  which rank it is, with `id`: rank 0 makes the id and hands it over in FOLDER
 //     RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a
-//                          socket, a descriptor or shared memory: all such K together are every phase
-//     RONDO_TEST_CHILD=1  just before it is killed, it forks a child, which outlives it, as a data loader may
+//                          socket, a descriptor or shared memory; deaths at all such K cover every phase
+//     RONDO_TEST_CHILD=1  just before it kills itself, it forks a child, which outlives it, as a data loader may
 //     RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //     RONDO_TEST_NAP=MS  it arrives that much later, when the others wait for it
 //     RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer, as if the store's machine were busy
@@ -14,9 +14,9 @@
 //     RONDO_TEST_LEAVE=PATH  it does the same once that file exists
 //     RONDO_TEST_CAME=PATH  it makes that file when it has reached the store, and waits there
 //
-// It prints "joins TIME_NS PROCESS". Then it prints "strike TIME_NS SENT_COUNT" with the most sends that followed one
-// connect(), or "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it. With LEAVE it prints "leaves
-// STATUS", the status of its initialisation.
+// It prints "joins TIME_NS PROCESS". If it kills itself, it prints "strike TIME_NS SENT_COUNT" with the most sends that
+// followed one connect(). Otherwise it prints "init TIME_NS STATUS PEER MESSAGE", and the same for a "barrier". With
+// LEAVE it prints "leaves STATUS", the status of its initialisation.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -42,7 +42,7 @@
 
 namespace {
 
-constexpr long long id_patience_ns = 20'000'000'000;  // for ranks whose rank 0 may have failed to make it
+constexpr long long id_patience_ns = 20'000'000'000;  // limit of a wait for an id that rank 0 may fail to make
 
 std::atomic<bool> armed{false};
 std::atomic<long> call_count{0};

@@ -18,8 +18,8 @@ HANG_S = 180 * PATIENCE
 
 
 class Ranks:
-    """The ranks of one initialisation as processes. `own` maps a rank to environment of that rank alone. `wrappers`
-    maps a rank to the words of a command that starts it."""
+    """The ranks of one initialisation as processes. `own` maps a rank to variables of that rank alone. `wrappers` maps
+    a rank to the words of a command that starts it."""
 
     def __init__(self, program, size, own, environment=None, present=None, timeout_s=INIT_TIMEOUT_S, wrappers=None):
         base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}

@@ -37,7 +37,7 @@ class Death(unittest.TestCase):
     wrappers, own = {}, {}  # for all ranks of a life
 
     def sweep(self, victim, step=1):
-        """Kills `victim` before each `step`th of its system calls in turn, until it survives all of them."""
+        """Kills `victim` in each life before a system call, `step` calls later each time, until it survives a life."""
         naming = 0  # lives in which all other ranks named it
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             struck = True
@@ -157,7 +157,7 @@ class DeathBetweenContainers(Death):
 
 
 class Store(unittest.TestCase):
-    """A waiting rank must get its error long before its timeout. At the timeout it would be RONDO_ERROR_TIMEOUT."""
+    """A waiting rank must get its error long before its timeout, whose error would be RONDO_ERROR_TIMEOUT."""
 
     def test_the_store_process_dies_and_all_who_wait_for_it_say_so(self):
         host = StoreHost(STORE_HOST)
@@ -220,7 +220,7 @@ class Resources(unittest.TestCase):
         self.assertIn(wanted, (OK, OUT_OF_RESOURCES), got)
         for rank in set(got) - {victim}:
             if victim != 0 and wanted != OK and came_to_no_store(said, rank):
-                continue  # it entered after the end
+                continue  # it entered after the store had ended
             status, peer, message = got[rank]
             if status == REMOTE and victim == 0 and wanted == OUT_OF_RESOURCES:
                 # It tried to enter when the store had ended.

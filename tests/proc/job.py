@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the ranks of a job as plain processes, with the environment that torchrun would give. So a test can affect
-each. Collects their output, and ends those that remain by process id. JobTest is a test of such jobs."""
+"""Starts the ranks of a job as plain processes, with torchrun's environment, so that a test can affect each rank.
+Collects their output, and ends the ranks that remain by process id. JobTest is a test of such jobs."""
 
 import ctypes
 import os
@@ -41,7 +41,7 @@ class Rank:
 
 
 class HeldPort:
-    """A port of this machine that only a program can get that requests it by number, as a store does."""
+    """A port of this machine. Only a program that requests it by number gets it, as a store does."""
 
     def __init__(self):
         self.socket = socket.socket()

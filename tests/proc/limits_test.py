@@ -20,6 +20,11 @@ import unittest
 
 from job import PATIENCE, HeldPort, run_job
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from sanitized import quarter_of_cases  # noqa: E402
+
+load_tests = quarter_of_cases
+
 RONDO, PROGRAM = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 HANG_S = 120 * PATIENCE
 CLOSED = "<&- >&- 2>&-"
@@ -163,7 +168,7 @@ class SpecialFiles(Case):
 
 
 class Outputs(Case):
-    """The smallest outputs of the commands that write files of each kind."""
+    """Commands that write each kind of output, with outputs as small as possible."""
     WRITERS = (["schedule", "--algorithm", "ring", "--json"], ["sim", "--ranks", "4", "--alone", "--json"],
                ["info", "--topology-xml"])
 
@@ -235,7 +240,7 @@ class Timeouts(Case):
                 silent.kill()
                 silent.wait()
         self.refused(told)
-        # On a busy machine it is late, and says so. By default it would be 300 s.
+        # The time may exceed the limit on a busy machine, and is reported. The default limit would be 300 s.
         self.assertRegex(told.stderr, r"timed out after \d\d?\.")
 
 

@@ -19,7 +19,7 @@ import side_by_side  # noqa: E402
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop()), os.path.abspath(sys.argv.pop())
 PERF = [RONDO, "perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
 HANG_S = 180
-PATIENT_S = "60"  # for ranks that must not need it
+PATIENT_S = "60"  # for ranks that must end long before
 ALONE_S = str(10 * PATIENCE)  # for a rank that waits in vain; meanwhile another one must come and be turned away
 TWO_JOBS = "two jobs meet at this address and port"
 
@@ -41,12 +41,12 @@ class Meet(unittest.TestCase):
         return process
 
     def rank(self, rank, port, command=None, size=2, **environment):
-        """Starts a rank by plain variables."""
+        """Starts a rank whose job is described by plain variables such as RANK."""
         variables = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         return self.start(command or PERF, **{**variables, **environment})
 
     def finish(self, *processes):
-        """Returns (status, output) of each."""
+        """Waits for the processes. Returns (status, output) of each."""
         said = [process.communicate(timeout=HANG_S)[0] for process in processes]
         return [(process.returncode, each) for process, each in zip(processes, said)]
 

@@ -12,8 +12,8 @@
 /// The victim of the scenario `strike` sets this flag. Its next connect() then kills it.
 extern std::atomic<bool> strikes;
 
-/// Makes a file in the folder once this thread waits at a store that it enters from now on. The store then knows this
-/// thread's rank.
+/// Lets this thread make a file in the folder when it has next entered a store, and waits there. The store then knows
+/// this thread's rank.
 void note_arrival(const std::string &folder, int rank);
 /// Waits until the other ranks below `rank_count` have arrived. Returns false if they have not after two minutes.
 bool wait_for_arrivals(const std::string &folder, int own_rank, int rank_count);
@@ -36,7 +36,7 @@ int run_scenario(int argc, char **argv, std::span<const Scenario> scenarios);
 /// Prints that the rank got a wrong result. Returns the exit status.
 int fail(const Rank &self, const char *what);
 
-/// The resources of a communicator that may remain.
+/// Resources of this process. A destroyed communicator must not leave any of them behind.
 struct Held {
   Held();
   long descriptors = 0, threads = 0, mappings = 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every collective, algorithm and protocol among 1 to 8 processes by `rondo perf`, and fails if a result is wrong.
-The tests take 256K; 64M needs some minutes.
+The tests run up to 256K. Up to 64M takes some minutes.
 
 usage: perf_matrix.py RONDO [--max 64M] [--ranks 1,2,...]"""
 

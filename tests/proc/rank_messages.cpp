@@ -23,7 +23,7 @@ rondo_status_t receive_from(const Rank &self, int peer, int32_t &value) {
 
 }  // namespace
 
-/// FIRST LAST: runs the random programs of these seeds, then finalizes.
+/// FIRST LAST: runs the random programs of the seeds FIRST to LAST, then finalizes.
 int run_programs(const Rank &self, const Arguments &args) {
   for (uint64_t seed = std::stoull(args[0]); seed <= std::stoull(args[1]); ++seed) {
     const MessageProgram program = program_of(self, seed);

@@ -16,7 +16,7 @@
 
 namespace {
 
-/// sum ROUNDS COUNT
+/// sum ROUNDS COUNT: runs ROUNDS sums of COUNT elements
 int run_sum(const Rank &self, const Arguments &args) {
   return sums(self, std::stoi(args[0]), std::stoul(args[1]), [](int) {});
 }
@@ -46,7 +46,7 @@ int run_idle(const Rank &self, const Arguments &args) {
   return wait_for_failure(self);
 }
 
-/// leave RANK ROUND: that rank exits normally, or destroys its communicator
+/// leave RANK ROUND: that rank destroys its communicator before round ROUND, and soon exits normally
 int run_leave(const Rank &self, const Arguments &args) {
   bool destroyed = false;
   const int outcome = sums(self, std::stoi(args[1]) - (self.rank == std::stoi(args[0]) ? 1 : 0), 5000, [](int) {});
@@ -64,9 +64,9 @@ int run_exec(const Rank &self, const Arguments &args) {
   });
 }
 
-/// orphan KIND RANK ROUND: before that round that rank leaves a process running, and kills itself. KIND is fork, double
-/// (a child's child) or exec (a child that becomes another program). The process outlives the test, so only tests that
-/// make their own hosts may use this.
+/// orphan KIND RANK ROUND: before round ROUND that rank leaves a process running, and kills itself. KIND is fork,
+/// double (a child's child) or exec (a child that becomes another program). The process outlives the test, so only
+/// tests that make their own hosts may use this.
 int run_orphan(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, 5000, [&](int round) {
     if (self.rank != std::stoi(args[1]) || round != std::stoi(args[2])) return;
@@ -97,7 +97,7 @@ int run_starved(const Rank &self, const Arguments &args) {
   return finish(self, sum_once(self, memory, count, 1));
 }
 
-/// closed ROUNDS: the program was started with descriptors 0 to 2 closed, and they stay so
+/// closed ROUNDS: the program was started with descriptors 0 to 2 closed, and they must stay closed
 int run_closed(const Rank &self, const Arguments &args) {
   bool stay_closed = true;
   const int outcome = sums(self, std::stoi(args[0]), 5000, [&](int) {

@@ -26,7 +26,7 @@ rondo_status_t run_window_program(const Rank &self, uint64_t seed) {
 
 }  // namespace
 
-/// FIRST LAST: runs the random programs of windows of these seeds, then finalizes.
+/// FIRST LAST: runs the random window programs of the seeds FIRST to LAST, then finalizes.
 int run_windows(const Rank &self, const Arguments &args) {
   for (uint64_t seed = std::stoull(args[0]); seed <= std::stoull(args[1]); ++seed) {
     const auto status = run_window_program(self, seed);
@@ -37,8 +37,8 @@ int run_windows(const Rank &self, const Arguments &args) {
   return report(self, rondo_comm_finalize(self.comm));
 }
 
-/// SIGNAL FILE: rank 1 puts a value to rank 0, signals once more, and gets the signal SIGNAL. When the file exists,
-/// rank 0 finds the value and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1 itself.
+/// SIGNAL FILE: rank 1 puts a value to rank 0, signals once more, and sends itself SIGNAL. When the file exists, rank 0
+/// finds the value and both signals. Then it lets the other ranks wait for rank 1, and puts to rank 1.
 int run_last_put(const Rank &self, const Arguments &args) {
   int64_t own = 0;
   const int64_t value = 77;

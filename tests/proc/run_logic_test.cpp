@@ -236,7 +236,7 @@ TEST_CASE("run job: with keep_going, ranks that fail are told, and the status is
   }
   Job job({.rank_count = 2, .program = "/bin/p", .keep_going = true}, 0);
   job.rank_ended({.rank = 0, .start_failure = StartFailure::execute, .start_errno = ENOENT}, 5);
-  CHECK(job.take_actions().end_grace_ns.has_value());  // a program that does not start is no dead rank
+  CHECK(job.take_actions().end_grace_ns.has_value());  // a program that does not start does not count as a dead rank
 }
 
 TEST_CASE("run job: the last rank's failure has no others to end") {
@@ -378,7 +378,7 @@ TEST_CASE("run binding: ranks share the cores, neighbours among neighbours") {
   const std::vector<Processors> cores{{0, 4}, {1, 5}, {6}};
   CHECK(share_cores(cores, 3) == cores);
   CHECK(share_cores(cores, 2) == std::vector<Processors>{{0, 4, 1, 5}, {6}});
-  CHECK(share_cores(cores, 1).empty());  // it has all of them
+  CHECK(share_cores(cores, 1).empty());  // a single rank has all cores
   CHECK(share_cores(cores, 4).empty());
   std::vector<Processors> many;
   for (uint32_t core = 0; core < 67; ++core) many.push_back({core});

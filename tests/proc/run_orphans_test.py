@@ -20,7 +20,7 @@ class OrphanTest(RunTest):
     def test_kill_of_the_launcher_while_it_starts_leaves_nothing(self):
         for turn in range(ROUNDS):
             job = self.start("-n", 8, "sh", "-c", FAMILY)
-            # Each turn kills the job at another point of its start: when `turn` more of its processes exist.
+            # Each turn kills the launcher at another point of the start: when 1 + `turn` processes of the job exist.
             wait_until(lambda: len(job.members()) >= 1 + turn, "some of the job has started")
             os.kill(job.pid, signal.SIGKILL)
             self.assert_gone(job)

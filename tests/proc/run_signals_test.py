@@ -107,7 +107,7 @@ class SignalTest(RunTest):
         os.kill(rank, signal.SIGSTOP)
         wait_until(lambda: state(rank) == "T", "a rank is stopped")
         os.kill(job.pid, signal.SIGTERM)
-        self.expect(job, {"1 SIGTERM"})  # otherwise both signals would merge
+        self.expect(job, {"1 SIGTERM"})  # otherwise both signals would count as one
         os.kill(job.pid, signal.SIGTERM)
         self.assertIn(job.finish()[0], (0, 128 + 15))
         self.assertTrue(is_gone(rank))

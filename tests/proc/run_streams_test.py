@@ -69,8 +69,8 @@ class InputTest(RunTest):
 
 class TerminalTest(RunTest):
     def start_on_terminal(self, *args):
-        """Starts a job whose controlling terminal and standard input is a new terminal. Returns it and the other
-        side."""
+        """Starts a job with a new terminal as its controlling terminal and standard input. Returns the job and the
+        terminal's other side."""
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
 

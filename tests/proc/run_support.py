@@ -152,7 +152,7 @@ class RunTest(unittest.TestCase):
         return job
 
     def assert_gone(self, job):
-        """Waits until no process of the job exists. Returns the seconds that took."""
+        """Waits until no process of the job exists. Returns how many seconds this took."""
         begin = time.monotonic()
         wait_until(lambda: not job.members(), "all processes of the job are gone")
         return time.monotonic() - begin

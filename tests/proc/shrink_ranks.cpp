@@ -42,7 +42,7 @@ int lost_rank() {
   return error.peer;
 }
 
-/// Reports a failed call that has not failed the communicator.
+/// Reports a call that failed without failing the communicator.
 int report_call(const Rank &self, rondo_status_t status) { return report({nullptr, self.rank, self.size}, status); }
 
 /// Shrinks once without a failure, because a process's first shrink makes objects that stay.
@@ -52,7 +52,7 @@ rondo_status_t warm_up(const Rank &self) {
   return status == RONDO_OK ? rondo_comm_destroy(rest.comm) : status;
 }
 
-/// Ends both communicators of a surviving rank, and checks that later communicators have left nothing.
+/// Ends both communicators of a surviving rank. Checks that the communicators made since `before` have left nothing.
 int end(const Rank &self, Rank now, const Held &before) {
   const int outcome = report(now, rondo_comm_finalize(now.comm));
   if (now.comm != self.comm && rondo_comm_destroy(now.comm) != RONDO_OK) return fail(self, "DESTROY");
@@ -136,7 +136,7 @@ int run_chaos(const Rank &self, const Arguments &args) {
 
 int run_strike(const Rank &self, const Arguments &args) {
   const int first = std::stoi(args[0]), second = std::stoi(args[1]);
-  int outcome = some_sums(self, 3);  // all ranks are initialised
+  int outcome = some_sums(self, 3);  // after these sums, all ranks are initialised
   if (outcome == RONDO_OK && self.rank == first) ::raise(SIGKILL);
   if (outcome == RONDO_OK) outcome = some_sums(self, 1'000'000);
   if (outcome != RONDO_ERROR_REMOTE) return finish(self, outcome);

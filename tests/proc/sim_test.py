@@ -77,7 +77,7 @@ class Sim(unittest.TestCase):
                                                                      "sharing": "pair"}}}))
                 fastest = self.told("--topology", str(path), "--bytes", "4K")["fastest"]
                 self.assertEqual(fastest[0]["algorithm"], "one_shot")
-                # The sizes are equal where alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank
+                # The times are equal where alpha + b / rate = 2 alpha + parts b / ranks / rate. Among hosts of one rank
                 # each, hierarchical is a two_shot on two channels: the first half returns while the second is sent.
                 parts = {"two_shot": 2, "hierarchical": 1.5}[fastest[1]["algorithm"]]
                 crossing = alpha * rate / (1 - parts / ranks)
@@ -91,6 +91,7 @@ class Sim(unittest.TestCase):
             for key in ("time_us", "steps", "bytes_per_link"):
                 self.assertEqual(short[key], every[key], (algorithm, key))
 
+    @unittest.skipIf(SANITIZED, "a comparison of so many ranks takes a minute under a sanitizer; done without one")
     def test_algorithms_are_compared_and_those_left_out_named(self):
         done = sim("--ranks", "512", "--algorithm", "tree", "--bytes", "1M")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -131,14 +132,18 @@ class Sim(unittest.TestCase):
             self.assertEqual([(len(line), line[0]) for line in to_the_end], [(17, labels["2"])])
 
     def test_blocks_are_compared_with_nothing(self):
-        told = self.told("--collective", "alltoall", "--ranks", "64", "--bytes", "64M")
+        ranks = 16 if SANITIZED else 64
+        told = self.told("--collective", "alltoall", "--ranks", str(ranks), "--bytes", "64M")
         self.assertEqual((told["collective"], told["algorithm"], told["channels"]), ("all_to_all", "one_shot", 1))
-        self.assertEqual(sum(told["bytes_per_link"].values()), 63 * 64 << 20)
+        self.assertEqual(sum(told["bytes_per_link"].values()), (ranks - 1) << 26)
         self.assertEqual({it["algorithm"] for it in told["fastest"]}, {"one_shot"})
 
     def test_with_load_store_the_comparison_is_of_load_store(self):
-        options = ("--kernel", "load_store", "--nodes", "1", "--gpus", "4", "--bytes", "1M")
-        told = self.told(*options)
+        options = ("--kernel", "load_store", "--nodes", "1", "--gpus", "2" if SANITIZED else "4", "--bytes", "1M")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "sweep.svg"
+            told = self.told(*options, "--plot", str(path))
+            labels = {it.text for it in ElementTree.parse(path).iter(SVG + "text")}
         self.assertEqual(told["kernel"], "load_store")
         self.assertEqual(set(told["by_size"]), {"ring", "one_shot", "two_shot"})
         self.assertLessEqual({it["algorithm"] for it in told["fastest"]}, {"ring", "one_shot", "two_shot"})
@@ -147,11 +152,6 @@ class Sim(unittest.TestCase):
             self.assertIn(f"{algorithm}: the kernel 'load_store' that was asked for is for all_reduce", left_out)
         size = {it["bytes"]: it["time_us"] for it in told["by_size"][told["algorithm"]]}
         self.assertEqual(size[1 << 20], told["time_us"])
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "sweep.svg"
-            done = sim(*options, "--plot", str(path))
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            labels = {it.text for it in ElementTree.parse(path).iter(SVG + "text")}
         self.assertLessEqual({"ring", "one_shot", "two_shot"}, labels)
         self.assertFalse({"tree", "halving_doubling", "hierarchical"} & labels)
 

@@ -159,7 +159,7 @@ int run_config(const Rank &self, const Arguments &args) {
   return outcome == 1 && part.comm == nullptr ? check_sums(self, part) : fail(self, "SPLIT");
 }
 
-/// Makes other parts. Does not query the parent's failure, which may be that of the ranks that still agree.
+/// Makes other parts. Reports the split's error: the parent's may come from ranks that still agree on the split.
 int run_strike(const Rank &self, const Arguments &args) {
   strikes = self.rank == std::stoi(args[0]);
   Rank part;

@@ -22,7 +22,9 @@ from run_support import RONDO, RunTest, wait_until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
-from sanitized import SANITIZED  # noqa: E402
+from sanitized import SANITIZED, quarter_of_cases  # noqa: E402
+
+load_tests = quarter_of_cases
 
 PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
@@ -37,8 +39,8 @@ def status(*arguments, **popen):
 
 
 def alone():
-    """Returns a lock, to be closed. Cases run at the same time. With the lock, a case that lists the communicators of
-    all processes does not find the large segments of another case, which take long to show."""
+    """Returns a lock, which the caller must close. Cases run at the same time. With the lock, a case that lists the
+    communicators of all processes does not find the large segments of another case, which take long to show."""
     lock = open(__file__, encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock

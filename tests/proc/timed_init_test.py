@@ -22,7 +22,7 @@ class Death(unittest.TestCase):
             strikes = itertools.count(6, 3)
 
             def measure(victim=victim, strikes=strikes):
-                for strike in strikes:  # until all others have named it in one
+                for strike in strikes:  # until all others have named the victim in one life
                     struck, seconds = init_test.Death("live").live(victim, strike)
                     self.assertTrue(struck, strike)
                     if seconds is not None:

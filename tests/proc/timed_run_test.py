@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how soon nothing stays of a job of `rondo run` whose launcher is killed.
+"""Tests how soon all processes of a `rondo run` have ended after its launcher was killed.
 
 usage: timed_run_test.py RONDO"""
 import os

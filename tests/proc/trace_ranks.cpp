@@ -49,7 +49,7 @@ int main(int, char **argv) {
   }
   check(rondo_barrier(inner, nullptr));
   for (int i = 0; i < 5; ++i) check(rondo_all_reduce(others, others, 100, RONDO_FLOAT32, RONDO_MAX, inner, nullptr));
-  // A call may end on rank 1 before it ends on rank 0. A barrier begins on rank 0 only after rank 0's calls have ended.
+  // A call may end on rank 1 before it ends on rank 0. Through the barrier, rank 1 also waits for the end of rank 0's.
   check(rondo_barrier(inner, nullptr));
   if (rank == 1) check(rondo_all_reduce(values, values, 100, RONDO_FLOAT32, RONDO_SUM, outer, stream));
   check(rondo_stream_synchronize(stream));

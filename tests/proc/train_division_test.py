@@ -9,7 +9,9 @@ from pathlib import Path
 from train_support import SMALL, TrainCase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sanitized import SANITIZED, some_of  # noqa: E402
+from sanitized import SANITIZED, quarter_of_cases, some_of  # noqa: E402
+
+load_tests = quarter_of_cases
 
 TrainCase.rondo = sys.argv.pop(1)
 
@@ -51,7 +53,7 @@ class Division(TrainCase):
         for name, words in {"plain": (), "recompute": ("--recompute",), "zero": ("--zero", 1),
                             "accumulate": ("--accumulate", 2), "tensor": ("--tensor-parallel", 2),
                             "int8": ("--compress", "int8")}.items():
-            # An allocator that fills memory would write to memory that the trainer allocates and never uses.
+            # MALLOC_PERTURB_ would make the allocator write to memory that the trainer allocates and never uses.
             report = self.train(2, "--steps", 3, "--measure", 0, "--validation-batches", 2, *words, report=name,
                                 model=LARGE, MALLOC_PERTURB_="0")
             memory = runs[name] = report["memory_bytes"]
@@ -115,7 +117,7 @@ class Division(TrainCase):
                 self.near(pipe, plain, share)
 
     def test_three_copies_of_a_pipeline_keep_one_token_embedding(self):
-        # The order in which three ranks add depends on an element's place in its bucket. Stages have other places.
+        # The order in which three ranks add depends on an element's place in its bucket, and places differ in stages.
         rest = ("--steps", 6, "--accumulate", 2, "--check-every", 1, "--bucket-mb", 1, "--measure", 0)
         whole = self.train(3, *rest, report="whole", model=DEEP)
         cases = [(), ("--zero", 1), ("--wire", "bfloat16"), ("--wire", "float16")]

@@ -14,7 +14,7 @@ LIMIT_S = 60  # only detects hangs
 
 
 class Mail:
-    """The messages for rank 1, and the results of its receives. This class stands for channels."""
+    """The messages for rank 1, and the results of its receives. This class takes the place of channels."""
 
     def __init__(self):
         self.lock = threading.Lock()

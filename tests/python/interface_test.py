@@ -99,7 +99,7 @@ class Interface(unittest.TestCase):
     def test_each_function_is_called_by_the_package(self):
         text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/python/rondo").glob("*.py"))
         called = set(re.findall(r"\b(?:C|library)\.(rondo_\w+)", text))
-        # Some functions need no method: ctypes and IntEnum have defaults and names, rondo_comm_last_error() the text.
+        # Some functions need no method: ctypes has defaults, IntEnum has names, and rondo_comm_last_error() the text.
         needless = {name for name in _interface.FUNCTIONS if re.search(r"(_default|_string|_error_message)$", name)}
         self.assertEqual(set(_interface.FUNCTIONS) - called - needless, set(), "give each a method")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the cost of a call from Python with that of the same call from C: timed_calls_test.py CC.
 
-The call of 8 B runs on one rank, so it waits for no other rank. Its time on a processor is the time of the package,
-ctypes and the library. Other programs disturb that less than time by a clock. A loop in C, which this test compiles,
+The call of 8 B runs on one rank, so it waits for no other rank. Its processor time is the time of the package, ctypes
+and the library. Other programs disturb processor time less than elapsed time. A loop in C, which this test compiles,
 makes the same call from C in the same process."""
 
 import array

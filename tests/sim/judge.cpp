@@ -13,7 +13,7 @@ constexpr uint64_t told_limit_ns = 100 * ms;      // after the first record of t
 constexpr uint64_t timeout_slack_ns = 1 * second;
 constexpr uint64_t init_slack_ns = 3 * second;  // a silent store has 2 s more to name missing ranks
 constexpr uint64_t readers_ns = 1 * second;     // a call waits for threads that still read its buffer
-constexpr uint64_t race_ns = 100 * ms;            // a rank may arrive while another one writes that it has not
+constexpr uint64_t race_ns = 100 * ms;            // a rank may arrive while another rank reports that it is missing
 
 class Judge {
  public:
@@ -52,7 +52,7 @@ class Judge {
     return std::min({rank.died_ns, rank.left_ns, rank.finalized_ns});
   }
 
-  /// Returns whether the rank was in rondo_comm_finalize() instead of the failed operation.
+  /// Returns whether the rank called rondo_comm_finalize() in place of the failed operation.
   [[nodiscard]] static bool finalizes(const RankRecord &rank, const FailureRecord &failure) {
     const uint64_t operation = failure.error.operation;
     if (operation == 0 || rank.calls.size() < operation) return false;
@@ -100,7 +100,7 @@ class Judge {
       complain(rank, "initialisation blames rank " + std::to_string(peer) + ": " + error.message);
   }
 
-  /// Checks that the store named a dead rank it knew, if this rank was initialising and the only faults were deaths.
+  /// Checks, if only deaths occurred, that an initialisation ended in time and named a dead rank.
   void check_death_in_init(uint32_t rank) {
     const RankRecord &it = record_.ranks[rank];
     const bool only_deaths = std::all_of(record_.happened.begin(), record_.happened.end(), [&](uint32_t index) {
@@ -117,7 +117,7 @@ class Judge {
       if (!it.init_error) continue;  // all ranks had met
       const int32_t named = it.init_error->peer;
       const bool is_dead = named >= 0 && record_.ranks[static_cast<uint32_t>(named)].died_ns != never_ns;
-      // Rank 0 runs the store. The rank may also have entered after rank 0 had given up because of the death.
+      // If the rank entered after the death had made rank 0 give up, the error names rank 0, which ran the store.
       const bool too_late = named == 0 && it.entered_init_ns == never_ns && record_.ranks[0].init_error;
       if (it.init_error->status != RONDO_ERROR_REMOTE || (!is_dead && !too_late))
         complain(rank, "rank " + std::to_string(peer) + " died in initialisation, but: " + it.init_error->message);
@@ -132,7 +132,7 @@ class Judge {
                          calls[error.operation - 1].called_ns <= failure.at_ns &&
                          calls[error.operation - 1].returned_ns >= failure.at_ns;
     const bool between = record_.ranks[failure.rank].idle_ns <= failure.at_ns && error.operation == calls.size() + 1;
-    // If ranks disagreed or finalized early, a later operation may be the one that detects it.
+    // If ranks disagreed or finalized early, the error may name a later operation, which detected that.
     const bool parted = error.status == RONDO_ERROR_MISMATCH ||
                         (error.status == RONDO_ERROR_REMOTE && error.peer >= 0 &&
                          finalizes(record_.ranks[static_cast<uint32_t>(error.peer)], failure));
@@ -220,7 +220,7 @@ class Judge {
       complain(rank, name + ": not the first failure: " + call.error.message);
   }
 
-  /// Checks that a rank that has met all others got an error if one of them had made another call by then.
+  /// Checks that `rank` did not complete a call that waits for all ranks after another rank had made a different call.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
     if (!waits_for_all(calls[index].signature)) return;
@@ -234,7 +234,7 @@ class Judge {
     }
   }
 
-  /// Checks that a call ended within the earliest limit of the promises, not counting lost time.
+  /// Checks that a call ended within each promised limit. Lost time does not count.
   void check_limits(uint32_t rank, size_t index, const std::string &name) {
     const CallRecord &call = record_.ranks[rank].calls[index];
     const auto within = [&](uint64_t from_ns, uint64_t limit_ns, const char *after) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file checks that a life went as docs/tests.md promises. No rank hangs, and no result is wrong. The events must
-// allow each failure. A failure must name the right rank and operation, and be reported in time.
+// This file checks that a life went as docs/tests.md promises. No rank hangs, and no result is wrong. Each failure
+// follows from an event. A failure must name the right rank and operation, and be reported in time.
 #pragma once
 
 #include <string>

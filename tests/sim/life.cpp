@@ -100,7 +100,7 @@ class Life {
     if (rank == 0) network_.server_died();
   }
 
-  /// Prepares the outside faults that the plan has for the rank in its call `call` (0: the initialisation).
+  /// Prepares the faults that strike the rank from outside in its call number `call`. Call 0 is the initialisation.
   void arm(uint32_t rank, uint32_t call) {
     for (const Fault &fault : plan_.faults) {
       if (fault.rank != rank || fault.call != call) continue;
@@ -120,7 +120,7 @@ class Life {
 
   void strike(const Fault &fault) {
     const uint32_t rank = fault.rank;
-    if (record_.ranks[rank].closed || record_.ranks[rank].init_error) return;  // too late
+    if (record_.ranks[rank].closed || record_.ranks[rank].init_error) return;  // the rank has ended already
     happens(fault);
     switch (fault.kind) {
       case FaultKind::kill:

@@ -14,7 +14,7 @@ struct CallRecord {
   Signature signature;
   uint64_t called_ns = 0;
   uint64_t returned_ns = never_ns;
-  uint64_t lost_ns = 0;  ///< of the time between them, see Scheduler::lost_ns()
+  uint64_t lost_ns = 0;  ///< time lost by stops before the return, see Scheduler::lost_ns()
   bool ok = false;
   Error error;        ///< set if `ok` is false
   std::string wrong;  ///< set if `ok` is true and the result is wrong

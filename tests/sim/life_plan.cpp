@@ -220,7 +220,7 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
   if (random.chance(20)) plan.faults.push_back(draw_fault(random, plan, FaultKind::pause));
   draw_timeouts(random, plan);
   plan.finalizes = random.chance(50);
-  // Different roots are the disagreement that ranks notice least.
+  // Ranks notice different roots least of all. So a call on which ranks will disagree often becomes a broadcast.
   for (const Fault &fault : plan.faults) {
     Signature &signature = plan.calls[fault.call == 0 ? 0 : fault.call - 1].signature;
     const bool moves = signature.collective == RONDO_ALL_GATHER || signature.collective == RONDO_ALL_REDUCE;

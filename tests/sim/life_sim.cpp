@@ -25,7 +25,7 @@ using namespace rondo::sim;
 namespace {
 
 constexpr uint64_t failures_shown = 5;
-constexpr uint64_t quarters = 4, telling_lives = 2'500;  // this number of lives has every event
+constexpr uint64_t quarters = 4, telling_lives = 2'500;  // this many lives contain each event
 
 struct Options {
   std::optional<uint64_t> seed;
@@ -255,7 +255,7 @@ bool same_twice(uint64_t seed_count, StackPool &stacks) {
 bool finds(Defect defect, StackPool &stacks) {
   constexpr uint64_t seeds_max = 6'000, telling_seed = 4'195;
   for (uint64_t tried = 0; tried < seeds_max; ++tried) {
-    // One life in thousands shows a lost failure. To save half a minute, the search begins with such a life.
+    // Only one life in thousands shows a lost failure. The search begins with such a life, which saves half a minute.
     const uint64_t seed = 1 + (tried + (defect == Defect::lost_failure ? telling_seed - 1 : 0)) % seeds_max;
     const LifePlan plan = draw_life(seed, defect);
     const auto complaints = judge(plan, live(plan, stacks));

@@ -10,7 +10,7 @@
 namespace rondo::sim {
 namespace {
 
-constexpr uint64_t look_ns = 20 * ms;  // an end checks its deadlines at least as often
+constexpr uint64_t look_ns = 20 * ms;  // an end checks its deadlines at least this often
 constexpr uint64_t farewell_ns = 1 * second;
 constexpr uint64_t retry_ns = 20 * ms;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file simulates the bootstrap's network. The store's server and clients have their real sessions, over simulated
+// This file simulates the bootstrap's network. The store's server and clients are the real sessions, over simulated
 // connections. Like a TCP connection, each keeps its order. Delays come from the seed, and a partition may cut
 // connections. The server runs in a fiber of rank 0.
 #pragma once

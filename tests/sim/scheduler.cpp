@@ -64,7 +64,7 @@ uint64_t Scheduler::read_clock() {
 
 void Scheduler::mix(uint64_t word) { hash_ = (hash_ ^ word) * 0x100'0000'01B3u + (hash_ >> 29); }
 
-/// Returns a delay. Mostly a fiber's turn is soon. But sometimes other processes use the core for a whole time slice.
+/// Returns a delay. Most delays are short. But sometimes other processes use the core for a whole time slice.
 uint64_t Scheduler::delay_ns() {
   const uint64_t kind = random_.next() % 1000;
   if (kind < 700) return random_.between(0, 5 * us);

@@ -55,7 +55,7 @@ class Scheduler {
   /// simulation must detect.
   [[nodiscard]] uint64_t read_clock();
   void freeze_clock() { frozen_ns_ = now_ns_; }
-  /// Makes some wakes reach no fiber, which then sleeps without an end. The simulation must detect this defect.
+  /// Loses some wakes: a fiber that misses its wake sleeps for ever. The simulation must detect this defect.
   void lose_wakes() { loses_wakes_ = true; }
   [[nodiscard]] bool loses_wakes() const { return loses_wakes_; }
   [[nodiscard]] bool loses_this_wake() { return loses_wakes_ && random_.chance(30); }
@@ -86,7 +86,7 @@ class Scheduler {
   /// Unwinds the remaining fibers, so that their stacks hold no objects any more.
   void unwind();
 
-  /// Returns how long the rank was stopped although it could have run. No deadline can include that time.
+  /// Returns how long the rank was stopped although it could have run. Limits do not count that time.
   [[nodiscard]] uint64_t lost_ns(uint32_t rank) const { return ranks_[rank].lost_ns; }
   [[nodiscard]] uint64_t switch_count() const { return switch_count_; }
   [[nodiscard]] uint64_t hash() const { return hash_; }

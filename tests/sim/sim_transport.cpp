@@ -17,7 +17,7 @@ class SimPeers final : public PeerAccess {
   const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
     // The memory of a process ends with it, before others notice the end.
     if (host_.scheduler.killed(peer)) return nullptr;
-    if (static_cast<PayloadKind>(header.kind) == PayloadKind::process) {  // may be forbidden on this machine
+    if (static_cast<PayloadKind>(header.kind) == PayloadKind::process) {  // reading may be forbidden on this machine
       std::memcpy(scratch, reinterpret_cast<const void *>(header.address), header.bytes);
       return scratch;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the counts of what the kernels of one rank did to memory, on emulated blocks (docs/tests.md). The
+// This file declares the counts of memory accesses that one rank's kernels make on emulated blocks (docs/tests.md). The
 // driver in software fills the counts in, and tests compare them with budgets.
 //
 // Accesses through src/proto/memory.h and the operands of reducers are counted. Two kinds are not counted:
@@ -17,11 +17,11 @@ enum MemoryKind : uint32_t { own_device_memory, other_device_memory, host_memory
 struct AccessCounts {
   uint64_t operations = 0;  ///< number of kernels of this rank, all of which are summed here
   uint64_t blocks = 0;      ///< number of blocks of these kernels
-  uint64_t read_bytes[memory_kind_count] = {};  ///< without flags, whose number of polls depends on time
+  uint64_t read_bytes[memory_kind_count] = {};  ///< without reads of flags, because the number of polls depends on time
   uint64_t written_bytes[memory_kind_count] = {};
   uint64_t flag_loads[memory_kind_count] = {};
   uint64_t flag_acquires = 0;  ///< the acquires among flag_loads
-  /// The most batches of data from other devices that one thread has loaded one after another.
+  /// A count of batches that had data loaded from other devices: the maximum over the rank's threads.
   uint64_t remote_turns = 0;
 };
 

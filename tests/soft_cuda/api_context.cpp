@@ -21,7 +21,7 @@ CuStatus call_on_device(Entry entry, CuDevice ordinal, const Body &body) {
   });
 }
 
-/// Returns an attribute of a device that has one multiprocessor for each block that may be resident.
+/// Returns an attribute of a device. Its multiprocessors are just enough for the resident blocks of the settings.
 int attribute_of(const State &driver, const Device &device, DeviceAttribute attribute) {
   switch (attribute) {
     case DeviceAttribute::max_threads_per_block:
@@ -102,7 +102,7 @@ void destroy_context(State &driver, Lock &lock, const std::shared_ptr<Context> &
   driver.contexts.take(context->handle);
   synchronise(lock, context);
   for (const auto &stream : context->streams) close_stream(stream);
-  context->of_threads.clear();  // else the streams and the context would hold each other for ever
+  context->of_threads.clear();  // otherwise the streams and the context would hold each other for ever
   const auto of_context = [&](const auto &object) { return object.context == context; };
   driver.streams.erase_if(of_context);
   driver.events.erase_if(of_context);

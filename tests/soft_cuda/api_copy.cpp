@@ -34,8 +34,8 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
   }
 }
 
-/// Returns whether `to` already has the bytes of `from`. ThreadSanitizer does not see this read. A library may copy the
-/// same pinned bytes twice, on streams without an order, while a kernel between the two copies reads the target.
+/// Returns whether a copy can be skipped because `to` has its bytes. This prevents reports of ThreadSanitizer:
+/// unordered streams may copy the same pinned bytes twice while a kernel reads the target.
 #if defined(__SANITIZE_THREAD__)
 [[gnu::no_sanitize("thread"), gnu::noinline]] bool is_there(uint64_t to, uint64_t from, size_t bytes) {
   const auto *const left = reinterpret_cast<const volatile unsigned char *>(to);

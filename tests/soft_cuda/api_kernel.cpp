@@ -29,9 +29,9 @@ constexpr uint64_t carveouts[] = {8 << 10, 16 << 10, 32 << 10, 64 << 10, 100 << 
 
 using KernelList = const KernelEntry *(*)();
 
-/// Returns a bit for each device, by its number, whose kernels may touch the range. A mapping names its devices. For an
-/// import, these are the devices whose contexts opened it. For other memory, it is the device itself and, if the memory
-/// is of cuMemAlloc, devices with peer access.
+/// Returns a bit, by number, for each device whose kernels may touch the range. For a mapping, these are the devices
+/// for which its access was set. For an import, they are the devices whose contexts opened it. For other memory, it is
+/// the device itself, and for memory of cuMemAlloc also the devices with peer access.
 uint64_t reached_by(const State &driver, const Range &range) {
   if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
   uint64_t devices = uint64_t{1} << range.physical->device;
@@ -41,7 +41,7 @@ uint64_t reached_by(const State &driver, const Range &range) {
   return devices;
 }
 
-/// Finds where an address is, for the counts of accesses.
+/// Finds the memory that contains an address, so that accesses can be counted.
 void find_memory(uintptr_t address, MemoryExtent &extent) {
   State &driver = state();
   const Lock lock(driver.mutex);
@@ -84,7 +84,7 @@ std::vector<KernelEntry> open_kernels(const std::string &paths) {
   return all;
 }
 
-/// Returns the kernel's function in the context, which is always the same one.
+/// Returns the function that stands for the kernel in the context. Makes it at the first call.
 std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::shared_ptr<Context> &context) {
   for (const CuFunction handle : kernel.functions)
     if (auto known = driver.functions.find(handle); known != nullptr && known->context == context) return known;
@@ -96,7 +96,7 @@ std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::
   return function;
 }
 
-/// Returns the function of a function's handle, or of a kernel's handle, which stands for its function in the context.
+/// Returns the function that `handle` names. The handle of a kernel names the kernel's function in the context.
 std::shared_ptr<Function> function_in(State &driver, CuFunction handle, const std::shared_ptr<Context> &context) {
   if (auto found = driver.functions.find(handle)) return found;
   const auto kernel = driver.kernels.find(reinterpret_cast<CuKernel>(handle));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has physical memory, addresses and access, each apart, and handles that are descriptors.
+// This file has separate calls for physical memory, addresses and access, and handles that are descriptors.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -201,7 +201,7 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
     }
     if (covered != bytes) return CuStatus::invalid_value;
     CuStatus status = CuStatus::success;
-    // All devices are in this process, so the last setting applies.
+    // One mapping serves all devices of this process, so the last setting in `access` applies.
     for (uint64_t at = address; at < address + bytes && status == CuStatus::success;) {
       Range *const range = driver.memory.find(at);
       at += range->bytes;

@@ -18,7 +18,7 @@ namespace soft_cuda {
 /// The part of a multiprocessor that a block takes.
 struct SharedNeed {
   uint64_t block_bytes = 0;     ///< shared memory of the block
-  uint64_t carveout_bytes = 0;  ///< shared memory of a multiprocessor on which it is the first block
+  uint64_t carveout_bytes = 0;  ///< shared memory of the multiprocessor if this block is its first one
 };
 
 /// The places for blocks, or for kernels, of one device. Callers get places in the order of their arrival. If a caller
@@ -27,9 +27,9 @@ class Places {
  public:
   /// Makes `count` places, of which `each` are on a multiprocessor.
   explicit Places(uint32_t count, uint32_t each = 1);
-  /// Returns the multiprocessor of the place: of those with room for the block, one with the fewest blocks.
+  /// Waits for a place, and returns its multiprocessor. Of those with room for the block, it has the fewest blocks.
   [[nodiscard]] uint32_t acquire(const SharedNeed &need);
-  [[nodiscard]] std::optional<uint32_t> try_acquire(const SharedNeed &need);  ///< does not wait
+  [[nodiscard]] std::optional<uint32_t> try_acquire(const SharedNeed &need);  ///< like acquire(), but does not wait
   void release(uint32_t multiprocessor, const SharedNeed &need);
   [[nodiscard]] uint32_t count() const { return count_; }
   /// Returns how many calls of acquire() are waiting.

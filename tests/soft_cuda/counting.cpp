@@ -86,7 +86,7 @@ const MemoryExtent &Counter::extent_of(const void *at) {
 
 void Counter::count(Access access, const void *at, size_t bytes) {
   const MemoryExtent &extent = extent_of(at);
-  if (extent.place == MemoryExtent::none) return;  // shared memory, parameters
+  if (extent.place == MemoryExtent::none) return;  // shared memory and parameters are not counted
   const bool host = extent.place == MemoryExtent::host;
   if ((extent.reached_by >> block.device & 1) == 0) {
     std::fprintf(stderr, "soft cuda: a kernel on device %d touches memory of device %d, which it does not reach\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has a block on host threads, or on fibers of one thread (fibers.h). It is the third kind of group on which
-// the bodies of cuda/kernels run, and has a real barrier. On host threads, ThreadSanitizer finds a missing barrier or
+// This file has a block whose threads are host threads, or fibers of one host thread (fibers.h). The bodies of
+// cuda/kernels run on it, and it has a real barrier. On host threads, ThreadSanitizer finds a missing barrier or
 // release. On fibers, a missing barrier shows if a thread that runs ahead causes a wrong result.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace soft_cuda {
 template <class Policy = rondo::memory::Policy>
 void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
   if constexpr (requires { Policy::counter; }) {
-    auto *const mine = Policy::counter;  // the host thread's: each of its fibers sets it
+    auto *const mine = Policy::counter;  // all fibers of the host thread share the pointer, and each sets it
     give_way(waiting);
     Policy::counter = mine;
   } else {
@@ -61,7 +61,7 @@ struct EmulatedGroup {
   VotingBarrier *barrier;
   uint32_t thread;
   uint32_t thread_count;
-  void (*give_way)(Waiting);  ///< of the block
+  void (*give_way)(Waiting);  ///< Block::give_way of the block
 
   [[nodiscard]] uint32_t rank() const { return thread; }
   [[nodiscard]] uint32_t size() const { return thread_count; }

@@ -88,11 +88,11 @@ namespace {
 
 constexpr size_t stack_bytes = size_t{256} << 10;
 constexpr size_t guard_bytes = size_t{64} << 10;  // larger than any frame, so that none skips it
-constexpr size_t kept_registers = 6;  // saved by soft_cuda_switch_stack
+constexpr size_t kept_registers = 6;  // number of registers that soft_cuda_switch_stack saves
 
 struct Fiber {
   std::byte *stack = nullptr;  ///< lowest address; the first fiber has the host thread's stack instead
-  void *pointer = nullptr;     ///< into its stack, while it does not run
+  void *pointer = nullptr;     ///< its stack pointer, while it does not run
   bool ended = false;
   // These are for AddressSanitizer, which keeps some variables in a second stack, and must know the current stack.
   void *apart = nullptr;
@@ -107,7 +107,7 @@ struct Fibers {
   uint32_t running = 0;
   uint32_t left = 0;        ///< fibers that have not ended
   uint32_t looks = 0;       ///< polls in vain since the last hand-over of the core
-  uint32_t at_barrier = 0;  ///< waits at barriers since then
+  uint32_t at_barrier = 0;  ///< waits at barriers since the last hand-over of the core
   bool backwards = false;   ///< every other run begins with the last thread, so none always runs ahead
   const std::function<void(uint32_t)> *body = nullptr;
 
@@ -119,8 +119,8 @@ thread_local Fibers fibers;
 thread_local uint32_t looks_in_vain = 0;  ///< polls in vain since the kernel began
 
 /// Hands the core over after a poll that found nothing. Threads that only yield delay all other work of the machine,
-/// even the kernel's own threads: on Linux 6.18 no packet is received for seconds. So a thread sometimes sleeps, and
-/// always if its kernel waits for long. This also makes tests faster, since yields took most of their time.
+/// even threads of the operating system: on Linux 6.18 no packet is received for seconds. So a thread sometimes sleeps,
+/// and always if it waits for long. Tests are also faster, since yields took most of their time.
 void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;
@@ -141,7 +141,7 @@ Stacks &stacks() {
   return *all;
 }
 
-/// Makes a stack above inaccessible memory, so that a thread that needs more ends at once.
+/// Makes a stack above inaccessible memory, so that the process ends at once if a fiber needs more.
 std::byte *make_stack() {
   void *const begin = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -255,7 +255,7 @@ uint32_t fiber_index() { return fibers.index(); }
 void begin_host_thread() { looks_in_vain = 0; }
 
 void give_way(Waiting waiting) {
-  constexpr uint32_t barriers_max = 64;  // per fiber; if a thread never arrives, the core is not kept busy
+  constexpr uint32_t barriers_max = 64;  // for each fiber; then the core is handed over, in case a thread never arrives
   Fibers &own = fibers;
   if (own.count == 0) return hand_core_over();
   ++(waiting == Waiting::for_others ? own.looks : own.at_barrier);

@@ -23,8 +23,8 @@ enum class RangeKind { device, imported, mapped, host, registered, managed };
 struct Physical {
   int descriptor = -1;
   size_t bytes = 0;
-  int device = 0;  ///< its number in the machine
-  bool exportable = true;  ///< as a descriptor
+  int device = 0;  ///< number of its device in the machine
+  bool exportable = true;  ///< as a descriptor for other processes
   std::atomic<uint64_t> *account =
       nullptr;  ///< the device's used bytes, to which it adds; null for another process's memory
 
@@ -42,10 +42,10 @@ struct Range {
   int device = 0;        ///< its ordinal, or -1 where this process does not see it
   CuContext context = nullptr;
   uint64_t id = 0;
-  uint64_t references = 1;  ///< of an import
+  uint64_t references = 1;  ///< how often an import was opened
   uint64_t import_key = 0;  ///< of an import: which export it is
-  bool accessible = true;   ///< of a mapping: its access was set
-  uint64_t access = 0;      ///< a bit by a device's number: a mapping was set for it, or it opened an import
+  bool accessible = true;   ///< false for a mapping whose access was not set
+  uint64_t access = 0;      ///< a bit for each device, by its number, that a mapping names or that opened an import
   std::shared_ptr<Physical> physical;
 };
 

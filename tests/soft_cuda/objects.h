@@ -2,7 +2,7 @@
 // This file declares the objects of the driver in software. State::mutex protects all fields, unless a comment says
 // otherwise.
 //
-// No number of a handle is used twice, except that of a stream. So a destroyed handle is mostly recognised.
+// No number of a handle is used twice, so the driver recognises a destroyed handle. Only numbers of streams are reused.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ using Action = std::function<CuStatus()>;
 
 struct Work {
   Action run;
-  std::vector<CompletionRef> after;  ///< besides earlier work of its stream
+  std::vector<CompletionRef> after;  ///< work that must end first, besides earlier work of the stream
   CompletionRef completion;
 };
 
@@ -58,7 +58,7 @@ struct HardwareQueue {
 
 struct Device {
   int ordinal = 0;
-  int number = 0;  ///< in the machine
+  int number = 0;  ///< number of the device in the machine
   DeviceUuid uuid{};
   std::atomic<uint64_t> used_bytes = 0;  ///< relaxed, as the count orders nothing
   std::shared_ptr<Context> primary;      ///< set while it is retained
@@ -70,12 +70,12 @@ struct Context {
   CuContext handle = nullptr;
   Device *device = nullptr;
   uint32_t references = 0;
-  CuStatus error = CuStatus::success;  ///< sticks
+  CuStatus error = CuStatus::success;  ///< the first error, which stays until the end
   std::vector<HardwareQueue> queues;
   uint32_t stream_count = 0;  ///< streams made so far, which determines the queue
   std::shared_ptr<Stream> legacy;  ///< null once the context is destroyed
   std::unordered_map<uint64_t, std::shared_ptr<Stream>> of_threads;  ///< default streams of threads, by their numbers
-  std::set<std::shared_ptr<Stream>> streams;  ///< all that still have work, including destroyed ones and the legacy one
+  std::set<std::shared_ptr<Stream>> streams;  ///< open streams, and destroyed ones that still have work
   std::set<int> peers;                        ///< ordinals of devices to which access was enabled
 };
 
@@ -86,10 +86,10 @@ struct Stream {
   int priority = 0;
   HardwareQueue *queue = nullptr;
   uint64_t upload_count = 0;  ///< copies from the host to a device, called or captured
-  std::deque<Work> pending;  ///< the first one may be running already
+  std::deque<Work> pending;  ///< the first one may already be running
   bool closing = false;
   std::condition_variable wake;   ///< wakes the stream's worker
-  std::condition_variable space;  ///< wakes hosts that wait to submit
+  std::condition_variable space;  ///< wakes host threads that wait to submit
   CompletionRef last;             ///< completion of the newest work, or null
   std::shared_ptr<Capture> capture;
   uint32_t lane = 0;                 ///< its lane in the capture
@@ -117,7 +117,7 @@ struct Event {
   std::shared_ptr<Context> context;
   unsigned flags = 0;
   CompletionRef recorded;                   ///< null if it was never recorded
-  std::shared_ptr<SharedEventPage> shared;  ///< for an event between processes
+  std::shared_ptr<SharedEventPage> shared;  ///< set for an event between processes
   std::shared_ptr<Capture> capture;         ///< set if it was last recorded in a captured stream
   std::vector<size_t> capture_tips;
 };
@@ -166,7 +166,7 @@ struct GraphExec {
 
 struct Capture {
   CaptureMode mode = CaptureMode::global;
-  uint64_t number = 0;  ///< of all captures
+  uint64_t number = 0;  ///< number of this capture among all captures
   uint64_t thread = 0;  ///< the thread that began it
   Stream *origin = nullptr;
   bool invalidated = false;

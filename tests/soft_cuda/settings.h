@@ -38,10 +38,10 @@ struct Faults {
 /// `unordered`, a kernel may never read them.
 enum class GpuDirect { off, ordered, flush, unordered };
 
-/// Which devices of the machine reach each other's memory.
+/// The pairs of devices in the machine that reach each other's memory.
 struct Peers {
   bool all = true;
-  std::set<std::pair<int, int>> pairs;  ///< otherwise these alone, the lesser first
+  std::set<std::pair<int, int>> pairs;  ///< if not `all`: the pairs, each with the lesser number first
 
   [[nodiscard]] bool reach(int from, int to) const {
     return all || from == to || pairs.contains({from < to ? from : to, from < to ? to : from});
@@ -49,12 +49,12 @@ struct Peers {
 };
 
 struct Settings {
-  int device_count = 1;     ///< of the machine
-  std::vector<int> visible;  ///< those that this process sees, in its order
-  uint32_t resident_blocks = 64;  ///< of a device
-  uint32_t blocks_per_multiprocessor = 1;  ///< small ones
-  uint32_t claimed_blocks = 0;    ///< blocks that it claims to hold; 0 for the real number
-  uint32_t queue_count = 8;       ///< of a context
+  int device_count = 1;     ///< devices of the machine
+  std::vector<int> visible;  ///< devices that this process sees, in its order
+  uint32_t resident_blocks = 64;  ///< blocks that can be resident on a device
+  uint32_t blocks_per_multiprocessor = 1;  ///< small blocks that one multiprocessor holds
+  uint32_t claimed_blocks = 0;    ///< resident blocks that the device claims to hold; 0 for the real number
+  uint32_t queue_count = 8;       ///< hardware queues of a context
   uint32_t block_threads = 2;     ///< fibers or host threads that represent a block's threads
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
   uint64_t memory_bytes = uint64_t{8} << 30;
@@ -65,7 +65,7 @@ struct Settings {
   bool nvlink = true;          ///< the devices say that NVLink is between them
   Peers peers;
   GpuDirect gpu_direct = GpuDirect::off;
-  bool dmabuf = false;         ///< devices report that they export dmabufs, but the exports are none
+  bool dmabuf = false;         ///< devices report that they export dmabufs, but export memfds
   bool host_reads = false;     ///< the driver reports that the host can read device memory at its addresses
   int capability = 90;         ///< compute capability, 90 for 9.0
   bool serial = false;         ///< kernels of a device run one after another, as under some tools

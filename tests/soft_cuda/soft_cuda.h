@@ -71,8 +71,8 @@ extern "C" void soft_cuda_count_accesses(uint32_t on);
 /// Stores the counts of each rank whose kernels have run since the count started, in any order. Returns their number.
 extern "C" uint32_t soft_cuda_access_counts(soft_cuda::AccessCounts *counts, uint32_t room);
 
-/// Returns how many bytes kernels have moved between two devices since then, by loads from one or stores to the other.
-/// For a device and itself, it is what all kernels have read and written in its memory. Only the first 8 devices count.
+/// Returns how many bytes kernels have moved between two devices since the count started, by loads from one or stores
+/// to the other. For a device and itself, the bytes read and written in its memory. Only the first 8 devices count.
 extern "C" uint64_t soft_cuda_moved_bytes(uint32_t from, uint32_t to);
 
 /// Returns one of the functions above from a loaded library. Returns null if the library is a real driver.

@@ -19,14 +19,14 @@ struct MemoryExtent {
 
 /// The reason why a thread of a block waits.
 enum class Waiting : uint8_t {
-  at_barrier,  ///< for the other threads of its block
-  for_others,  ///< for other blocks, kernels or the host
+  at_barrier,  ///< the thread waits for the other threads of its block
+  for_others,  ///< the thread waits for other blocks, kernels or the host
 };
 
 /// One block that is running. All threads of the block share this object.
 struct Block {
   uint32_t grid_size = 1;     ///< number of blocks in the launch
-  uint32_t index = 0;         ///< of this block in the grid
+  uint32_t index = 0;         ///< place of this block in the grid
   uint32_t thread_count = 1;  ///< host threads or fibers that represent the block's threads
   std::byte *shared = nullptr;  ///< shared memory of the block, zeroed before it starts
   uint64_t shared_bytes = 0;

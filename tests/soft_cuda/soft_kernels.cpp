@@ -22,7 +22,7 @@ using namespace rondo::device;
   return operation.base;
 }
 
-/// Returns rank 0: all accesses of a joint kernel count as accesses of rank 0.
+/// Returns rank 0, because all accesses of a joint kernel count as accesses of rank 0.
 [[maybe_unused]] const JointRank &operation_of(const JointOperation &operation, uint32_t block, bool &is_first) {
   is_first = block == 0;
   return operation.ranks[0];

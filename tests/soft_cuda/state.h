@@ -28,7 +28,7 @@ struct State {
   uint64_t work_number = 0;
   uint64_t launch_count = 0;    ///< launches of kernels
   uint64_t upload_count = 0;    ///< copies from the host to a device, called or captured
-  uint64_t remote_launch_count = 0;  ///< launches among them in the remote memory-sync domain
+  uint64_t remote_launch_count = 0;  ///< launches of kernels in the remote memory-sync domain
   uint64_t block_threads = 0;   ///< the most that a launch has requested
   uint64_t flush_count = 0;     ///< flushes of what network cards wrote
   uint64_t captured_count = 0;  ///< captured nodes of graphs

@@ -76,7 +76,7 @@ void serve(void *argument) {
   if (context.legacy == stream) context.legacy.reset();  // otherwise both would hold each other for ever
 }
 
-/// Adds the legacy order. Work on the default stream follows work of blocking streams, and the reverse holds as well.
+/// Adds to `after` what the legacy order demands: the legacy stream and blocking streams follow each other's work.
 void add_legacy_order(const Stream &stream, std::vector<CompletionRef> &after) {
   const Context &context = *stream.context;
   if ((stream.flags & stream_non_blocking) != 0) return;

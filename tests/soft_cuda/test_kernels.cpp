@@ -53,7 +53,7 @@ void count_threads(Block &block, uint32_t, void *const *parameters) {
 
 void nothing(Block &, uint32_t, void *const *) {}
 
-/// Posts by one thread, which also polls all words.
+/// Meets the kernels of other streams, by one thread that posts and polls all words.
 void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
@@ -77,7 +77,7 @@ void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
 void store(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const StoreParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
-  // No thread waits for these stores. On a device, their time would be that of a release.
+  // No thread waits for these stores. On a device, a release among them takes the time that is measured.
   const auto order = given.order == StoreOrder::relaxed ? std::memory_order_relaxed : std::memory_order_release;
   for (uint64_t round = 1; round <= given.round_count; ++round) {
     if (given.pending != nullptr) std::atomic_ref(*given.pending).store(round, std::memory_order_relaxed);

@@ -55,14 +55,14 @@ struct LargeParameters {
 /// its stream's word, and ends when all streams' words have reached this number. A kernel that has waited too long
 /// sets *gave_up.
 struct MeetParameters {
-  uint64_t *words;  ///< posts of the streams, meet_stride apart; meet_ended further, how many ended. 0 first
+  uint64_t *words;  ///< per stream, meet_stride apart: its post, and meet_ended words later how many ended. 0 before
   uint64_t *gave_up;
   uint64_t stream;
   uint64_t count;
 };
 inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
 inline constexpr uint64_t meet_patience_ns = 20'000'000'000;
-inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
+inline constexpr uint64_t meet_polls_per_look = 256;  ///< polls until a kernel reads the time and gave_up
 
 /// cost_store: one thread stores `round_count` times, to *pending if it is not null, and then, in `order`, to *word.
 struct StoreParameters {
@@ -81,12 +81,12 @@ struct ReadParameters {
 
 /// cost_pair: two blocks pass a number to each other and back, `round_count` times. Each polls its own word.
 struct PairParameters {
-  uint64_t *words;  ///< of block 0, and pair_stride further of block 1; 0 before
+  uint64_t *words;  ///< a word of block 0, and pair_stride words later one of block 1; 0 before the launch
   uint64_t round_count;
   uint64_t ordered;  ///< 0 for relaxed stores and loads, otherwise releases and acquires
 };
 inline constexpr uint64_t pair_stride = 64;
-inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< for one number; then a block gives up
+inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< polls for one number, after which a block gives up
 
 /// Sixteen bytes, which a thread loads by one access.
 struct alignas(16) Quad {
@@ -99,7 +99,7 @@ struct ReductionParameters {
   static constexpr uint32_t ways = 8;
   const Quad *sources[ways];
   Quad *targets[ways];
-  uint64_t count;  ///< of 16 bytes
+  uint64_t count;  ///< number of Quads in each operand
 };
 
 }  // namespace soft_cuda

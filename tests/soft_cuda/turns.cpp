@@ -19,13 +19,13 @@
 namespace soft_cuda {
 namespace {
 
-/// The turn is a lock of a file that all processes name. The system frees the lock of a dead process. Never destroyed.
+/// The state of this process's turns. A turn is the lock of a file that all processes name, and ends with its process.
 struct Turns {
   std::mutex mutex;
   std::condition_variable changed;
-  uint32_t kernel_count = 0;      ///< in flight
-  bool keeper = false;            ///< a thread keeps the lock
-  std::atomic<bool> mine{false};  ///< a kernel's thread may go on
+  uint32_t kernel_count = 0;      ///< kernels of this process in flight
+  bool keeper = false;            ///< a thread runs keep_turns()
+  std::atomic<bool> mine{false};  ///< this process has the turn, so its kernels may continue
 };
 
 Turns &turns() {
@@ -42,7 +42,7 @@ thread_local int device_of_thread = 0;
 /// After a process gives the lock up, it waits this long, so that another process can take it.
 constexpr std::chrono::milliseconds between_turns{1};
 
-/// Takes turns while kernels are in flight.
+/// Takes the lock and gives it up again and again, while kernels are in flight.
 void keep_turns() {
   const Settings &settings = state().settings;
   Turns &all = turns();
@@ -56,7 +56,7 @@ void keep_turns() {
     lock.unlock();
     const bool locked = ::flock(file, LOCK_EX) == 0;
     lock.lock();
-    all.mine.store(locked, std::memory_order_relaxed);  // ordered by the mutex for who sleeps; advisory for the others
+    all.mine.store(locked, std::memory_order_relaxed);  // the mutex orders it for sleepers; others only poll
     all.changed.notify_all();
     all.changed.wait_for(lock, std::chrono::milliseconds(settings.turn_ms), [&] { return all.kernel_count == 0; });
     all.mine.store(false, std::memory_order_relaxed);

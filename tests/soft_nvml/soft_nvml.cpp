@@ -81,7 +81,7 @@ bool number_of(DeviceHandle device, unsigned &found) {
 std::vector<Link> links_of(unsigned device) {
   std::vector<Link> links;
   std::string_view text = variable("SOFT_NVML_LINKS");
-  while (!text.empty()) {  // "0-1*4 0-s0*18"
+  while (!text.empty()) {  // an example is "0-1*4 0-s0*18"
     const std::string piece = take(text, ' ');
     std::string_view rest = piece;
     const unsigned from = number(take(rest, '-'));

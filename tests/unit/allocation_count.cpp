@@ -38,7 +38,7 @@ void *or_throw(void *memory) {
 }
 }  // namespace
 
-// The aligned forms are not replaced. All others are, because AddressSanitizer's forms would use another allocator.
+// All forms except the aligned ones are replaced. A form of AddressSanitizer would not match malloc() and free() here.
 void *operator new(size_t bytes) { return or_throw(count_and_allocate(bytes)); }
 void *operator new[](size_t bytes) { return or_throw(count_and_allocate(bytes)); }
 void *operator new(size_t bytes, const std::nothrow_t &) noexcept { return count_and_allocate(bytes); }

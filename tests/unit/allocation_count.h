@@ -9,7 +9,7 @@ namespace rondo_test {
 
 [[nodiscard]] uint64_t allocation_count();
 
-/// While an object exists, allocations fail in all threads except the one that made it. One object at a time.
+/// While an object exists, allocations fail in all threads except its maker's. Only one object may exist at a time.
 class OthersOutOfMemory {
  public:
   OthersOutOfMemory();

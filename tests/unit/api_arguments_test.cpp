@@ -112,7 +112,7 @@ TEST_CASE("a unique id that is not used: freeing it gives back its descriptors a
   CHECK(held() >= before + 4);
   CHECK(rondo_unique_id_free(&id) == RONDO_OK);
   CHECK(held() == before);
-  CHECK(rondo_unique_id_free(&id) == RONDO_OK);  // accepted, like an id of another process
+  CHECK(rondo_unique_id_free(&id) == RONDO_OK);  // a second free is accepted, as for an id of another process
   rondo_comm_t comm = nullptr;
   CHECK(rondo_comm_init(&comm, &id, 0, 1, nullptr) == RONDO_ERROR_REMOTE);
   // A failed initialisation gives the id's resources back as well.
@@ -144,7 +144,7 @@ TEST_CASE("initialisation: bad arguments and configurations are refused with the
   CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);
   config = RONDO_CONFIG_INIT;
   config.device = 1'000'000;
-  const rondo_status_t no_device = rondo_comm_init(&comm, &id, 0, 1, &config);  // the former where there is no driver
+  const rondo_status_t no_device = rondo_comm_init(&comm, &id, 0, 1, &config);  // UNSUPPORTED without a driver
   CHECK((no_device == RONDO_ERROR_UNSUPPORTED || no_device == refused));
   config = RONDO_CONFIG_INIT;
   config.size = 3;

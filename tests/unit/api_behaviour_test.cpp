@@ -56,7 +56,7 @@ TEST_CASE("all_gather_v: the displacement of an empty block is ignored, also whe
   constexpr size_t most = std::numeric_limits<size_t>::max();
   const size_t counts[3] = {2, 0, 3};
   const auto gathered = ranks.each<std::vector<int>>([&](int rank, rondo_comm_t comm) {
-    const size_t ignored[3] = {0, most, 1};  // beyond the address space, and inside rank 0's block
+    const size_t ignored[3] = {0, most, 1};  // by rank: beyond the address space on rank 1, in rank 0's block on rank 2
     const size_t displacements[3] = {0, ignored[rank], 4};
     const std::vector<int> send(counts[rank], 10 + rank);
     std::vector<int> recv(8, -1);
@@ -77,8 +77,8 @@ TEST_CASE("streams: operations of one communicator run in the order of the calls
     if (status == RONDO_OK) status = rondo_stream_create(&streams[1]);
     if (status == RONDO_OK) status = rondo_event_create(&event);
     for (int round = 0; round < 100 && status == RONDO_OK; ++round) {
-      // Each operation needs the result before it: a sum, then a mean or a maximum of equal values. Some have no
-      // stream.
+      // Each operation needs the result of the operation before it: a sum, then a mean or a maximum of equal values.
+      // Some operations have no stream.
       status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, RONDO_SUM, comm,
                                 round % 3 == 2 ? nullptr : streams[round % 2]);
       if (status == RONDO_OK)
@@ -186,7 +186,7 @@ TEST_CASE("failure: once a call has returned, no rank reads its buffers any more
   constexpr size_t bytes = size_t{4} << 20;
   for (int round = 0; round < 40; ++round) {
     Ranks ranks(3);
-    const rondo_test::HeldClock clock;  // a failed call waits a second for readers, and a rank may lose its core longer
+    const rondo_test::HeldClock clock;  // a failed call's second for readers must not pass while a reader has no core
     const auto statuses = ranks.run([round](int rank, rondo_comm_t comm) {
       rondo_status_t status = RONDO_OK;
       for (int call = 0; status == RONDO_OK; ++call) {
@@ -264,10 +264,10 @@ TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier 
 }
 
 TEST_CASE("disagreement: calls of 0 elements do not carry a rank further than others can tell what it called") {
-  constexpr int far = 3 * 1024;  // more than are recorded
+  constexpr int far = 3 * 1024;  // more calls than the flight recorder keeps
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = 120'000;
-  // Rank 0 makes `far` calls first. Then each rank waits for data that is never sent, and rank 1 finds an old slot.
+  // Rank 0 makes `far` calls first. Then both ranks wait for data that neither sends or, if `meets`, call all_reduce.
   for (const bool meets : {false, true}) {
     Ranks ranks(2, config);
     const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {

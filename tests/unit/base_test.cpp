@@ -30,7 +30,7 @@ TEST_CASE("names: a collective is read in the spellings of other libraries") {
 }
 
 TEST_CASE("names: a value without a name does not end the list of an enumeration") {
-  // Send, receive and the exchanges of blocks have no schedule. A new collective would be numbered after them.
+  // Collectives without a schedule leave gaps among the numbers. A new collective would have its number after a gap.
   const auto gathers = [](rondo_collective_t collective) -> const char * {
     return collective == RONDO_ALL_GATHER || collective == RONDO_GATHER ? rondo_collective_string(collective) : nullptr;
   };

@@ -156,7 +156,7 @@ TEST_CASE("all_to_all: a rank that does not come is named at the deadline") {
     Own own;
     if (rank == 2) {
       for (const uint32_t other : {0u, 1u}) wait_until_entered(comm, other);
-      clock.reset();  // the deadlines of both begin, and only this rank is missing
+      clock.reset();  // now the deadlines of both other ranks begin, and only this rank is missing
       while (over < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const auto status = rondo_barrier(comm, nullptr);
       return Told{status, error_message(comm)};

@@ -230,7 +230,7 @@ TEST_CASE("all_to_all: on a host stream it runs in the order of the stream, amon
     if (rondo_stream_create(&stream) != RONDO_OK) return RONDO_ERROR_INTERNAL;
     Values own(count * size, rank + 1), recv(own.size(), -1);
     const std::vector<size_t> each(size, count);
-    // Every element is 1 + 2 = 3. It is exchanged twice, and then added again.
+    // The first sum makes each element 1 + 2 = 3. Two exchanges move the elements, and the last sum adds them again.
     static_cast<void>(rondo_all_reduce(own.data(), own.data(), own.size(), RONDO_INT32, RONDO_SUM, comm, stream));
     static_cast<void>(rondo_all_to_all(own.data(), own.data(), count, RONDO_INT32, comm, stream));
     static_cast<void>(rondo_all_to_all_v(own.data(), each.data(), nullptr, recv.data(), each.data(), nullptr,

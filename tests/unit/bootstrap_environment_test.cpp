@@ -249,7 +249,7 @@ TEST_CASE("environment: a job of MPICH's on several hosts meets by its launcher'
 
   using namespace std::string_literals;
   CHECK(parse_control_port("/usr/bin/hydra_pmi_proxy\0--control-port\0h0:45\0--rmk\0user\0"s) == "h0:45");
-  CHECK(parse_control_port("proxy\0--control-port\0[::1]:45"s) == "[::1]:45");  // the text ends after it
+  CHECK(parse_control_port("proxy\0--control-port\0[::1]:45"s) == "[::1]:45");  // the text ends after the port
   for (const std::string &text : {""s, "\0\0"s, "proxy\0--control-port"s, "proxy\0--control-port\0"s,
                                   "proxy\0x--control-port\0h0:45\0"s})
     CHECK(parse_control_port(text).empty());
@@ -316,7 +316,7 @@ TEST_CASE("address: a list of interfaces is a rail each") {
     return text;
   };
   CHECK(chosen("lo") == "lo=127.0.0.1 ");
-  CHECK(chosen("127.0.0.1,127.0.0.2") == "lo=127.0.0.1 =127.0.0.2 ");  // no interface lists the second
+  CHECK(chosen("127.0.0.1,127.0.0.2") == "lo=127.0.0.1 =127.0.0.2 ");  // no interface has the second
   CHECK(choose_address("127.0.0.2,127.0.0.1").value() == "127.0.0.2");
   CHECK(rail_count("") == 1);
   CHECK(rail_count("a,b,c") == 3);
@@ -347,7 +347,7 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
     bridged.insert(bridged.begin(), {bridge, "172.17.0.1", true, false, false, false});
   bridged.insert(bridged.begin(), {"eth7", "10.9.9.9", true, false, false, false, false});
   CHECK(pick_address(bridged, "").value() == "192.0.2.7");
-  bridged.push_back({"br-0", "198.51.100.4", true, false, false, false, true, true});  // the host's own network
+  bridged.push_back({"br-0", "198.51.100.4", true, false, false, false, true, true});  // it has the default route
   CHECK(pick_address(bridged, "").value() == "198.51.100.4");
   CHECK(pick_address({bridged.begin(), bridged.begin() + 2}, "").value() == "10.9.9.9");
   CHECK(pick_address(host, "lo").value() == "127.0.0.1");
@@ -362,7 +362,7 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
   CHECK(pick_address(host, "", "2001:db8::7").value() == "2001:db8::7");
   CHECK(pick_address(host, "", "fe80::1%eth0").value() == "fe80::1%eth0");
   CHECK(pick_address(host, "lo", "2001:db8::7").value() == "127.0.0.1");
-  for (const char *of_no_use : {"127.0.0.1", "::1", "192.0.2.8", "198.51.100.1"})  // loopback, down, another host's
+  for (const char *of_no_use : {"127.0.0.1", "::1", "192.0.2.8", "198.51.100.1"})  // loopback, down, or of another host
     CHECK(pick_address(host, "", of_no_use).value() == "192.0.2.7");
   for (const char *wrong : {"eth1", "wlan9", "192.0.2.99"}) {
     const auto refused = pick_address(host, wrong);
@@ -376,7 +376,7 @@ TEST_CASE("address: the interfaces of default routes are read from the kernel's 
       "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
       "eth0\t00000000\t0102000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
       "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
-      "tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0\n";  // half of all addresses
+      "tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0\n";  // routes for half of all addresses
   const std::string zeros(32, '0');
   const std::string ipv6 =
       zeros + " 00 " + zeros + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     ib0\n" +

@@ -52,7 +52,7 @@ struct Group {
   std::vector<std::unique_ptr<Rank>> ranks;
 };
 
-/// Makes a client's attempt to enter, without sockets, and returns its reply.
+/// Makes a client's attempt to enter, without sockets. Returns the store's reply.
 Reply enter(StoreCore &core, uint64_t client, const std::string &group, uint32_t rank, uint32_t count = 2,
             uint32_t generation = 0) {
   Request request = make_request(Request::Kind::enter, group);
@@ -113,7 +113,7 @@ TEST_CASE("store group: a rank says its number with its proof, so that its death
   world.hub.receive(connection, client.output(), world.now);
   client.sent(client.output().size());
   client.receive(copy_of(world.hub.output(connection)));
-  CHECK_FALSE(client.open());  // proof and entry are sent together
+  CHECK_FALSE(client.open());  // the client sends its proof and its entry together
   world.hub.receive(connection, client.output(), world.now);
   world.hub.closed(connection, world.now);
   StoreClientSession other(world.secret, challenge_of(2), "test", Membership{"group", 0, 2});
@@ -187,7 +187,7 @@ TEST_CASE("store group: a rank whose process has ended before it came fails the 
   Group group(7);
   group.ranks.pop_back();
   group.carry();
-  group.world.hub.rank_ended(1, group.world.now);  // it arrived, and its connection shows that
+  group.world.hub.rank_ended(1, group.world.now);  // no failure: rank 1 has entered, and its connection still lives
   group.carry();
   for (const auto &rank : group.ranks) CHECK_FALSE(rank->told);
   group.world.hub.rank_ended(3, group.world.now);
@@ -251,7 +251,7 @@ TEST_CASE("store group: ranks of a job's next program meet under the same name, 
     std::vector<Delivery> deliveries;
     core.handle(first, make_request(Request::Kind::put, "key", "of program " + std::to_string(program)), deliveries);
     REQUIRE(deliveries.size() == 1);
-    CHECK(deliveries[0].reply.kind == Reply::Kind::done);  // the previous program's key is another one
+    CHECK(deliveries[0].reply.kind == Reply::Kind::done);  // the key of the previous program does not count
     CHECK(core.key_count() == 1);
     leave(core, second);
   }
@@ -264,7 +264,7 @@ TEST_CASE("store group: at a program's own store, ranks of the next program are 
   StoreCore core({}, GroupNames::elsewhere);
   for (const uint32_t rank : {0u, 1u}) CHECK(enter(core, 1 + rank, "g0", rank).kind == Reply::Kind::done);
   leave(core, 2);
-  CHECK(enter(core, 3, "g0", 1).kind == Reply::Kind::later);  // rank 0 is still about to leave
+  CHECK(enter(core, 3, "g0", 1).kind == Reply::Kind::later);  // rank 0 has not left yet
   leave(core, 1);
   CHECK(enter(core, 4, "g0", 1).kind == Reply::Kind::later);
   CHECK(enter(core, 5, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the next communicator of the same program
@@ -296,7 +296,7 @@ TEST_CASE("store group: a second job's rank 0 fails the group of the first, or r
   Request claim = make_request(Request::Kind::enter, rival);
   claim.count = 2;
   waiting.handle(2, claim, deliveries);
-  REQUIRE(deliveries.size() == 2);  // both get the error
+  REQUIRE(deliveries.size() == 2);  // the first job's rank and its rival get the error
   for (const Delivery &each : deliveries) CHECK(each.reply.error.message.find("two jobs") != std::string::npos);
   CHECK_FALSE(waiting.take_mixed_up());
 
@@ -306,7 +306,7 @@ TEST_CASE("store group: a second job's rank 0 fails the group of the first, or r
   CHECK(enter(complete, 3, "g0", 1).kind == Reply::Kind::later);
   CHECK(enter(complete, 4, rival, 0).error.status == RONDO_ERROR_MISMATCH);
   CHECK(complete.take_mixed_up());
-  CHECK_FALSE(complete.take_mixed_up());  // once
+  CHECK_FALSE(complete.take_mixed_up());  // reported only once
   CHECK(enter(complete, 5, "g0", 1).error.message.find("two jobs") != std::string::npos);  // the rival's rank 1
   CHECK(enter(complete, 6, "g0", 1).kind == Reply::Kind::later);
   CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job continues

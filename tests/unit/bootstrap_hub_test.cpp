@@ -142,7 +142,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   CHECK(stranger_total > 100);
   world.now += handshake_timeout_ns;
   world.hub.on_time(world.now);
-  CHECK(world.hub.connection_count() == rank_count);  // all half-open ones have expired
+  CHECK(world.hub.connection_count() == rank_count);  // all half-open connections have expired
 }
 
 TEST_CASE("store hub: silent clients give way to new ones, the oldest first; those that have said hello stay") {

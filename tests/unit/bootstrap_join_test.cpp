@@ -97,7 +97,7 @@ TEST_CASE("rendezvous: ranks of torchrun meet at a port of rank 0, named by a ho
   // A later generation meets at the same port, at the server that rank 0's process has kept.
   const auto kept = start_store_server({"127.0.0.1", port}, job.secret);
   REQUIRE(kept.ok());
-  const auto refused = join_job(job, 1, false, "", soon());  // taken, perhaps by strangers
+  const auto refused = join_job(job, 1, false, "", soon());  // the port is taken, perhaps by strangers
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("RONDO_PORT") != std::string::npos);
   CHECK(ranks_that_met(job, 1, true) == 3);
@@ -206,7 +206,7 @@ TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or
   REQUIRE_FALSE(alone.ok());
   CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(alone.error().message.find("ranks 1, 3 (2 of 4)") != std::string::npos);
-  const auto late = join_unique_id(second.value().id, 1, 4, soon());  // the group has failed, so it ends at once
+  const auto late = join_unique_id(second.value().id, 1, 4, soon());  // the group has failed, so joining ends at once
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(late.error().message.find("rank 2 failed") != std::string::npos);
@@ -218,7 +218,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
     const auto made = start_unique_id_server("lo");
     REQUIRE(made.ok());
     std::vector<Error> errors(3);
-    std::vector<std::thread> ranks;  // ranks 0 and 1 of 3 (or 4), and a wrong one
+    std::vector<std::thread> ranks;  // ranks 0 and 1 of 4; then rank 1 again, or a rank of 5
     for (uint32_t at = 0; at < 3; ++at)
       ranks.emplace_back([&, at] {
         const bool wrong = at == 2;

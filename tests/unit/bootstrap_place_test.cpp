@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests check where the ranks of a job meet if their address is unusual. The name may resolve later, or to other
-// addresses on other hosts. Another job may have the port, or an earlier job may have left the file.
+// addresses on other hosts. Another job may use the port, or an earlier job may have left the file.
 #include <dlfcn.h>
 #include <netdb.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ Job job_of_two(uint32_t rank, const std::string &host, uint16_t port) {
 
 }  // namespace
 
-/// Replaces the C library's function. One name resolves after some lookups have failed.
+/// Replaces the C library's function. One name resolves only after some lookups have failed.
 extern "C" int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addrinfo **list) {
   using Function = int(const char *, const char *, const addrinfo *, addrinfo **);
   static auto *const real = reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -109,7 +109,7 @@ TEST_CASE("unique id: it carries the addresses of several networks") {
     id.endpoint = {hosts, 4000};
     CHECK(decode_unique_id(encode_unique_id(id).value()).value() == id);
   }
-  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // of mixed addresses, an id has the IPv4 ones
+  id.endpoint.host = "10.0.0.1,fd00::7,10.0.0.2";  // with mixed addresses, an id keeps only the IPv4 ones
   CHECK(decode_unique_id(encode_unique_id(id).value()).value().endpoint.host == "10.0.0.1,10.0.0.2");
 }
 
@@ -165,7 +165,7 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   while (second = join_job(zero, 0, false, "", now_ns() + 20 * second_ns), second.ok()) {
   }
   waits.join();
-  // Either of the two may have been the server.
+  // Either rank 0 may have become the server. In both cases, both of them must get the error.
   for (const auto *each : {&first, &second}) {
     REQUIRE_FALSE(each->ok());
     CHECK(each->error().status == RONDO_ERROR_MISMATCH);

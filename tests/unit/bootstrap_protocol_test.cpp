@@ -23,7 +23,7 @@ TEST_CASE("store handshake: splitting the bytes anywhere changes nothing") {
       deliver(pair.take_client());
       for (const std::byte byte : pair.take_server()) pair.client.receive(ByteView(&byte, 1));
       deliver(pair.take_client());
-    } else {  // two pieces, the second with what follows it
+    } else {  // each message in two pieces, divided at `cut`
       const Bytes hello = pair.take_client();
       const size_t first = std::min(cut, hello.size());
       pair.to_server(ByteView(hello).first(first));
@@ -71,7 +71,7 @@ TEST_CASE("store handshake: a stranger without the secret is cut at its proof, a
   pair.to_server(stranger.output());
   const Bytes answer = pair.take_server();
   stranger.receive(answer);
-  REQUIRE(stranger.failure());  // nor does it accept the right server
+  REQUIRE(stranger.failure());  // the stranger does not accept the right server, either
   CHECK(stranger.failure()->status == RONDO_ERROR_AUTHENTICATION);
   const Bytes guess(wire::proof_bytes - 1, std::byte{1});
   pair.to_server(guess);
@@ -165,7 +165,7 @@ TEST_CASE("store frames: a frame that is changed, repeated, left out or moved is
       taken.push_back(pair.take_client());
       wire::FrameSealer sealer(wire::frame_key(pair.secret, wire::Role::server, challenge_of(1001), challenge_of(1)));
       Bytes replies;
-      for (uint64_t id = 1; id <= taken.size(); ++id) {  // the last id; ids count from the first
+      for (uint64_t id = 1; id <= taken.size(); ++id) {  // keeps the last one; a sealer counts from the first
         Reply reply;
         reply.id = id;
         replies.clear();
@@ -182,7 +182,7 @@ TEST_CASE("store frames: a frame that is changed, repeated, left out or moved is
     pair.shake_hands();
     frame = frames(pair)[0];
   }
-  for (size_t at = 0; at < frame.size(); ++at) {  // flips one bit
+  for (size_t at = 0; at < frame.size(); ++at) {  // each turn flips one bit of another byte
     CAPTURE(at);
     Pair pair;
     pair.shake_hands();
@@ -231,7 +231,7 @@ TEST_CASE("store session: a half-open or slow handshake lives until its deadline
     CHECK_FALSE(pair.server.cut());
     CHECK(pair.server.buffered_bytes() <= wire::client_hello_bytes);
     pair.now = start_ns + handshake_timeout_ns;
-    pair.to_server(ByteView(hello).subspan(slow ? 4 : 0));  // too late to be rescued
+    pair.to_server(ByteView(hello).subspan(slow ? 4 : 0));  // the rest arrives too late
     CHECK(pair.server.cut());
   }
 }

@@ -120,7 +120,7 @@ struct Asker {
   Result<void> put(uint64_t deadline_ns) { return store->put("own", bytes_of("part"), deadline_ns); }
 };
 
-/// Aborts a call that waits after a query. Returns the time from the abort to the call's end, or the time of a later
+/// Aborts a call that waits behind a query. Returns the time from the abort to the call's end, or the time of a later
 /// call, whichever is longer. The deadlines of both calls are too far away to end them.
 uint64_t abort_behind_a_question() {
   Asker asker;

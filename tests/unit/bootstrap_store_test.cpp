@@ -145,7 +145,7 @@ TEST_CASE("store: a deadline that passes names the key or the missing ranks, and
   REQUIRE(server.ok());
   const auto store = connect_store(server.value()->endpoint(), secret, soon());
   REQUIRE(store.ok());
-  rondo_test::HeldClock clock;  // a server that is slow to answer is not given up
+  rondo_test::HeldClock clock;  // no deadline passes while the server is slow to answer
   const auto nothing = store.value()->get("never", now_ns());
   REQUIRE_FALSE(nothing.ok());
   CHECK(nothing.error().status == RONDO_ERROR_TIMEOUT);
@@ -187,9 +187,9 @@ TEST_CASE("store: a question that does not wait is answered by a later call, and
       sleep_for_ns(second_ns / 100);
     }
   };
-  CHECK(store.value()->try_get("own").ok());  // its answer is not taken for the next key's
+  CHECK(store.value()->try_get("own").ok());  // the next query must not take this answer
   CHECK(answer_of("answer") == "here");
-  const auto again = store.value()->try_get("answer");  // finds the answer of before
+  const auto again = store.value()->try_get("answer");  // finds the answer that came before
   REQUIRE(again.ok());
   REQUIRE(again.value());
   CHECK(text_of(*again.value()) == "here");
@@ -224,7 +224,7 @@ TEST_CASE("store: a rank that asks and does not wait hears of the group's failur
       ranks.push_back(std::move(store).value());
     }
     REQUIRE(ranks[0]->try_get("never").ok());
-    if (!fails) ranks[0]->leave({});  // while its query is in flight
+    if (!fails) ranks[0]->leave({});  // the rank leaves while its query is in flight
     ranks[0].reset();
     Error failure{RONDO_OK, ""};
     const uint64_t deadline_ns = fails ? soon() : now_ns() + second_ns / 2;
@@ -256,7 +256,7 @@ TEST_CASE("store: a rank works while it waits for others, over sockets and in on
     bool gathered = false;
     std::thread waiter([&] {
       const IdleWork work(*stores[0], [&works] { ++works; });
-      { const IdleWork inner(*stores[0], [] {}); }  // its end restores the previous work
+      { const IdleWork inner(*stores[0], [] {}); }  // its end restores the outer work
       gathered = stores[0]->gather("group", 0, 2, text("me"), soon()).ok();
     });
     for (const uint64_t deadline_ns = soon(); works < 3 && now_ns() < deadline_ns;)
@@ -286,7 +286,7 @@ TEST_CASE("store: nobody listening is a timeout that says so, and a server that 
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
   CHECK_THAT(late.error().message, Contains("do firewalls allow the port?"));
-  for (const bool loopback : {true, false}) {  // 0.0.0.0 leads to this host, as an address would that two hosts have
+  for (const bool loopback : {true, false}) {  // 0.0.0.0 leads to this host, like an address that two hosts share
     const Endpoint nobody{loopback ? "127.0.0.1" : "0.0.0.0", endpoint.port};
     const auto absent = connect_store(nobody, secret, soon(), std::nullopt, {.runs_already = true});
     REQUIRE_FALSE(absent.ok());
@@ -306,8 +306,8 @@ TEST_CASE("store: a server that ends tells clients that wait which ranks they wa
   REQUIRE(there.ok());
   Result<std::vector<Bytes>> waited = std::vector<Bytes>();
   std::thread waiter([&] { waited = here.value()->gather("group", 1, 3, text("me"), soon()); });
-  // When the other side no longer reports the part as missing, the part has arrived.
-  std::optional<rondo_test::HeldClock> clock(std::in_place);  // a server that is slow to answer is not given up
+  // If, according to the store, only rank 0 is missing for the other client's gather, rank 1's part has arrived.
+  std::optional<rondo_test::HeldClock> clock(std::in_place);  // no deadline passes while the server is slow to answer
   for (bool come = false; !come;) {
     const auto asked = there.value()->gather("group", 2, 3, text("it"), now_ns());
     REQUIRE_FALSE(asked.ok());
@@ -333,7 +333,7 @@ TEST_CASE("unique id: its server can be reached with what it carries, and damage
     const auto id = decode_unique_id(made.value().id);
     REQUIRE(id.ok());
     CHECK(id.value().endpoint.port == made.value().server->endpoint().port);
-    const bool several = split_hosts(id.value().endpoint.host).size() > 1;  // then the server listens on all
+    const bool several = split_hosts(id.value().endpoint.host).size() > 1;  // if so, the server listens on all
     if (!several) CHECK(id.value().endpoint == made.value().server->endpoint());
     CHECK((!several || std::string(interface) == ""));
     CHECK(group_name(id.value()).size() == 32);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs a store server and its clients without sockets or clocks. The test carries bytes by hand, divided by a
-// seed, and time is a number.
+// This file runs a store server and its clients without sockets or clocks. The test itself carries the bytes, in pieces
+// that depend on a seed, and time is a number.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program is no test. It prints what each call pays so that ranks detect a disagreement, and so that the flight
-// recorder has the call. The costs are the digest, the record of the call with its signature, and the record of the
-// call's end.
+// This program is no test. It prints the time that every call spends on the detection of disagreements and on the
+// flight recorder. The costs are the digest, the record of the call with its signature, and the record of the call's
+// end.
 #include <time.h>
 
 #include <algorithm>

@@ -89,7 +89,7 @@ TEST_CASE("communicator: the calls of a span get numbers that follow each other,
   for (uint32_t rank = 0; rank < 3; ++rank) {
     CHECK(last[rank] == std::vector<int32_t>{27, 27, 27, 27, 27, 1});
     CHECK(world.seen[rank].numbers == std::vector<uint64_t>{1, 2, 3, 4});
-    CHECK(world.seen[rank].prepared_count == 2);  // out of place and in place, once each
+    CHECK(world.seen[rank].prepared_count == 2);  // one plan out of place, and one in place
   }
 }
 

@@ -248,7 +248,7 @@ TEST_CASE("settings: of kernel and protocol, what the caller asks for drops what
   caller.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_AUTO);
-  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // both are the caller's, so the tuner refuses the call
+  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // the caller set both, so both remain; the tuner refuses them
   CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_SIMPLE);
   CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
   caller.kernel = RONDO_KERNEL_AUTO;
@@ -291,7 +291,7 @@ TEST_CASE("settings: the device is the caller's") {
   CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
   caller.device = 3;
   CHECK(merge(&caller, Config{}).value().device == 3);
-  // A device may have more channels than host memory, by the caller's request or the environment's.
+  // A device may have more channels than host memory. The caller or the environment may request them.
   Config many;
   many.channels = 9;
   CHECK(merge(&caller, many).value().channels == 9);

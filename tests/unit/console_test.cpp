@@ -47,7 +47,7 @@ Parsed parse(std::initializer_list<const char *> args) {
   return parsed;
 }
 
-/// Returns a path below a folder of this test's own.
+/// Returns the path of a folder that only this test uses.
 std::filesystem::path folder() {
   static const std::filesystem::path path = [] {
     std::string name = std::filesystem::temp_directory_path() / "rondo-console-XXXXXX";

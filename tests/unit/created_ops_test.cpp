@@ -32,6 +32,6 @@ TEST_CASE("created operations: the factor of an operation that ends is freed whe
   other = RONDO_SUM;
   add();
   ops.remove_all(comm);
-  CHECK(freed == 5);  // two factors, and neither has found an operation
+  CHECK(freed == 5);  // each of two factors counts twice, since neither found an operation
   CHECK(ops.add({&comm, RONDO_FLOAT32, nullptr}).ok());
 }

@@ -70,7 +70,7 @@ TEST_CASE("descriptors: the child of a fork closes all of ours and nothing else,
   FileDescriptor closed(::eventfd(0, EFD_CLOEXEC));
   const int reused = closed.get();
   closed.reset();
-  REQUIRE(::dup2(foreign, reused) == reused);  // the program now has this number, which was ours
+  REQUIRE(::dup2(foreign, reused) == reused);  // the program now uses this number, which was the library's
   const auto body = [&] {
     close_inherited_descriptors();
     if (is_open(kept.get()) || is_open(owner.get())) return 1;
@@ -117,7 +117,7 @@ TEST_CASE("absorbed signals: writes fail by errno; a signal that the program had
   CHECK(in_child([&] {
           ::signal(SIGPIPE, SIG_DFL);
           static_cast<void>(write_one());
-          return ::write(ends[1], "x", 1) < 0 ? 1 : 0;  // as the program has it: it ends
+          return ::write(ends[1], "x", 1) < 0 ? 1 : 0;  // SIGPIPE has the program's action again: it ends the child
         }) == -SIGPIPE);
   CHECK(in_child([&] {
           sigset_t pipe_signal, pending;

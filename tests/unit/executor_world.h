@@ -14,7 +14,7 @@
 
 namespace rondo::test {
 
-/// The ranks of one process. A handle is read at its address.
+/// Ranks of one process. The address in a slot's header can be read on every rank.
 class LocalPeers : public PeerAccess {
  public:
   const std::byte *import_payload(uint32_t, const SlotHeader &header, std::byte *) override {

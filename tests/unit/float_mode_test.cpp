@@ -18,7 +18,7 @@ constexpr FloatMode ordinary = rondo::float_mode_default;
 constexpr FloatMode flushing = rondo::float_mode_default | rondo::float_mode_flushing;
 constexpr FloatMode upward = rondo::float_mode_default | rondo::float_mode_upward;
 
-/// The modes of the callers; rank r has number r.
+/// The mode of each rank's caller, by rank.
 constexpr std::array<FloatMode, 4> mixed_modes{flushing, ordinary, upward, flushing | rondo::float_mode_upward};
 constexpr std::array<FloatMode, 4> ordinary_modes{ordinary, ordinary, ordinary, ordinary};
 
@@ -32,7 +32,7 @@ struct Case {
 
 using Buffer = std::vector<unsigned char>;
 
-/// Returns subnormal, small and ordinary numbers, or integers that no number of ranks divides.
+/// Returns subnormal numbers and numbers from 1 to 2 in turn, or random integers.
 Buffer input_of(const Case &it, size_t rank) {
   std::mt19937_64 random(rank + 1);
   const size_t size = rondo_type_size(it.type);
@@ -54,7 +54,7 @@ struct Outcome {
   uint32_t modes_lost = 0;  ///< calls that returned in another mode than the caller's
 };
 
-/// Makes one call of each rank in its mode. With `on_stream`, the call is on a stream that the rank makes in that mode.
+/// Makes one call on each rank, in that rank's mode. With `on_stream`, the rank makes a stream for it in that mode.
 Outcome run(Ranks &ranks, const Case &it, const std::array<FloatMode, 4> &modes, bool on_stream) {
   Outcome outcome;
   std::vector<Buffer> inputs;

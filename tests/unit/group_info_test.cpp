@@ -95,7 +95,7 @@ TEST_CASE("group info: the ranks of one host are one node, and three on one core
     REQUIRE(group.ok());
     CHECK(group.value().one_node());
     CHECK(group.value().ranks_of(0).size() == rank_count);
-    CHECK(group.value().core_count == 1);  // the topology of a machine that reports none
+    CHECK(group.value().core_count == 1);  // a machine whose topology is not reported counts as one core
     CHECK(group.value().oversubscribed);
   }
 }

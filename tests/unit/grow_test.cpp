@@ -66,7 +66,7 @@ Grown grow_and_sum(const Asked &asked) {
   return grown;
 }
 
-/// Calls for all ranks at the same time.
+/// Grows on all ranks at the same time, each on a thread of its own.
 std::vector<Grown> grow_all(const std::vector<Asked> &asked) {
   std::vector<Grown> grown(asked.size());
   std::vector<std::thread> threads;
@@ -76,8 +76,8 @@ std::vector<Grown> grow_all(const std::vector<Asked> &asked) {
   return grown;
 }
 
-/// Calls for all ranks. Their deadlines begin to pass when all have come, and the store misses only `missing`. Another
-/// rank, `visitor`, enters to see that.
+/// Grows on all ranks. Their deadlines begin to pass when the store misses only `missing`. Rank `visitor` also enters
+/// the store, since the store reports the missing ranks to it.
 std::vector<Grown> grow_late(const std::vector<Asked> &asked, const rondo_unique_id_t &id, uint32_t visitor,
                              uint32_t size, const std::string &missing) {
   std::optional<HeldClock> clock(std::in_place);
@@ -89,7 +89,7 @@ std::vector<Grown> grow_late(const std::vector<Asked> &asked, const rondo_unique
   return grown;
 }
 
-/// Begins the grow of an old rank, which does not wait.
+/// Begins a nonblocking grow on an old rank.
 rondo_comm_t begin(rondo_comm_t comm, int size) {
   const rondo_config_t config = nonblocking();
   rondo_comm_t grown = nullptr;
@@ -191,7 +191,7 @@ TEST_CASE("grow: old ranks keep their numbers, new ranks have what they give, an
         CHECK((each.size == size && each.sum == size * (size - 1) / 2));
       }
       check_usable(ranks);
-      const rondo_unique_id_t next = id_of(ranks[maker]);  // it grows once more, from the same parent
+      const rondo_unique_id_t next = id_of(ranks[maker]);  // the same parent grows once more
       asked = old_ranks(ranks, before + 1);
       asked.push_back({nullptr, &next, before, before + 1});
       for (const Grown &each : grow_all(asked)) CHECK(each.sum == before * (before + 1) / 2);
@@ -265,7 +265,7 @@ TEST_CASE("grow: after a wrong size, a late rank hears of the two sizes, and the
   check_fails(right, RONDO_ERROR_MISMATCH, "rank 1");
   check_fails(wrong, RONDO_ERROR_MISMATCH, "grows it to 4 ranks");
   const rondo_status_t told = outcome_of(entered);
-  CHECK((told == RONDO_ERROR_MISMATCH || told == RONDO_ERROR_REMOTE));  // REMOTE: the store had ended before its call
+  CHECK((told == RONDO_ERROR_MISMATCH || told == RONDO_ERROR_REMOTE));  // REMOTE: the store ended before this rank came
   CHECK(rondo_comm_destroy(entered) == RONDO_OK);
   check_fails(begin(ranks[2], 4), RONDO_ERROR_MISMATCH, "grows it to 5 ranks");
   grow_by_one(ranks, 0);
@@ -299,7 +299,7 @@ TEST_CASE("grow: a new rank that disagrees fails all ranks, and the parent compu
   check_failed(grow_all(asked), RONDO_ERROR_MISMATCH, "give the same size to all");
   id = id_of(ranks[0]);
   asked = old_ranks(ranks, 3);
-  asked.push_back({nullptr, &id, 1, 3});  // the number of an old rank
+  asked.push_back({nullptr, &id, 1, 3});  // rank 1 is an old rank
   check_failed(grow_all(asked), RONDO_ERROR_MISMATCH, "rank 1 joined twice");
   id = id_of(ranks[1]);
   asked = old_ranks(ranks, 3);

@@ -123,7 +123,7 @@ TEST_CASE("handle table: holds 65,536 and refuses one more until one is removed"
 TEST_CASE("handle table: a generation at its end is followed by the first, and handles stay distinct and not null") {
   Table table(HandleKind::stream, handle_generation_max - 1);
   void *before = nullptr;
-  for (int i = 0; i < 16 * 4; ++i) {  // each of the 16 shards four times: max - 1, max, 1, 2
+  for (int i = 0; i < 16 * 4; ++i) {  // the generations max - 1, max, 1 and 2 in each of the 16 shards
     void *handle = table.insert(std::make_shared<Thing>(i));
     REQUIRE(handle != nullptr);
     CHECK(handle != before);

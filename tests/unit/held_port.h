@@ -13,8 +13,8 @@
 
 namespace rondo_test {
 
-/// A port of loopback. While this object exists, only a socket gets the port that requests it by number, as a store's
-/// does. So no other program on this machine gets it by chance.
+/// A port of loopback. While this object exists, the kernel gives the port only to sockets that request it by number,
+/// like a store's socket. So no other program on this machine gets the port by chance.
 class HeldPort {
  public:
   HeldPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

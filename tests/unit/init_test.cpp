@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the last wait of an initialisation, with ranks and a store that give the test's answers.
+// These tests cover the last wait of an initialisation. The test determines what ranks and store answer.
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ constexpr uint64_t second_ns = 1'000'000'000;
 
 /// The events that precede rank 1's last check.
 enum class Plot {
-  store_died,      ///< rank 0's process died, which ran the store; so rank 2 gave up and ended
+  store_died,      ///< rank 0's process, which ran the store, died; so rank 2 gave up and ended
   rank_died,       ///< rank 2 died
   store_then_rank  ///< rank 0 knew that all were present, and ended the store; then rank 2 died
 };
@@ -60,7 +60,7 @@ class SceneRanks final : public Ranks {
   void raise(const Error &) override {}
   [[nodiscard]] bool failed() const override { return false; }
   [[nodiscard]] Error failure() const override { return Error{RONDO_ERROR_INTERNAL, ""}; }
-  /// Returns the ranks that have died since the query to the store. A rank that dies much later is missing at first.
+  /// Returns the ranks that are found dead. In two plots, the store ends first. In store_then_rank, rank 2 dies late.
   [[nodiscard]] std::vector<uint32_t> find_dead() const override {
     if (plot_ == Plot::rank_died) return {2};
     scene_.let_store_go();

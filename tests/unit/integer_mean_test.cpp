@@ -28,7 +28,7 @@ constexpr rondo_type_t type_of() {
   else return std::is_signed_v<T> ? RONDO_INT64 : RONDO_UINT64;
 }
 
-/// Returns element `index` of `rank`. The index selects a limit, both limits, a value near a limit, or a random value.
+/// Returns element `index` of `rank`. By index, ranks have one limit, both limits, values near one, or random values.
 template <class T>
 T operand(uint32_t rank, size_t index, std::mt19937_64 &random) {
   constexpr T highest = std::numeric_limits<T>::max(), lowest = std::numeric_limits<T>::min();
@@ -217,7 +217,7 @@ TEST_CASE("integer mean: statistics and errors speak of the call, not of its wor
     return statistics.collectives[RONDO_ALL_REDUCE].bytes;
   });
   CHECK(bytes == std::vector<uint64_t>{64, 64});
-  // Internally, both calls sum equal words.
+  // Internally, both calls sum equal words. The errors must nevertheless name the types of the calls.
   const auto messages = ranks.each<std::string>([](int rank, rondo_comm_t comm) -> std::string {
     int32_t values[4] = {};
     const auto status = rank == 0 ? rondo_all_reduce(values, values, 4, RONDO_INT8, RONDO_AVG, comm, nullptr)

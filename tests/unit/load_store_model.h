@@ -6,7 +6,7 @@
 // A step is one transition, with its waits, work and counter. This loses no case, for two reasons. First, a wait that
 // has become true stays true, so a step may be taken at any later time. A step that can never be taken stops the
 // program, which is detected. Second, steps of other ranks between a write and its counter are also possible after
-// both. If nothing protects a read from being overwritten, the read is also tried after the overwriting.
+// both. If no wait protects memory from a write until it was read, the read is also tried after the write.
 #pragma once
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class Explorer {
   };
   struct State {
     std::vector<RankState> ranks;
-    std::vector<std::array<uint64_t, 6>> counters;  ///< by rank: the even and the odd post's, then one of each kind
+    std::vector<std::array<uint64_t, 6>> counters;  ///< by rank: of the even and the odd post, then of each other kind
     std::vector<uint32_t> cells;
   };
 

@@ -211,7 +211,7 @@ TEST_CASE("load_store model: every interleaving of each algorithm reduces as the
         if (rank_count == 4 && placement == Placement::mixed) continue;
         for (const Call &call : {two_shot, ring})
           for (const bool wake : {false, true})
-            if (!wake || exporting == Export::all)  // if all export, it announces the chunk size
+            if (!wake || exporting == Export::all)  // `wake` matters only if all ranks export
               CHECK(problem_of(Case(rank_count).then(placed(exported(call, exporting, wake), placement))) == "");
       }
       if (rank_count < 4) CHECK(problem_of(Case(rank_count).then(longer(exported(two_shot, exporting)))) == "");
@@ -254,7 +254,7 @@ TEST_CASE("load_store model: a wait that is missing is found") {
   for (const uint32_t rank_count : {2u, 3u}) {
     CAPTURE(rank_count);
     CHECK(is_wrong_result(problem_of(Case(rank_count).then(two_shot).mutate(without_r1()))));
-    // Peers read sends in place. R1 alone keeps results in their areas until they have been fetched.
+    // Peers read exported sends in place. Then only R1 keeps each result in its area until all have fetched it.
     CHECK(is_wrong_result(
         problem_of(Case(rank_count).then(longer(exported(two_shot, Export::send))).mutate(without_r1()))));
   }

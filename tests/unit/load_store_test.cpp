@@ -135,7 +135,7 @@ class FailedWatch final : public Watch {
   bool look(uint64_t) override { return true; }
 };
 
-/// Ranks that have only an exchange.
+/// Ranks that share an exchange, and have no other links.
 class ExchangeWorld {
  public:
   ExchangeWorld(uint32_t rank_count, uint64_t seed, bool wake, uint64_t cache_bytes)
@@ -225,7 +225,7 @@ std::vector<uint32_t> wrong_calls(ExchangeWorld &world, uint32_t rank_count, con
 TEST_CASE(
     "load_store: mixed runs of one_shot, two_shot and ring, exported or copied, are bit-equal to the reduction order") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   const size_t call_count = rondo_test::sanitized() ? 60 : 400;
   if (rondo_test::sanitized())
     std::puts("skipped: 340 of 400 calls: take a minute under a sanitizer; done without one");
@@ -237,7 +237,7 @@ TEST_CASE(
       std::mt19937_64 random(seed);
       std::vector<Call> calls;
       while (calls.size() < call_count) calls.push_back(random_call(random));
-      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results do not fit in it
+      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results do not fit in the cache
       CHECK(wrong_calls(world, rank_count, calls, seed) == std::vector<uint32_t>(rank_count, 0));
     }
   }

@@ -102,7 +102,7 @@ class Recorder final : public ExchangeTrace {
   }
 
  private:
-  /// Ends a group, which is the accesses up to a counter.
+  /// Ends a group. A group is all accesses up to a counter.
   void flush(size_t lane) {
     all_[lane].insert(all_[lane].end(), group_.begin(), group_.end());
     group_.clear();
@@ -209,7 +209,7 @@ struct Drawn {
 
 TEST_CASE("load_store: what the kernel does, access by access, is its program") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
   rondo_test::GateShare share("calls whose accesses are compared with the program");
   for (const uint32_t rank_count : {2u, 3u, 4u, 7u})

@@ -20,7 +20,7 @@ std::string refusal(std::string_view text) {
   return parsed.ok() ? "accepted" : parsed.error().message;
 }
 
-/// Returns the one line about a variable of that name, or "".
+/// Returns the line about the variable of `entry`, or "" if there is none.
 std::string told_of(const std::string &entry) {
   const std::array<std::string, 2> entries{"PATH=/bin", entry};
   const auto lines = unknown_variables(entries);

@@ -30,7 +30,7 @@ struct Case {
   rondo_op_t op;
   uint32_t rank_count;
   uint32_t root;
-  size_t count;         ///< elements; of a block in reduce-scatter
+  size_t count;         ///< elements of the whole call, or of a block in reduce-scatter
   bool uneven = false;  ///< reduce-scatter: by counts that differ from block to block
 };
 
@@ -156,7 +156,7 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   const size_t offset = random() % 2 == 0 ? 0 : 1 + random() % 63;  // no alignment is promised
   const bool in_place = random() % 2 == 0;
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
-  // The plan of an uneven call depends on the vector's size, like that of an even call with as many elements.
+  // The plan of an uneven call depends only on the vector's size, so an even call with as many elements has it, too.
   const size_t planned = it.uneven ? (all + it.rank_count - 1) / it.rank_count : it.count;
   if (rondo_comm_query_plan(ranks[0], it.collective, planned, it.type, &plan) != RONDO_OK) return -1;
   std::vector<Buffer> sends(it.rank_count, Buffer(all * size + 64));
@@ -227,7 +227,7 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, ron
 
 TEST_CASE("all types, operations and collectives: bit-equal to the documented order of rounding") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   if (rondo_test::sanitized()) std::puts("skipped: 4 and 5 ranks: take a minute under a sanitizer; done without one");
   std::mt19937_64 random(seed);
   for (int algorithm = 1; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
@@ -238,7 +238,7 @@ TEST_CASE("all types, operations and collectives: bit-equal to the documented or
 
 TEST_CASE("load_store, all types and operations: bit-equal to the documented order of rounding") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
   for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING})
     check_algorithm(algorithm, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE, random);
@@ -250,7 +250,7 @@ TEST_CASE("load_store: one_shot and two_shot round sums and means of small float
     rondo_op_t op;
     double first, others, result;
   };
-  // If each rank's sum were rounded, 256 would stay 256 in bfloat16, and sums of means would exceed the largest number.
+  // If each partial sum were rounded, 256 + 1 would stay 256 in bfloat16, and the sums of means would overflow.
   const Example examples[] = {{RONDO_BFLOAT16, RONDO_SUM, 256, 1, 260},
                               {RONDO_FLOAT16, RONDO_SUM, 2048, 1, 2052},
                               {RONDO_FLOAT8_E4M3, RONDO_SUM, 16, 0.5, 18},

@@ -47,7 +47,7 @@ struct FloatType {
   long double unit = 0;  ///< the largest relative error of a rounding
 };
 
-/// Returns element `index` of `rank`. The index selects the largest, the lowest, both, nearly the largest, or random.
+/// Returns element `index` of `rank`: by index the largest number, the lowest, one of both, nearly the largest, or any.
 long double operand(const FloatType &of, uint32_t rank, size_t index, std::mt19937_64 &random) {
   const long double part = static_cast<long double>(random() % 1001) / 1000;
   switch (index % 5) {
@@ -66,7 +66,7 @@ rondo_status_t mean(rondo_collective_t collective, const void *send, void *recv,
   return rondo_reduce_scatter(send, recv, count / static_cast<size_t>(ranks), type, RONDO_AVG, comm, nullptr);
 }
 
-/// Returns how many elements that `rank` received are not the mean of all ranks' elements, as far as rounding allows.
+/// Returns how many elements that `rank` received differ from the ranks' mean by more than rounding explains.
 uint32_t wrong_means(const FloatType &of, const std::vector<std::vector<unsigned char>> &sends,
                      const std::vector<unsigned char> &recv, size_t first, size_t count) {
   const auto ranks = static_cast<long double>(sends.size());
@@ -193,7 +193,7 @@ TEST_CASE("mean: no order of reducing the largest number overflows, for up to 30
       }
       CAPTURE(rondo_type_string(type), ranks, chain);
       REQUIRE(of.decode(partials.front().bits) <= of.largest);
-      // Partial sums of an 8-bit float stop growing if an operand is less than half the sum's last place.
+      // The sum of an 8-bit float stops growing once operands are below half its last place, so it has no lower bound.
       if (static_cast<long double>(ranks) * of.unit < 0.5L)
         REQUIRE(of.decode(partials.front().bits) >= of.largest * (1 - static_cast<long double>(ranks) * of.unit));
     }

@@ -78,7 +78,7 @@ int use(int rank, rondo_comm_t comm, int size) {
 }  // namespace
 
 TEST_CASE("memory limit: the plan with the fewest halvings is chosen, and a refusal says what would fit") {
-  const auto plan = [](const MemoryChoice &choice) {  // 8 slots of 64K need 512 KiB, and half as much is the least
+  const auto plan = [](const MemoryChoice &choice) {  // 8 slots of 64K need 512 KiB; two halvings are the most
     const uint64_t slots = choice.slot_count != 0 ? choice.slot_count : 8;
     const uint64_t bytes = choice.slot_bytes != 0 ? choice.slot_bytes : (64 << 10) >> std::min(choice.halvings, 2u);
     return slots * bytes;

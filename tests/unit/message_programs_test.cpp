@@ -23,7 +23,7 @@ void run_program(uint64_t seed) {
     std::vector<rondo_comm_t> comms;
     for (const auto &group : groups) comms.push_back((*group)[rank]);
     rondo_stream_t stream = nullptr;
-    // Only a single communicator gets a stream. On one stream, calls of several would run one after another.
+    // Only a program with one communicator gets a stream. On a stream, calls of several would run one after another.
     const bool streamed = program.comm_count == 1 && (seed + static_cast<uint64_t>(rank)) % 3 == 0;
     if (streamed && rondo_stream_create(&stream) != RONDO_OK) return RONDO_ERROR_INTERNAL;
     rondo_status_t status = Caller(program, static_cast<uint32_t>(rank), comms, stream).run();

@@ -32,7 +32,7 @@ rondo_config_t with_timeout(uint32_t timeout_ms) {
   return config;
 }
 
-/// Checks that all ranks have the status, and a message with that part.
+/// Checks that all ranks have the status, and a message that contains `part`.
 void check_all(const std::vector<Told> &told, rondo_status_t status, const std::string &part) {
   for (const Told &each : told) {
     CHECK(each.status == status);
@@ -141,7 +141,7 @@ TEST_CASE("messages: a circle of three ranks, two of which receive and one is in
     if (rank == 2) return rondo_all_reduce(&own, &own, 1, RONDO_INT32, RONDO_SUM, comm, nullptr);
     return rondo_recv(&own, 1, RONDO_INT32, rank + 1, comm, nullptr);
   });
-  // The collective waits for both other ranks, and the reported circle leads through either.
+  // The collective waits for both other ranks, so the reported circle may lead through either of them.
   check_all(told, RONDO_ERROR_MISMATCH, "waits in receive 1 from rank 2, which waits in operation 1 (all_reduce");
 }
 

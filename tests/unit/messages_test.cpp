@@ -144,7 +144,7 @@ TEST_CASE("groups: a call that is refused refuses all of the group, and nothing 
       return RONDO_ERROR_INTERNAL;
     if (rondo_group_end() != RONDO_ERROR_INVALID_ARGUMENT) return RONDO_ERROR_INTERNAL;
     if (error_message().find("peer is 2") == std::string::npos) return RONDO_ERROR_INTERNAL;
-    // If a message had been sent before, the number of this message would be wrong.
+    // The refused group must have sent nothing. Otherwise the message of this group would have the wrong number.
     const auto status = exchange(out, in, 1 - rank, comm);
     return in == pattern(100, 1 - rank) ? status : RONDO_ERROR_INTERNAL;
   })));

@@ -128,7 +128,7 @@ TEST_CASE("move pages: after moving back, a child of fork has a copy of its own 
     const auto moved = move_pages(table, memory.get().address, memory.get().bytes);
     REQUIRE(moved.ok());
     write_in_child();
-    CHECK(*word == 2);  // as rondo.h warns
+    CHECK(*word == 2);  // the child shares moved pages, as rondo.h warns
     *word = 1;
   }
   write_in_child();
@@ -205,7 +205,7 @@ TEST_CASE("move pages: memory of files, shared, locked, unreadable, pinned and m
   REQUIRE(::mprotect(base + page, page, PROT_NONE) == 0);
   CHECK(mentions(refused(base, 4 * page), "cannot be read"));
   REQUIRE(::mprotect(base + page, page, PROT_READ | PROT_WRITE) == 0);
-  REQUIRE(::syscall(SYS_mlock, base + page, page) == 0);  // sanitizers make mlock() do nothing
+  REQUIRE(::syscall(SYS_mlock, base + page, page) == 0);  // not mlock(), which sanitizers disable
   CHECK(mentions(refused(base, 4 * page), "locked"));
   REQUIRE(::syscall(SYS_munlock, base + page, page) == 0);
   REQUIRE(::madvise(base + page, page, MADV_DONTFORK) == 0);  // as libibverbs does with registered memory

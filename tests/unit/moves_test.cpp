@@ -92,7 +92,7 @@ int wrong_broadcasts(Ranks &ranks, rondo_type_t type, size_t count, std::mt19937
 
 TEST_CASE("all_gather and broadcast: every type arrives bit for bit by every algorithm, even and uneven") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
   rondo_test::GateShare share("types that all_gather and broadcast move");
   for (int algorithm = 1; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests make communicators without waiting. They check what the handles report meanwhile, and how an attempt is
-// ended. The timeout of the initialisation is longer than a test may take, so no case ends by it unless it says so.
+// ended. Unless a case says otherwise, the initialisation's timeout is longer than a test may take, so it ends no case.
 #include <chrono>
 #include <optional>
 #include <string>

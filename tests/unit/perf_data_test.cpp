@@ -126,7 +126,7 @@ TEST_CASE("perf data: the products of mulsum have their sum bit for bit in any o
 }
 
 TEST_CASE("perf data: a lost or doubled contribution changes many results of every type") {
-  // The operations are only sums and products: a minimum need not change. At 64 ranks, an e5m2 sum has 8 contributions.
+  // Only sums and products are tested, since a minimum may stay equal. At 64 ranks, an e5m2 sum has 8 contributions.
   for (const rondo_type_t type : all_of(rondo_type_string)) {
     for (const int ranks : {2, 5, 64}) {
       size_t lost = 0, doubled = 0;

@@ -215,7 +215,7 @@ TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered
     return sums;
   };
   // The sums count both ends of each connection: 216 ends in place of 768, and 12 in place of 24 for the busiest rank.
-  const Sums all = sums_with(true);  // then small reduce-scatters are direct
+  const Sums all = sums_with(true);  // if oversubscribed, small reduce-scatters are direct
   const Sums needed = sums_with(false);
   CHECK(all == Sums{768, 24, all.bytes});
   CHECK(needed == Sums{216, 12, all.bytes / 768 * 216});
@@ -235,10 +235,10 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
                         {{4, 2, 2}, 64 << 10},
                         {{16, 8, 8}, 16 << 10},
                         {{32, 8, 8}, 16 << 10},
-                        {{18, 9, 9}, 8 << 10},   // a host's own segment has no room for more
+                        {{18, 9, 9}, 8 << 10},   // in a host's own segment, larger slots have no room
                         {{32, 31, 1}, 4 << 10},
                         {{120, 1, 1}, 16 << 10},
-                        {{128, 1, 1}, 8 << 10},  // nor has a rank's memory for 127 others
+                        {{128, 1, 1}, 8 << 10},  // larger slots for 127 others would not fit in a rank's memory
                         {{256, 1, 1}, 4 << 10}};
   for (const auto &[spread, slot_bytes, slot_count] : cases) {
     CAPTURE(spread.rank_count, spread.host_ranks_max, spread.host_ranks_min);

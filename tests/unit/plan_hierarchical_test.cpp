@@ -37,7 +37,7 @@ Choice choice_of(rondo_algorithm_t algorithm, rondo_collective_t collective, con
   choice.rank_count = static_cast<uint32_t>(layout.size());
   choice.node_of = layout;
   choice.even_blocks = true;
-  choice.element_count = 960 * layout.size();  // even chunks for many numbers of chunks, so that all count alike
+  choice.element_count = 960 * layout.size();  // divisible by many numbers of chunks, so chunks are even
   choice.chunk_elements = choice.element_count;
   return choice;
 }
@@ -58,7 +58,7 @@ std::map<std::pair<uint32_t, uint32_t>, uint64_t> crossings(const Choice &choice
   return counts;
 }
 
-/// Returns the parts of the vector that `host` sends and receives over the network.
+/// Returns which fraction of the vector `host` sends over the network, and which fraction it receives.
 std::pair<double, double> crossed(const Choice &choice, uint32_t host) {
   std::pair<double, double> parts;
   for (const auto &[ends, count] : crossings(choice)) {

@@ -24,8 +24,8 @@ std::string verdict(const Choice &choice) {
   return violation ? to_string(*violation) : "";
 }
 
-/// Returns a choice with `tiles` tiles and a short one, short slots, empty chunks, and `slots` slots in each other
-/// chunk.
+/// Returns a choice with `tiles` full tiles and a short one. In a full tile each chunk has `slots` slots. In the short
+/// tile, a slot may be short, and chunks may be empty.
 Choice choice_of(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count, uint32_t slot_count,
                  uint32_t slots, uint64_t tiles) {
   Choice choice;
@@ -90,7 +90,7 @@ TEST_CASE("verifier: proves samples up to 1,024 ranks within seconds") {
       for (const uint32_t rank_count : samples) {
         if (rank_count > algorithm.rank_count_max || collective == RONDO_BARRIER) continue;
         if (rank_count == 257 && algorithm.id == RONDO_ALGORITHM_RING) continue;
-        // If ranks have links to all, 257 ranks are more than a byte can name, and 1,024 ranks would take minutes.
+        // A byte cannot name 257 ranks. With 1,024 ranks, an algorithm with links between all ranks would take minutes.
         const bool links_to_all = algorithm.rank_count_max == 1024 || algorithm.id == RONDO_ALGORITHM_HIERARCHICAL;
         if (rank_count == 1024 && links_to_all) continue;
         Choice choice = choice_of(algorithm, collective, rank_count, 2, 1, 1);
@@ -152,7 +152,7 @@ TEST_CASE("verifier: a tree in one fused lane deadlocks when a chunk has more sl
   const auto violation = verify_operation(operation);
   REQUIRE(violation);
   CHECK(violation->reason.find("deadlock") != std::string::npos);
-  // The other repair: the top rank sends in the second phase.
+  // A second lane is one repair. Another repair keeps the single lane: the top rank sends only in the second phase.
   for (Schedule &schedule : operation.schedules)
     if (schedule.lanes[0].size() == 1) {
       Step &up = schedule.lanes[0][0];

@@ -62,7 +62,7 @@ struct Operation {
   return collective <= RONDO_BARRIER && collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
 }
 
-/// Returns whether the blocks of all ranks have the same size. In an all_to_all they always do.
+/// Returns whether the collective requires blocks of equal sizes.
 [[nodiscard]] inline bool needs_even_blocks(rondo_collective_t collective) { return collective == RONDO_ALL_TO_ALL; }
 
 /// Returns the elements that `rank` has in its send buffer or, with `recv`, in its recv buffer.
@@ -368,7 +368,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   partition.tile_count = partition.count_tiles();
 }
 
-/// Returns the verifier's answer. A payload is sent by reference if the algorithm declares this to be safe.
+/// Returns the verifier's answer. `by_reference` says by rank whether it sends by reference. If empty, no rank does.
 [[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
                                                                std::vector<bool> by_reference = {}) {
   return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,

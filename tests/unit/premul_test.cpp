@@ -103,7 +103,7 @@ int wrong_ranks(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
     Buffer scalar = factors[own];
     rondo_op_t op = RONDO_SUM;
     if (rondo_op_create_premul_sum(&op, scalar.data(), it.type, it.residence, comm) != RONDO_OK) return 0;
-    if (it.residence == RONDO_RESIDENCE_HOST) std::fill(scalar.begin(), scalar.end(), 0x5A);  // already read
+    if (it.residence == RONDO_RESIDENCE_HOST) std::fill(scalar.begin(), scalar.end(), 0x5A);  // the library has read it
     const auto got = run(it, sends[own], op, rank, ranks.size(), comm);
     const auto wanted = run(it, products(it.type, sends[own], factors[own]), RONDO_SUM, rank, ranks.size(), comm);
     return static_cast<int>(rondo_op_destroy(op, comm) == RONDO_OK && wanted.has_value() && got == wanted);
@@ -131,7 +131,7 @@ constexpr Way ways[] = {
 
 TEST_CASE("premul sum: the bits of a sum of the products, for every type, collective and way") {
   const uint64_t seed = reduction_test::seed_from_environment();
-  CAPTURE(seed);  // RONDO_SEED replays
+  CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
   for (const Way &way : ways)
     for (const int rank_count : {1, 2, 3}) {

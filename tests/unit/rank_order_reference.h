@@ -25,7 +25,7 @@ struct Partial {
   uint32_t ranks;
 };
 
-/// Reduces partial results. A mean keeps the sum of m ranks times 2^-ceil(log2 m).
+/// Reduces partial results. A mean of m ranks is kept as their sum times 2^-ceil(log2 m).
 inline Partial reduce_partials(rondo_type_t type, rondo_op_t op, const std::vector<Partial> &partials,
                                uint32_t divisor) {
   uint32_t ranks = 0;
@@ -39,7 +39,7 @@ inline Partial reduce_partials(rondo_type_t type, rondo_op_t op, const std::vect
   return {reduction_reference(type, op, values, divisor, shifts), ranks};
 }
 
-/// Returns one element. `operand(rank)` returns the rank's element. avg divides in the last step.
+/// Returns one element of the result. `operand(rank)` returns the rank's element. avg divides in the last step.
 template <class Operand>
 Bits rank_order_reference(rondo_type_t type, rondo_op_t op, uint32_t rank_count, const rondo::test::Reduction &reduce,
                     const Operand &operand) {

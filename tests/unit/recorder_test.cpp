@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover the flight recorder: what its records contain, and for which ranks an operation waits. A reader
-// must refuse any wrong content of a segment, and survive it.
+// must detect any wrong content of a segment without harm to itself.
 #include "src/core/diagnostics/recorder.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ TEST_CASE("ticks: they lie between the marks around them, and garbage is taken f
     const uint64_t begin_ns = now_ns();
     const uint64_t seen = read_ticks(source);
     const uint64_t end_ns = now_ns();
-    while (now_ns() < end_ns + 2'000'000) {  // over a longer time, the share is exact
+    while (now_ns() < end_ns + 2'000'000) {  // marks further apart convert more exactly
     }
     const TickMark after = mark_ticks(source);
     const uint64_t converted = ticks_to_ns(seen, before, after);
@@ -307,10 +307,10 @@ TEST_CASE("observe: what is not a segment, or one of another layout, is refused 
 TEST_CASE("observe: a segment full of random words, which change meanwhile, is printed without a crash") {
   const auto segment = make_segment(3);
   std::fill_n(reinterpret_cast<std::byte *>(&segment->board(0)), 3 * sizeof(shm::RankBoard), std::byte{1});
-  const auto seen = observe(segment->descriptor());  // without pages, its mapping would stay empty
+  const auto seen = observe(segment->descriptor());  // after the fill: absent pages would stay zeros in this mapping
   REQUIRE(seen.ok());
   const shm::SegmentRecording recording(seen.value());
-  shm::SharedFailure &failure = segment->failure();  // written once; only its state is atomic
+  shm::SharedFailure &failure = segment->failure();  // only its state is atomic, so this precedes the other thread
   failure.status = UINT64_MAX;
   for (size_t at = 0; at < sizeof failure.message; ++at) failure.message[at] = static_cast<char>(at % 255 + 1);
   memory::store_sync(failure.state, 2);

@@ -194,7 +194,7 @@ void for_each_type_and_op(const Body &body) {
     for (int op = 0; op < op_count; ++op) body(static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op));
 }
 
-/// Prints a line that scripts/summary.py counts for the targets that no case can run here.
+/// Prints the targets that no case can run here, in a line that scripts/summary.py counts.
 void tell_what_cannot_run_here() {
   std::string names;
   for (const ReductionTarget &target : reduce_targets())

@@ -138,7 +138,7 @@ TEST_CASE("regions: added pages must not overlap others, and only their adder en
   CHECK(table.find(base - 1, 1)->descriptor == 17);
   CHECK_FALSE(table.find(base - 1, 2));  // across two regions
   CHECK_FALSE(table.free(base - page).ok());
-  table.remove(table.find(base, 1)->id);  // an allocation is not removed, only freed
+  table.remove(table.find(base, 1)->id);  // an allocation is not removed here; only free() ends it
   CHECK(table.find(base, 1));
   table.remove(before.value());
   CHECK_FALSE(table.find(base - 1, 1));
@@ -195,7 +195,7 @@ TEST_CASE("regions: memory that was mapped anew at a region's address is told wh
   CHECK(table.find(pointer + page_bytes(), 1)->replaced);
   CHECK_FALSE(table.find(pointer, page_bytes())->replaced);
   std::memset(pointer + page_bytes(), 0x11, page_bytes());
-  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // no difference can be seen
+  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // equal contents hide the difference
 }
 
 TEST_CASE("regions: eight threads allocate, find and free at once; each finds its own") {

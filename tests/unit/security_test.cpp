@@ -29,7 +29,7 @@ constexpr uid_t nobody = 65534;
 constexpr uint64_t patience_ns = 120'000'000'000;
 constexpr int skipped = 77;
 
-/// Runs the same with the rights of another user. Only root can become one.
+/// Runs `body` with the rights of another user. Only root can become another user.
 template <class Body>
 int as_another_user(const Body &body) {
   if (::geteuid() != 0) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// The store of two ranks, of which the other rank only publishes its process.
+/// The store of two ranks. The other rank publishes only its process.
 class SilentRank final : public Store {
  public:
   Result<void> put(std::string_view, std::span<const std::byte>, uint64_t) override { return {}; }
@@ -64,7 +64,7 @@ TEST_CASE("shm: a rank whose segment is not there any more waits for the reason 
   REQUIRE_FALSE(shm::connect(request_of(0), of_owner, segments).ok());
   LateStore store(3);
   store.will_give(of_owner.what_was_put());
-  std::optional<rondo_test::HeldClock> clock(std::in_place);  // the rank waits as long as the reason needs
+  std::optional<rondo_test::HeldClock> clock(std::in_place);  // no deadline passes before the reason arrives
   const auto connected = shm::connect(request_of(1), store, segments);
   clock.reset();
   REQUIRE_FALSE(connected.ok());

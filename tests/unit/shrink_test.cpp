@@ -27,7 +27,7 @@ using rondo_test::state_of;
 
 namespace {
 
-/// Returns the configuration of a nonblocking communicator whose calls also have more time than a test may take.
+/// Returns the configuration of a nonblocking communicator. No call on it times out during a test.
 rondo_config_t nonblocking() {
   rondo_config_t config = rondo_test::nonblocking();
   config.timeout_ms = config.init_timeout_ms;
@@ -146,7 +146,7 @@ TEST_CASE("shrink: wrong arguments are refused, and change nothing") {
 }
 
 TEST_CASE("shrink: one that never completes is aborted at once, the others hear of it, and the next one works") {
-  for (const int aborted : {0, 1}) {  // rank 0 would serve the store
+  for (const int aborted : {0, 1}) {  // rank 0 would serve the store of the shrunk communicator
     CAPTURE(aborted);
     Ranks ranks(3);
     rondo_comm_t rest = begin(ranks[aborted], {2});
@@ -200,7 +200,7 @@ TEST_CASE("shrink: ranks that call it with other ranks are told, and the next ca
   rest = begin(ranks[0], {2});
   CHECK(rondo_comm_abort(rest) == RONDO_OK);
   CHECK(rondo_comm_destroy(rest) == RONDO_OK);
-  other = begin(ranks[1], {2});  // its counts are equal again, so it learns of the failure
+  other = begin(ranks[1], {2});  // both ranks have begun equally many, so rank 1 learns of the failure
   CHECK(outcome_of(other) == RONDO_ERROR_ABORTED);
   CHECK(rondo_comm_destroy(other) == RONDO_OK);
 }

@@ -25,7 +25,7 @@ rondo_statistics_t statistics_of(rondo_comm_t comm) {
   return statistics;
 }
 
-/// The number of failed calls. It is counted, because Catch2's assertions are not for threads.
+/// The number of failed calls. Threads count them, because Catch2's assertions must not be used in threads.
 std::atomic<uint32_t> failed_calls = 0;
 
 void expect_ok(rondo_status_t status) {
@@ -64,7 +64,7 @@ void rest() {
   while (now_ns() < until_ns) sleep_for_ns(until_ns - now_ns());
 }
 
-/// Waits until rank 0 is in its next operation.
+/// Waits until the latest operation that rank 0 has entered is `operation`.
 void wait_until_entered(rondo_comm_t comm, uint64_t operation) {
   const auto object = process().communicators.find(comm);
   const auto segments = shm::observe_process(static_cast<int>(::getpid()));

@@ -142,7 +142,7 @@ struct Before {
   ::_exit(written ? 0 : 1);
 }
 
-/// Counts in a child whose two ranks are threads. This thread is rank 0. It does not return, as the other never ends.
+/// Counts in a child whose two ranks are threads. This thread is rank 0. It never returns, and neither does rank 1.
 [[noreturn]] void count_in_threads(const Load &load, int to) {
   ::setenv("RONDO_WAIT", "spin", 1);
   // The ranks are never destroyed, because that needs system calls. They end with the process.
@@ -182,8 +182,8 @@ struct Before {
   tell_and_exit(to, counts);
 }
 
-/// Counts in a child that is one of two ranks on one core, whose buffers the other rank maps. The child's system calls
-/// are not counted, since the child yields the core while it waits.
+/// Counts in a child process that is one of two ranks on one core. Each rank maps the other's buffers. System calls are
+/// not counted, since a rank that waits yields the core by a system call.
 [[noreturn]] void count_in_process(const Load &load, int rank, const int id_ends[2], int to) {
   cpu_set_t allowed;
   cpu_set_t one;

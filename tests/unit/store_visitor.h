@@ -13,9 +13,9 @@
 
 namespace rondo_test {
 
-/// Enters the store of `id` as rank `rank`, to which the store reports the missing ranks. Waits until these are
-/// `missing`, such as "rank 3 (1 of 4)". Returns the rank's connection, because its end would mean the end of the rank.
-/// The caller holds the clock, so that a store that is slow to answer is not given up.
+/// Enters the store of `id` as rank `rank`, so that the store reports the missing ranks. Waits until they are
+/// `missing`, such as "rank 3 (1 of 4)". Returns this rank's connection, since its end would count as the end of the
+/// rank. The caller holds the clock, so that no deadline passes while the store is slow to answer.
 inline std::unique_ptr<rondo::Store> wait_until_missing(const rondo_unique_id_t &id, uint32_t rank, uint32_t size,
                                                         const std::string &missing) {
   const auto decoded = rondo::decode_unique_id(id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests use host streams as users of the C functions and as enqueuers of tasks. event_test.cpp covers events.
+// These tests use host streams through the C functions, and enqueue tasks directly. event_test.cpp covers events.
 #include <pthread.h>
 #include <signal.h>
 

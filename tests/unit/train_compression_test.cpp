@@ -141,7 +141,7 @@ TEST_CASE("trainer: what compression leaves out of a step comes in later ones", 
   for (size_t at = 0; at < truth.size(); ++at) truth[at] += second[at];
   struct Case {
     const char *name;
-    double first, later;  ///< distance of the mean from the truth after 1 and 60 steps: at least, at most
+    double first, later;  ///< distance of the mean from the truth: at least after 1 step, at most after 60
     double bytes;         ///< of a float's four
   };
   for (const Case &about : {Case{"none", 0, 1e-6, 4.01}, Case{"int8", 1e-3, 1e-3, 1.1},

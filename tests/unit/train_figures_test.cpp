@@ -137,7 +137,7 @@ TEST_CASE("trainer: a slow-down of computation is told where it is none of the n
     }
     return overlap_figures(rounds, true, 2);
   };
-  CHECK_FALSE(figures_with(53, 60).slowdown.has_value());  // was "0.53 (0.33 to 1.41) times as long"
+  CHECK_FALSE(figures_with(53, 60).slowdown.has_value());  // a report said "0.53 (0.33 to 1.41) times as long"
   CHECK(slowdown_text(figures_with(53, 60)) == "too small to tell");
   CHECK_FALSE(figures_with(57, 1).slowdown.has_value());  // other programs used the processor
   CHECK(slowdown_text(figures_with(110, 1)) == "1.10 (1.09 to 1.11) times as long");
@@ -153,7 +153,7 @@ TEST_CASE("trainer: overlap that costs is told as such", "[train]") {
 
 TEST_CASE("trainer: steps without overlap have no efficiency, and one rank none either", "[train]") {
   const std::vector<Round> rounds = rounds_of({357, 191, 459, 0, 816}, std::vector<double>(9, 0), other_jitter);
-  const OverlapFigures off = overlap_figures(rounds, false, 2);  // once, overlap was taken for on, and 0.57 was shown
+  const OverlapFigures off = overlap_figures(rounds, false, 2);  // a report took overlap as on, and showed 0.57
   CHECK(off.state == State::off);
   CHECK_FALSE(off.efficiency.has_value());
   CHECK_THAT(headline(off), Contains("a step takes 816.0 ms without overlap ("));
@@ -163,7 +163,7 @@ TEST_CASE("trainer: steps without overlap have no efficiency, and one rank none 
   CHECK_FALSE(alone.less_told);
   CHECK(headline(alone) == "a step takes 17.0 ms; one rank has nothing to overlap");
   CHECK(headline(overlap_figures({}, true, 2)).empty());
-  CHECK(headline(overlap_figures(std::vector<Round>(9), true, 2)).empty());  // some steps of this mode have no sum
+  CHECK(headline(overlap_figures(std::vector<Round>(9), true, 2)).empty());  // these rounds have no times
 }
 
 TEST_CASE("trainer: a few rounds tell no difference from noise", "[train]") {
@@ -205,7 +205,7 @@ TEST_CASE("trainer: the wait for a late rank is neither communication nor hidden
   const uint64_t least_ns = std::min(skewed.early.in_flight_ns(), skewed.late.in_flight_ns());
   const StepTimes early = settled(skewed.early, least_ns), late = settled(skewed.late, least_ns);
   CHECK(early.in_flight_ns == 111'300 * us);
-  CHECK(early.communication_ns == Approx(1'300 * us));  // was 111.3 ms
+  CHECK(early.communication_ns == Approx(1'300 * us));  // a report said 111.3 ms
   CHECK(early.skew_ns() == Approx(110 * ms));
   CHECK(early.exposed_ns == Approx(1'300 * us));
   CHECK(late.communication_ns == 1'300 * us);
@@ -248,7 +248,7 @@ TEST_CASE("trainer: communication is never more than the time in flight", "[trai
 
 TEST_CASE("trainer: a small model has buckets enough to overlap, a large one of a MiB", "[train]") {
   const Options nano = options_of({"--model", "nano"}), small = options_of({"--model", "small"});
-  CHECK(nano.bucket_mb == Approx(224'640 * 4.0 / 1'048'576 / 8));  // was one bucket
+  CHECK(nano.bucket_mb == Approx(224'640 * 4.0 / 1'048'576 / 8));  // in the past, one bucket
   CHECK(buckets_of(nano).size() >= 8);
   CHECK(small.bucket_mb == 1.0);
   CHECK(options_of({"--model", "nano", "--bucket-mb", "0.5"}).bucket_mb == 0.5);

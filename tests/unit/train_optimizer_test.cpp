@@ -118,7 +118,7 @@ TEST_CASE("trainer: clipping brings a norm down to its limit and no other", "[tr
 TEST_CASE("trainer: the loss scale halves on a step that is left out and doubles after 200 good ones", "[train]") {
   LossScale scale;
   const double first = scale.scale;
-  scale.step_was(true);  // does not count, since the next step is skipped
+  scale.step_was(true);  // counts for nothing, since the next step is left out
   scale.step_was(false);
   CHECK(scale.scale == first / 2);
   for (int step = 0; step < 199; ++step) scale.step_was(true);

@@ -150,7 +150,7 @@ class Runner {
 
 enum class Outcome { right, wrong, stuck };
 
-/// Every rank visits `window` of its queues at most.
+/// Runs the program of `seed`. In each step, a rank visits at most `window` of its queues.
 Outcome run(uint64_t seed, size_t window) {
   ProgramMaker::Limits limits;
   limits.comms_max = 1;

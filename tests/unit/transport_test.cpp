@@ -67,7 +67,7 @@ class Flow {
     world_.links(from_).peers().wake(to_);
     return true;
   }
-  /// `wakes` says whether to wake the sender, which must be alive.
+  /// Receives a slot. `wakes` says whether this wakes the sender, which must then be alive.
   bool receive(bool wakes = true) {
     if (!receiver_.can_receive()) return false;
     uint64_t value = 0;
@@ -161,7 +161,7 @@ TEST_CASE("transports: a rank that has returned and makes no other call holds up
     INFO(kind.name);
     World world(kind);
     constexpr uint32_t actor = 1;
-    std::vector<Flow> sent, received;  // by the actor
+    std::vector<Flow> sent, received;  // by the actor, and by its peers to the actor
     for (const uint32_t peer : {0u, 2u})
       for (uint32_t channel = 0; channel < channel_count; ++channel) {
         sent.emplace_back(world, channel, actor, peer);
@@ -324,7 +324,7 @@ TEST_CASE("transports: a rank that dies is told once, however often the others a
         world.progress();
         REQUIRE(ranks.find_dead() == std::vector<uint32_t>{1});
       }
-      CHECK(ranks.state(1) == RankState::alive);  // it has not reported another state
+      CHECK(ranks.state(1) == RankState::alive);  // the state that it reported last
       CHECK(ranks.state(2 - rank) == RankState::alive);
       CHECK_FALSE(ranks.how_dead(1).empty());
     }

@@ -38,7 +38,7 @@ enum class Counters : uint64_t { from_zero = 0, before_wrap = (uint64_t{1} << 32
 /// A group whose ranks are on the nodes of the kind, with a transport for each rank.
 class World {
  public:
-  /// Makes the group. `mortal` is a rank that can be killed, which is a separate process that does nothing.
+  /// Makes the group. `mortal` is a rank that can be killed: a separate process, which does nothing.
   explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {}, Counters counters = Counters::from_zero);
   ~World();
 
@@ -55,7 +55,7 @@ class World {
   /// Makes progress. Links between hosts move only while their ranks make progress, and late stores only while time
   /// passes. The rank `silent` makes no progress.
   void progress(std::optional<uint32_t> silent = {});
-  /// Runs the rank's own calls in `body`. If they call a seeded rank's transport, its earlier posts become visible.
+  /// Runs `body`, which makes calls of the rank. In a seeded world, the rank's earlier posts become visible meanwhile.
   void act(uint32_t rank, const std::function<void()> &body);
 
  private:

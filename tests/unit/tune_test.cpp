@@ -65,7 +65,7 @@ TEST_CASE("tune: sizes with one best choice become one row, another best one beg
                                                   {uint64_t{16} << 20, {{tree, 2000}, {ring, 900}}}})};
   const auto rows = build_rows(all);
   REQUIRE(choices(rows) == std::vector{tree, ring});
-  CHECK(rows[0].bytes_max == 16384);  // 4096 x 4 = 65536 / 4
+  CHECK(rows[0].bytes_max == 16384);  // the geometric mean: 4096 x 4 = 65536 / 4
   CHECK(rows[1].bytes_max == TuningRow::any_bytes);
 }
 

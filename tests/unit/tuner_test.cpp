@@ -90,7 +90,7 @@ TEST_CASE("tuner: a barrier is planned as an all-reduce of as many bytes") {
 TEST_CASE("tuner: a row whose algorithm cannot do so many ranks is passed over") {
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 12, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_TWO_SHOT);
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 13, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_RING);
-  // Beyond every row, the tuner takes the remaining algorithm of the registry.
+  // Beyond the limits of all rows, the tuner takes the remaining algorithm of the registry.
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 4097, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_TREE);
 }
 

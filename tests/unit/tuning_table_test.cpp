@@ -219,7 +219,7 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
     const PlanChoice &right = rooted ? blocks : one_shot, &wrong = rooted ? one_shot : blocks;
     for (const auto place : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices}) {
       CHECK(TuningTable::make({of(collective, place, right)}).ok());
-      if (rooted)  // the others have no two_shot
+      if (rooted)  // reduce_scatter and all_gather have no two_shot at all
         CHECK(contains(refusal({of(collective, place, wrong)}),
                        "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"));
     }
@@ -243,7 +243,7 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   CHECK(choose(input).algorithm == RONDO_ALGORITHM_TREE);
   input.buffers = BufferPlace::shared_device;
   CHECK(choose(input) == blocks);
-  input.exchange_channels = 16;  // as many as there are
+  input.exchange_channels = 16;  // all channels of the exchange are used
   CHECK(choose(input).channels == 16);
   input.overrides.channels = 4;
   CHECK(choose(input).channels == 4);
@@ -263,7 +263,7 @@ TEST_CASE("tuning table: devices that reach each other have rows of their own") 
   input.buffers = BufferPlace::peer_devices;
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(choose(input).channels == 16);
-  input.collective = RONDO_ALL_GATHER;  // has no row, so the choice is that without a table
+  input.collective = RONDO_ALL_GATHER;  // has no row, so the table changes nothing
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   input.buffers = BufferPlace::device;
   CHECK(choose(input).chunk_bytes == 128);
@@ -276,7 +276,7 @@ TEST_CASE("tuning table: processes on devices have the rows of processes, althou
   input.exchange_channels = 16;
   input.buffers = BufferPlace::registered;
   CHECK(choose(input).algorithm == RONDO_ALGORITHM_TREE);
-  input.bytes += 4;  // has no row: the choice without a table
+  input.bytes += 4;  // has no row, so the table changes nothing
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(buffer_place_string(BufferPlace::registered) == nullptr);
 }

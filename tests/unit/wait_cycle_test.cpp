@@ -36,7 +36,7 @@ class SetRanks final : public Ranks {
   std::vector<uint32_t> find_dead() const override { return {}; }
   std::string describe_rank(uint32_t peer) const override { return "rank " + std::to_string(peer); }
 
-  std::map<uint32_t, Signature> calls;  ///< by rank: the call that it is in, its first one
+  std::map<uint32_t, Signature> calls;  ///< by rank: its first call, in which it still is
 };
 
 /// The boards of a rank whose peer 1 enters another batch at each query.
@@ -190,11 +190,11 @@ TEST_CASE("wait cycle: a rank in a collective waits for those whose data it need
   world.ranks.calls[1] = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 0, 0};
   CHECK(world.find(0).empty());  // a call of 0 elements exchanges nothing
   world.ranks.calls[1] = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, 0, counts_of_pairs};
-  CHECK(!world.find(0).empty());  // of uneven blocks all counts are exchanged
+  CHECK(!world.find(0).empty());  // with uneven blocks, ranks exchange all counts
 }
 
 TEST_CASE("wait cycle: a send on a device needs the first receive whose slots do not fit into the FIFO") {
-  /// A single head, which is a transfer of the batch.
+  /// Only one head: the transfer `at` of the batch.
   struct OneHead final : TransferHeads {
     const DeviceBatch &batch;
     const size_t at;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This model runs programs of messages and collectives on several hosts in virtual time. Each rank has the watch that
-// searches for circles of waiting ranks. Reports between hosts arrive late, and so do credits. Ranks on devices call
-// ahead of the operations that run. At times, their monitors publish for which transfers the devices wait.
+// searches for circles of waiting ranks. Reports between hosts arrive late, and so do credits. Ranks on devices make
+// calls before earlier ones run. At times, their monitors publish for which transfers the devices wait.
 #pragma once
 
 #include <algorithm>

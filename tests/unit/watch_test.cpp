@@ -122,7 +122,7 @@ TEST_CASE("watch: a slot of another operation is a disagreement also where the d
 }
 
 TEST_CASE("watch: a record that comes during the last sleep before the deadline still says what was called", "[unit]") {
-  LateRecord ranks(now_ns() + 3 * ms_ns);  // after the first search, the only one before the deadline
+  LateRecord ranks(now_ns() + 3 * ms_ns);  // known after the first search, which is the last before the deadline
   OperationInfo entered;
   entered.signature.count = 2;
   OperationWatch watch(ranks, 0, 2, 2, entered, ms_ns);

@@ -122,7 +122,7 @@ TEST_CASE("windows: counts that reach 2^62 are refused, also in a group, and a w
   CHECK(rondo_wait_signal(0, 2, 0, ranks[0], nullptr) == RONDO_OK);
   CHECK(rondo_wait_signal(0, 2, end - 1, ranks[0], nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK_THAT(error_message(), Contains("earlier waits want 1 signals of number 2 from rank 0"));
-  // In a group, the sum of all waits counts, and if a wait is refused, no put remains.
+  // In a group, the sum of all waits counts. If a wait is refused, the group's put does not run, either.
   static_cast<void>(rondo_group_begin());
   CHECK(rondo_put_signal(&value, 8, 0, held.window, 0, 2, ranks[0], nullptr) == RONDO_OK);
   CHECK(rondo_wait_signal(0, 2, 1, ranks[0], nullptr) == RONDO_OK);

@@ -171,7 +171,7 @@ TEST_CASE("windows: a rank that does not register is named at the deadline, and 
   const auto late = ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     if (rank == 2) {
       for (const uint32_t other : {0u, 1u}) wait_until_registering(comm, other);
-      clock.reset();  // the deadlines of both begin, and only this rank is missing
+      clock.reset();  // now the deadlines of both other ranks begin, and only this rank is missing
     }
     while (rank == 2 && ended != 2) std::this_thread::yield();
     const Told told = tell(Held(comm, 64).status);
@@ -298,7 +298,7 @@ TEST_CASE("windows: a call that is refused in a group leaves no put behind") {
 TEST_CASE("windows: after some registrations a shrink works, and so do windows of its ranks") {
   Ranks ranks(3);
   CHECK(all_ok(ranks.run([](int rank, rondo_comm_t comm) {
-    for (int each = 0; each < 6; ++each) {  // more than a rank keeps notes
+    for (int each = 0; each < 6; ++each) {  // more windows than the notes that a rank keeps
       const Held held(comm, 64);
       if (held.status != RONDO_OK) return held.status;
       static_cast<void>(rondo_barrier(comm, nullptr));

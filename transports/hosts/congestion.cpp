@@ -70,7 +70,7 @@ Result<Congestion> Congestion::make(const std::string &setting, std::string syst
 }
 
 void Congestion::begin(int socket) const {
-  if (!own_.empty()) static_cast<void>(set(socket, own_));  // the kernel took it when this was made
+  if (!own_.empty()) static_cast<void>(set(socket, own_));  // make() has checked that the kernel takes it
 }
 
 void Congestion::settle(int socket, uint32_t near_limit_us) const {

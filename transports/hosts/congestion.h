@@ -34,14 +34,14 @@ class Congestion {
   void begin(int socket) const;
 
   /// Sets a connected socket back to the system's control if begin() set one for near hosts only and the other host is
-  /// not near. Also overrides the cubic of a route without a lock, because it looks like the cubic of begin().
+  /// not near. A route's own cubic without a lock looks like the cubic of begin(), so it is overridden, too.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"
 
  private:
   std::string system_;
-  std::string own_;         ///< empty: the system's
+  std::string own_;         ///< control that begin() sets; empty if it leaves the system's
   bool near_only_ = false;  ///< own_ is for near hosts
 };
 

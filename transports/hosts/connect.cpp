@@ -36,8 +36,8 @@ constexpr size_t message_slot_bytes_min = 4096;
 // pass this memory on. Each rail adds a listener.
 constexpr size_t descriptor_slack = 16;
 
-/// Says whether slots are large. They are for two ranks, except over verbs with several queue pairs. Only two large
-/// slots exist, but each queue pair needs a slot of its own in flight.
+/// Says whether slots are large. They are for two ranks, except over verbs with several queue pairs. A link has only
+/// two large slots over verbs, but each queue pair needs a slot of its own in flight.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }
@@ -92,7 +92,7 @@ std::vector<uint32_t> local_indices(const GroupRequest &request) {
   return indices;
 }
 
-/// `linked` has the meaning of JoinRequest::linked.
+/// Returns this rank's request to make its network. `linked` has the meaning of JoinRequest::linked.
 net::JoinRequest join_request(const GroupRequest &request, const std::vector<bool> &linked,
                               const std::vector<std::string> &names) {
   net::JoinRequest join{request, linked, names, {}, request.near_ib_devices};
@@ -130,8 +130,8 @@ std::vector<bool> controlled_ranks(const GroupRequest &request) {
   return controlled;
 }
 
-/// Checks that this rank may have enough descriptors for its connections. Otherwise the error would occur during
-/// connecting, when nobody knows how many more descriptors are needed.
+/// Checks that this rank may have enough descriptors for its connections. Without this check, the error would occur
+/// during connecting, when nobody knows how many more descriptors are needed.
 Result<void> check_descriptors(const MeshRequest &request) {
   const auto linked = static_cast<size_t>(std::ranges::count(request.linked, true));
   const size_t wanted = request.group.node_count() - 1 + linked * request.data_sockets() + descriptor_slack +

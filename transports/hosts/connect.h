@@ -22,8 +22,8 @@ namespace rondo::hosts {
 
 /// The request to connect a group. The infos of all its ranks have the same number of network interfaces, at least one.
 struct GroupRequest : InitContext {
-  std::vector<bool> linked{};  ///< by rank, whether collectives send to it on another host; equal at both ends
-  bool messages = false;       ///< any two ranks of different hosts have a link for messages; equal on all
+  std::vector<bool> linked{};  ///< by rank, whether it is on another host and collectives send to it; same at both ends
+  bool messages = false;       ///< true if any two ranks of different hosts have a link for messages; equal on all
   const net::NetworkKind *network = nullptr;
   std::vector<std::string> near_ib_devices{};  ///< for verbs
   Congestion congestion{};                     ///< for TCP
@@ -37,7 +37,7 @@ struct GroupRequest : InitContext {
 /// The spread of a group's ranks over its hosts.
 struct Spread {
   uint32_t rank_count = 2;
-  uint32_t host_ranks_max = 1;  ///< of the host with the most ranks
+  uint32_t host_ranks_max = 1;  ///< ranks of the host that has the most
   uint32_t host_ranks_min = 1;
   NetworkChoice network = NetworkChoice::automatic;
   uint32_t path_count = 1;

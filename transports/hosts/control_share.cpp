@@ -74,8 +74,8 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
 
 Result<void> set_control_options(int socket, uint64_t network_timeout_ns) {
   const int on = 1, idle_s = net::idle_s;
-  // This timeout is a backup for the checks of the control plane. Unlike those checks, the kernel counts time in which
-  // this machine stood still.
+  // This timeout is a backup for the checks of the control plane. Unlike those checks, the kernel also counts time in
+  // which this machine stood still, so this timeout is longer.
   const int timeout_ms = static_cast<int>(2 * network_timeout_ns / 1'000'000) + 3'000;
   const int whole_cell = net::cell_bytes;  // fewer bytes do not wake a reader
   if (::fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||
@@ -85,7 +85,7 @@ Result<void> set_control_options(int socket, uint64_t network_timeout_ns) {
       ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &socket_buffer_bytes, sizeof socket_buffer_bytes) != 0 ||
-      // Older kernels keep the window that the buffer had when the connection was made.
+      // Without this clamp, older kernels keep the window that the buffer had when the connection was made.
       ::setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &socket_buffer_bytes, sizeof socket_buffer_bytes) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &whole_cell, sizeof whole_cell) != 0)
     return system_error("setting up a control connection", errno);

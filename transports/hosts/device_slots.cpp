@@ -19,7 +19,7 @@ namespace {
 using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 
 constexpr uint64_t trial_max_ns = 20'000'000'000;
-constexpr uint64_t unasked_ns = 500'000'000;  // most trials have ended by then
+constexpr uint64_t unasked_ns = 500'000'000;  // no check of the store before this time; most trials end earlier
 
 /// The store that a rank uses while it tries a network. If another rank gives up the trial, check() fails, so that this
 /// rank does not wait for that rank.
@@ -27,7 +27,7 @@ class TrialStore final : public ForwardingStore {
  public:
   TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
 
-  /// Reports to the other ranks that this rank gives up. If several do, all ranks use the first reason.
+  /// Reports to the other ranks that this rank gives up. If several ranks give up, all ranks use the first reason.
   void give_up(const Error &why, uint64_t deadline_ns) {
     static_cast<void>(put(key_, bytes_of(why.message), deadline_ns));
   }

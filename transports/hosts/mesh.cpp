@@ -83,7 +83,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   congestion.begin(socket.get());
   if (!from.empty()) {
     RONDO_TRY_ASSIGN(const SocketAddress own, socket_address({from, 0}));
-    const int on = 1;  // the port is chosen once the other end is known, since many ends can share one
+    const int on = 1;  // the system then chooses the port in connect(), and connections to many ends can share it
     static_cast<void>(::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on));
     if (::bind(socket.get(), own.get(), own.bytes) != 0) return system_error("bind to " + from, errno);
   }
@@ -98,7 +98,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Sets the interface of a link-local address to this host's interface, because its name differs between hosts.
+/// Sets the interface of a link-local address to this host's interface. Interface names differ between hosts.
 Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
   if (own_scope != std::string::npos && scope != std::string::npos)
@@ -111,7 +111,7 @@ struct Connection {
   net::FrameKeys keys;
 };
 
-/// Connects, and proves to the peer that this rank knows the secret. Each socket binds its rail's address.
+/// Connects, and proves to the peer that this rank knows the secret. With several rails, binds the rail's address.
 Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose, Store &store) {
   const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.own_address(rail_of(request, purpose));
@@ -184,7 +184,7 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
     if (connection.ok()) return connection;
     RONDO_TRY(store.check());  // the reason why the group fails is reported before its consequences
     Error error = std::move(connection).error();
-    // If strangers have filled the listener's queue, it refuses or cuts connections. Then retry while there is time.
+    // If strangers have filled the listener's queue, it refuses or cuts connections. So retry while there is time.
     if (error.status == RONDO_ERROR_REMOTE && now_ns() + retry_ns < request.deadline_ns) {
       sleep_for_ns(retry_ns);
       continue;

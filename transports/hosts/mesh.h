@@ -25,7 +25,7 @@ namespace rondo::hosts {
 /// The request to connect the ranks. Its secret is for the mesh of this communicator only. Each rank listens on its
 /// interface of each rail. Control connections use the first rail.
 struct MeshRequest : InitContext {
-  std::vector<bool> linked{};      ///< by rank on another host, whether slots go to it; equal at both ends
+  std::vector<bool> linked{};      ///< by rank, whether it is on another host and slots go to it; equal at both ends
   std::vector<bool> controlled{};  ///< by rank, whether it and this rank, each first on its host, connect for control
   uint32_t sockets_per_rail = 1;   ///< 0: another network carries the data, and all sockets are for control
   Congestion congestion{};

@@ -20,7 +20,7 @@ namespace rondo::hosts {
 namespace {
 
 constexpr uint64_t stranger_patience_ns = 5'000'000'000;
-constexpr size_t strangers_max = 256;  // beside the ranks that are still missing
+constexpr size_t strangers_max = 256;  // most unproven connections, besides the ranks that are still missing
 constexpr uint64_t exchange_ns = 500'000'000;  // time for a visitor to prove itself, if no descriptor is left
 
 enum class VisitOutcome { pending, stranger, member };
@@ -115,7 +115,7 @@ void Acceptor::wait() {
   ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(paused ? accept_again_ns_ : request_.deadline_ns));
 }
 
-/// Accepts visitors. If descriptors run out, closes the oldest visitor, or returns an error if no visitor is left.
+/// Accepts visitors. Without a free descriptor, closes the oldest visitor after exchange_ns, or fails if none is left.
 Result<void> Acceptor::accept_all(const FileDescriptor &listener) {
   for (size_t count = 0; count < strangers_max; ++count) {
     FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -31,12 +31,12 @@ inline constexpr size_t answer_bytes = wire::challenge_bytes + wire::proof_bytes
 inline constexpr size_t claim_offset = wire::challenge_bytes - 8;  // rank u32 | purpose u32
 inline constexpr uint64_t retry_ns = 20'000'000;
 
-/// Returns how long to wait for something before the store or the end of the patience is checked again.
+/// Returns how long a poll may take, in ms, before the caller checks the store and the deadline `until_ns` again.
 [[nodiscard]] int poll_timeout_ms(uint64_t until_ns);
 /// Returns the keys for both directions of a connection. This rank is the `own` end of the handshake.
 [[nodiscard]] net::FrameKeys frame_keys(const MeshRequest &request, wire::Role own, const wire::Challenge &client,
                                         const wire::Challenge &server);
-/// Adds a socket of which both ends have proved themselves.
+/// Adds a socket whose two ends have proved themselves.
 void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket,
                 const net::FrameKeys &keys);
 
@@ -54,7 +54,7 @@ struct Visitor {
 /// connected to all lower ranks.
 class Acceptor {
  public:
-  /// Keeps a reference to `request`. The endpoints of `mesh` are known; `listeners` is by rail.
+  /// Keeps a reference to `request`. The endpoints of `mesh` must be known. `listeners` is indexed by rail.
   Acceptor(const MeshRequest &request, std::vector<FileDescriptor> listeners, const Mesh &mesh);
   Acceptor(const Acceptor &) = delete;
   Acceptor &operator=(const Acceptor &) = delete;

@@ -144,7 +144,7 @@ bool Control::is_deserted() const {
 /// find that it is the last, but the updates are sent only once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
-  if (parts_.local->failed()) send_failure();  // a full connection may have left it out
+  if (parts_.local->failed()) send_failure();  // an earlier send skipped hosts whose connections were full
   bool done = false;
   while (!done) {  // ends after tell_patience_ns
     done = tell_farewell();
@@ -170,7 +170,7 @@ bool Control::tell_farewell() {
 
 void Control::ring() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(parts_.share.bell.get(), &one, sizeof one);  // full: it rings
+  [[maybe_unused]] const ssize_t written = ::write(parts_.share.bell.get(), &one, sizeof one);  // full: rings already
 }
 
 bool Control::is_lowest() const {
@@ -274,7 +274,7 @@ void Control::send_status() {
   }
 }
 
-/// Returns the states of the ranks of this host, from rank number `which` * statuses_max on.
+/// Returns a cell with the states of this host's ranks, from index `which` * statuses_max on.
 Cell Control::own_status(size_t which) const {
   const size_t first = which * statuses_max, count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
   Cell cell(CellKind::status);
@@ -360,7 +360,7 @@ void Control::take_status(uint32_t host, ByteReader body) {
   if (body.number<uint32_t>() != 0 && !body.failed()) memory::store_release(header().puts, 1);  // see wants_puts()
 }
 
-/// Stores a state that is further than the known one. States only advance.
+/// Stores `state` if it is later than the known state. States only advance.
 void Control::take_state(RemoteRank &known, uint32_t state) {
   if (state <= known.told) return;
   if (state != ended_state)

@@ -62,7 +62,7 @@ class Control {
   struct Parts {
     uint32_t rank = 0;
     std::vector<uint32_t> host_of;  ///< by rank
-    Ranks *local = nullptr;         ///< ranks of this host, numbered as in host_of; outlives the control plane
+    Ranks *local = nullptr;         ///< ranks of this host, in their order in host_of; outlives the control plane
     ControlShare share;
     /// Receives each better measurement of the clock of rank 0's host. It is null on that host.
     std::function<void(const ClockOffset &)> clock_measured{};
@@ -100,7 +100,7 @@ class Control {
   /// Sends the states of this host's ranks to all other hosts. If another rank serves now, or if there are many hosts,
   /// this rank leaves that to the serving rank, which sends the states soon.
   void tell_status();
-  /// Lets all ranks, of all hosts, serve their links of puts soon.
+  /// Makes all ranks, of all hosts, serve their links of puts soon.
   void want_puts();
   [[nodiscard]] bool wants_puts() const { return memory::load_acquire(header().puts) != 0; }  // see want_puts()
   /// Reports to the other hosts that this rank has left. They have the report on return, with two exceptions:
@@ -161,11 +161,11 @@ class Control {
   std::vector<uint32_t> others_;       ///< all other hosts
   ControlLines lines_;
   uint32_t index_ = 0;                 ///< this rank's index in local_ranks_
-  mutable std::mutex mutex_;           ///< of this rank's threads; taken before the lock, it protects the next members
+  mutable std::mutex mutex_;           ///< this rank's threads take it before the lock; it protects the next members
   std::vector<pollfd> processes_;      ///< by index, handles of other processes; -1 if ended or not watched
   std::vector<bool> ended_;            ///< by index: the process has ended
-  bool someone_died_ = false;          ///< since this rank last served
-  uint32_t locked_out_ = 0;            ///< steps in a row that found the lock held by another rank
+  bool someone_died_ = false;          ///< true if a rank of this host has died since this rank last served
+  uint32_t locked_out_ = 0;            ///< consecutive steps that found the lock held by another rank
 };
 
 }  // namespace rondo::net

@@ -61,7 +61,7 @@ enum class CellKind : uint32_t {
   waits = 11
 };
 
-/// A rank's state on the wire: RankState, or that its process has ended.
+/// The number of an ended process in place of a rank's state on the wire. Other numbers are values of RankState.
 inline constexpr uint32_t ended_state = 4;
 inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(uint64_t);
 inline constexpr uint32_t statuses_max = (cell_bytes - 4 * sizeof(uint32_t)) / status_entry_bytes;

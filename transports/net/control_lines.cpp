@@ -15,7 +15,7 @@ namespace rondo::net {
 namespace {
 
 // A check sees the kernel's state up to one heartbeat late. So the limit is reached after 1.0 to 1.2 s, or after 1.4 to
-// 1.6 s if three retransmissions are needed. Up to three probes in a row may be lost.
+// 1.6 s if three retransmissions are needed. Up to three lost probes in a row do no harm.
 constexpr SilenceLimits usual = silence_limits(default_network_timeout_ns, heartbeat_ns);
 static_assert(usual.looks == 5 && usual.repeats == 3 && usual.probes == 4);
 constexpr uint32_t cells_max = 4096;  // most cells that one call takes
@@ -37,12 +37,12 @@ Result<void> ControlLines::open() {
 }
 
 /// Returns the errno that explains why the connection ended. If one direction of the network is cut, the other end
-/// notices that and resets the connection. This end then has unacknowledged data, so the network was cut. If a process
+/// notices that and resets the connection. So if this end has unacknowledged data, the network was cut. If a process
 /// ended instead, its kernel acknowledged everything before the reset. `error` may be 0 because send() took the error
 /// from the socket; from then on the socket reads as closed.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
-  const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
+  const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end the connection earlier
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
   // This limit is lower than the usual one, because a busy machine retransmits late and checks late. The other end may
   // also have begun to count earlier.
@@ -124,7 +124,7 @@ bool ControlLines::has_rest(uint32_t host) const {
   return peer.unsent_bytes != 0 && peer.lost == 0 && peer.send_error == 0;
 }
 
-/// Serves each host whose connection is ready. A lost host leaves the epoll instance here. Other ranks of this host
+/// Serves each host whose connection is ready. Removes a lost host from the epoll instance. Other ranks of this host
 /// keep the connection to the lost host open, so the kernel would report its end again and again.
 void ControlLines::for_each_ready(const std::function<void(uint32_t)> &serve) const {
   std::array<epoll_event, ready_count_max> events;

@@ -27,8 +27,8 @@ class ControlLines {
       : memory_(memory), sockets_(sockets), limits_(silence_limits(timeout_ns, heartbeat_ns)) {}
   [[nodiscard]] Result<void> open();
 
-  /// The most cells that are sent to a host since it was last heard. A stopped process reads nothing, so its receive
-  /// buffer might fill without this limit. A full buffer would make the process seem dead.
+  /// The most cells that this host sends to another host until it hears from that host again. A stopped process reads
+  /// nothing, so its receive buffer might fill without this limit. A full buffer would make the process seem dead.
   static constexpr uint64_t unheard_max = 64;
   /// The higher limits: one for a failure, and one for the last report, which says that all ranks of a host have left.
   static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
@@ -44,7 +44,7 @@ class ControlLines {
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
   /// Checks the connection; call this once at each heartbeat. Returns true if nothing was acknowledged for too long.
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
-  /// Resets the connection. Otherwise the other host might still receive from this host, and wait for an answer.
+  /// Resets the connection. Without that, the other host might still receive from this host, and wait for an answer.
   void give_up(uint32_t host) const;
   /// Calls `serve` for each host that is not lost and whose connection has something to read, or has ended.
   void for_each_ready(const std::function<void(uint32_t host)> &serve) const;

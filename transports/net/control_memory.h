@@ -49,14 +49,14 @@ inline constexpr uint32_t hosts_max = 1024;
 
 struct ControlHeader {
   alignas(cache_line_bytes) uint64_t lock = 0;
-  uint64_t server = 0;       ///< 1 + the host's rank that served last; readable without the lock, and so is the next
+  uint64_t server = 0;       ///< 1 + index of the rank that served last; readable without the lock, like served_ns
   uint64_t served_ns = 0;    ///< when that rank served last, in ns
   uint64_t next_beat_ns = 0;
   uint64_t failure_told = 0;  ///< how often the failure was sent to the other hosts; readable without the lock
   uint64_t tell = 0;          ///< 1 if the ranks' states must be sent soon; readable without the lock
-  uint64_t clock_asked_ns = 0;     ///< 0: no answer is due
-  uint64_t clock_measured_ns = 0;  ///< 0: never
-  ClockOffset clock;               ///< the best so far
+  uint64_t clock_asked_ns = 0;     ///< when the latest question about the clock was asked; 0 if no answer is due
+  uint64_t clock_measured_ns = 0;  ///< when `clock` was measured; 0 if never
+  ClockOffset clock;               ///< best measurement so far
   uint64_t asked_ns = 0;      ///< when the first of the latest questions to other hosts was asked
   uint64_t asked_count = 0;
   uint64_t beat_count = 0;    ///< heartbeats so far
@@ -116,7 +116,7 @@ struct RemoteRank {
   uint64_t notes_asked_ns = 0;
   uint64_t notes_asked_count = 0;  ///< questions since its latest new note
   std::array<Note, kept_note_count> notes{};  ///< note n at n % kept_note_count
-  std::array<Note, kept_window_note_count> window_notes{};  ///< likewise
+  std::array<Note, kept_window_note_count> window_notes{};  ///< note n at n % kept_window_note_count
   std::array<RemotePair, pair_count> pairs{};  ///< index: the asking rank's number on its host, modulo pair_count
   RemoteWaits waits;
 };
@@ -136,7 +136,7 @@ class ControlMemory {
   uint32_t host_count_ = 0;
 };
 
-inline constexpr uint64_t tell_patience_ns = 500'000'000;  // how long a rank that has something to report waits
+inline constexpr uint64_t tell_patience_ns = 500'000'000;  // how long a rank tries to report something
 
 /// Holds the lock if held() returns true. The destructor releases it.
 class ControlLock {

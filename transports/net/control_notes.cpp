@@ -13,7 +13,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_notes_ns = 100'000'000;
-constexpr uint64_t ask_doublings_max = 5;  // of ask_notes_ns: the pause grows to 1.6 s
+constexpr uint64_t ask_doublings_max = 5;  // the pause grows from ask_notes_ns to 1.6 s
 
 Cell note_cell(const Inquiry &about, const Note &note) {
   Cell cell(CellKind::note);

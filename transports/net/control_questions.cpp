@@ -10,9 +10,9 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
-constexpr uint64_t ask_doublings_max = 5;  // of ask_again_ns: the pause grows to 0.8 s
+constexpr uint64_t ask_doublings_max = 5;  // the pause grows from ask_again_ns to 0.8 s
 // With more than few_hosts_max hosts, these bound the questions that all ranks of a host ask in ask_again_ns, and the
-// records in each answer. Otherwise the answers from a thousand hosts would keep a core busy.
+// records in each answer. Without such bounds, the answers from a thousand hosts would keep a core busy.
 constexpr uint64_t questions_max = 64, short_records_max = 4;
 /// A bound on how fast the clocks of two hosts drift apart. The uncertainty of a measurement grows by this drift, so a
 /// newer measurement can replace it.
@@ -48,7 +48,7 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   return std::nullopt;
 }
 
-/// Limits the questions, because waiting ranks ask about all other ranks, and an answer has many cells.
+/// Returns whether this host may ask now. Waiting ranks ask about all other ranks, and an answer has many cells.
 bool Control::may_ask(uint64_t now_ns) const {
   if (others_.size() < few_hosts_max) return true;
   ControlHeader &shared = header();

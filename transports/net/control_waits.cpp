@@ -64,7 +64,7 @@ void Control::take_waits_question(uint32_t host, ByteReader body) {
   WaitReport report;
   const bool on_device = boards->device_waits(index, report);
   if (!on_device) {
-    report.completed = parts_.local->completed_operation(index);  // read before the latest, as in WaitReport
+    report.completed = parts_.local->completed_operation(index);  // read before `entered`, as in WaitReport
     report.entered = parts_.local->latest_operation(index);
     report.batches = boards->batches(index);
   }
@@ -73,12 +73,12 @@ void Control::take_waits_question(uint32_t host, ByteReader body) {
   const auto rank_count = static_cast<uint32_t>(std::min<size_t>(parts_.host_of.size(), message_ranks_max));
   uint32_t with = batch_count == 0 ? rank_count : 0;
   bool last = false;
-  while (!last) {  // ends, because each cell but the last takes ranks
+  while (!last) {  // ends: each cell except the last takes ranks
     std::array<std::pair<uint32_t, WaitReport::Pair>, cell_pairs_max> taken;
     uint32_t count = 0;
     for (; with < rank_count && count < cell_pairs_max; ++with) {
       WaitReport::Pair pair = report.pairs[with];
-      if (!on_device) {  // in the order of a search on one host
+      if (!on_device) {  // in the order in which a search on one host reads
         pair.receives = boards->pair(index, with, false);
         pair.sends = boards->pair(index, with, true);
         pair.blocked = boards->blocked(index, with);

@@ -44,7 +44,7 @@ class FarWindows {
 
   const Raise raise_;
   std::mutex mutex_;  ///< guards buffers_ and closed_, and the buffers while take() writes
-  std::map<uint64_t, std::span<std::byte>> buffers_;  ///< by number
+  std::map<uint64_t, std::span<std::byte>> buffers_;  ///< by registration number
   bool closed_ = false;
   std::vector<std::array<uint64_t, signal_count>> signals_;  ///< by rank
 };

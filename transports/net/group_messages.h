@@ -15,14 +15,14 @@ namespace rondo::net {
 class GroupMessages final : public MessageBoards {
  public:
   struct Parts {
-    MessageBoards *local = nullptr;     ///< of this host: ranks have their number in `local_index`, peers in the group
+    MessageBoards *local = nullptr;     ///< this host's boards: ranks are numbered by `local_index`, peers by the group
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
-    std::function<void()> expect;  ///< A batch begins.
+    std::function<void()> expect;  ///< called when a batch with messages to other hosts begins
     /// Makes sure that the posted slots of a completed batch leave without another call of this rank.
     std::function<void()> settle;
     /// Asks a rank of another host. It works like Control::pair().
     std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;
-    /// Reads what a rank of another host waits for, as Control::waits().
+    /// Reads what a rank of another host waits for, like Control::waits().
     std::function<bool(uint32_t of, uint64_t since_ns, WaitReport &report)> waits;
   };
   explicit GroupMessages(Parts parts) : parts_(std::move(parts)) {}
@@ -60,7 +60,7 @@ class GroupMessages final : public MessageBoards {
 
  private:
   const Parts parts_;
-  bool crosses_hosts_ = false;  ///< the batch has messages with ranks of other hosts
+  bool crosses_hosts_ = false;  ///< true if the batch has messages with ranks of other hosts
 };
 
 }  // namespace rondo::net

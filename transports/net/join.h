@@ -24,7 +24,7 @@ struct JoinRequest : InitContext {
   std::vector<std::string> names{};      ///< by rank, for people: "rank 2 (host b, process 17)"
   std::vector<std::string> addresses{};  ///< by rail: numeric address of this host on the route to the others
   std::vector<std::string> near_ib_devices{};  ///< near this rank's cores; of equal devices, these are preferred
-  const RdmaMemory *rdma_memory = nullptr;     ///< links have slots in it; null if they have none
+  const RdmaMemory *rdma_memory = nullptr;     ///< device memory that has slots of the links; null if there is none
 };
 
 /// The keys for the tags of frames, one per direction. Only the two ends of a connection know them.
@@ -55,8 +55,8 @@ struct NetworkKind {
   NetworkChoice choice;
   const char *name;  ///< as Network::name()
   bool needs_sockets;
-  /// True if the network may be able to use slots in device memory (Network::takes_device_memory()). If it then cannot,
-  /// the network is made a second time, so a kind with this flag must need no sockets.
+  /// True if the network may be able to use slots in device memory (Network::takes_device_memory()). If it cannot after
+  /// all, the network is made a second time, so a kind with this flag must need no sockets.
   bool reaches_devices;
   Make make;
 };

@@ -16,7 +16,7 @@ constexpr size_t page_bytes = 4096;
 
 size_t stride_of(const ConnectionGeometry &geometry) { return round_up<size_t>(geometry.bytes(), page_bytes); }
 
-/// Maps memory whose pages are used only once they are touched, or registered by a device or network card. The mapping
+/// Maps memory that takes a page only once the page is touched, or registered by a device or network card. The mapping
 /// is shared, so that a child of fork() does not get copies in place of registered pages.
 Result<std::shared_ptr<const Mapping>> map_links(size_t bytes) {
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

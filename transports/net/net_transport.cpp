@@ -164,7 +164,7 @@ class GroupLinks final : public Links {
   void set_running(bool running) override {
     local_.set_running(running);
     group_.sentinel->set_away(!running);
-    // Otherwise a put to this rank might wait for the sentinel's next look.
+    // Without this kick, a put to this rank might wait until the sentinel polls again.
     if (!running && one_sided_.load(std::memory_order_relaxed)) group_.sentinel->kick();
   }
   void wait_for_readers() const override { local_.wait_for_readers(); }
@@ -267,8 +267,8 @@ class GroupRanks final : public Ranks {
   std::string describe_rank(uint32_t peer) const override { return group_.parts.names[peer]; }
 
  private:
-  /// Flushes the data of an operation before the operation counts as done. Otherwise peers might wait for this data
-  /// until this rank's next call. If the network does not take everything at once, the sentinel sends the rest.
+  /// Flushes the data of an operation before the operation counts as done. Without the flush, peers might wait for this
+  /// data until this rank's next call. If the network does not take everything at once, the sentinel sends the rest.
   void settle() {
     if (group_.sentinel->flush(flush_patience_ns)) return;
     group_.sentinel->set_away(true);

@@ -29,7 +29,7 @@ struct GroupParts {
   ControlShare control;
   Settings settings{};
   bool messages = false;  ///< a link for messages with every rank of another host exists
-  bool rings = true;  ///< threads that post to links also serve them or ring the sentinel; devices do neither
+  bool rings = true;  ///< true if threads that post also serve the links or ring the sentinel; devices do neither
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;
@@ -77,7 +77,7 @@ class NearMemory {
   std::vector<NearLink> links_;
 };
 
-/// Starts the sentinel. `network` serves memory.links().
+/// Makes the transport, and starts its sentinel. `network` serves memory.links().
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_group_transport(GroupParts parts, NearMemory memory,
                                                                       std::unique_ptr<Network> network);
 

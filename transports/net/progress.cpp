@@ -138,7 +138,7 @@ void Progress::take(const Event &event) {
 void Progress::take_put(Link &link, const Event &event) {
   if (!windows_->take(link.ends.peer, {link.ends.incoming.payload(event.counter), event.bytes})) return;
   ++link.arrived;
-  memory::store_sync(link.ends.incoming.simple_head(), event.counter + 1);  // the network's own check reads it, and T4
+  memory::store_sync(link.ends.incoming.simple_head(), event.counter + 1);  // for the network's own check, and T4
 }
 
 bool Progress::flushed() const {

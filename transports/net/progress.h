@@ -12,7 +12,7 @@
 //           reader is a kernel of that device.
 // A receiver sends credit once two or more slots are consumed, so that a small message does not cost a message of
 // credit. A message in the other direction carries the credit along. If a sender has no free slot and nothing else
-// moves, the receiver sends credit for a single slot, too. Otherwise schedules could deadlock: a chunk may take
+// moves, the receiver sends credit for a single slot, too. Without that, schedules could deadlock: a chunk may take
 // slot_count - 1 slots, so only one slot may be missing for the next step. A put ends once it is credited, so the
 // receiver of puts sends credit for each slot.
 #pragma once
@@ -56,7 +56,7 @@ class Progress {
   /// Returns the peers from which nothing arrives any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
-  /// Returns the first rank for which `fits` is true and to which a served link exists that is not lost.
+  /// Returns the first rank that `fits` accepts and that has a served link that is not lost.
   template <class Fits>
   [[nodiscard]] std::optional<uint32_t> find_reached(const Fits &fits) const {
     for (const Link &link : served())
@@ -99,14 +99,14 @@ class Progress {
   [[nodiscard]] std::span<const Link> served() const { return std::span(links_).first(served_count_); }
 
   std::vector<Link> links_;
-  size_t served_count_ = 0;  ///< the first links; links of messages and then of puts are last
-  size_t message_end_ = 0;   ///< index behind the links of messages
+  size_t served_count_ = 0;  ///< number of links served now, the first ones; last are links of messages, then of puts
+  size_t message_end_ = 0;   ///< index after the last link of messages
   FarWindows *const windows_;
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
-  std::array<Event, events_per_step> events_;  ///< events of one step; a member, because a new array clears a kilobyte
+  std::array<Event, events_per_step> events_;  ///< events of one step; a local array would be cleared each time
   std::vector<uint32_t> lost_;
-  std::optional<Error> failure_;  ///< of the first flush that failed
+  std::optional<Error> failure_;  ///< error of the first flush that failed
 };
 
 }  // namespace rondo::net

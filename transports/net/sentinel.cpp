@@ -16,12 +16,12 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t charge_look_ns = 10'000'000;
-constexpr uint32_t rounds_max = 256;  // over the links, until the control plane is served: a peer may put without end
+constexpr uint32_t rounds_max = 256;  // over the links before it serves the control plane; a peer may put without end
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // time for the control plane to report the reason
-constexpr uint64_t reset_patience_ns = 100'000'000;  // for this long, the links of an ended process may still end
+constexpr uint64_t reset_patience_ns = 100'000'000;  // in this time after a reset, an ended process's links end
 // These times are for the links of a device, for which no thread rings the bell.
-constexpr uint64_t eager_ns = 100'000;         // after something moved: polls without a pause
-constexpr uint64_t eager_max_ns = 2'000'000;  // then it serves the control plane
+constexpr uint64_t eager_ns = 100'000;         // this long after something moved, it still polls without a pause
+constexpr uint64_t eager_max_ns = 2'000'000;  // after polling for this long, it serves the control plane
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
 constexpr uint64_t control_look_ns = 5'000'000;
 constexpr uint64_t delivery_look_ns = 50'000;
@@ -45,7 +45,7 @@ Sentinel::~Sentinel() {
 
 void Sentinel::kick() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // full: it rings already
+  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // if full, it rings already
 }
 
 void Sentinel::open_messages() {
@@ -95,7 +95,7 @@ void Sentinel::expect_posts() {
 }
 
 void Sentinel::run() {
-  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // of this thread, for its short pauses
+  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // for this thread's short pauses
   bool serves_puts = false;
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()
@@ -160,7 +160,7 @@ void Sentinel::wait(bool in_charge) {
   ::ppoll(descriptors_.data(), descriptors_.size(), &interval, nullptr);
   looks_seldom_.store(false);
   uint64_t rung = 0;
-  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // a call expects posts
+  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // a call expects a device to post
   for (size_t index = 1; index < control_end; ++index)
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }

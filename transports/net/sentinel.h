@@ -85,8 +85,8 @@ class Sentinel {
   uint64_t links_lost_ns_ = 0;  ///< when a lost link was first seen; 0 if there is none
   uint64_t reset_ns_ = 0;  ///< when a link was first seen to work although the control connection was reset; 0 if never
   uint64_t moved_ns_ = 0;       ///< when a device's links last moved or were expected to; only the thread uses this
-  uint64_t next_control_ns_ = 0;  ///< likewise, when the control plane is served again; 0 if it has something to read
-  std::atomic<bool> looks_seldom_{false};  ///< expect_posts() must ring
+  uint64_t next_control_ns_ = 0;  ///< when it serves the control plane next, or 0 if there is something to read
+  std::atomic<bool> looks_seldom_{false};  ///< true if expect_posts() must ring
   std::vector<pollfd> descriptors_;
   mutable std::mutex links_mutex_;  ///< protects progress_
   std::thread thread_;

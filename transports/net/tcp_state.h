@@ -16,7 +16,7 @@ namespace rondo::net {
 
 inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< RONDO_NETWORK_TIMEOUT
 
-/// Returns zeros if the kernel does not say.
+/// Returns the kernel's state of a connection, or zeros if the kernel does not report it.
 [[nodiscard]] inline tcp_info tcp_state_of(int descriptor) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -42,7 +42,7 @@ inline constexpr int idle_s = 1;
   return ::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged != 0;
 }
 
-/// Sends the next keepalive probe now, after a probe without an answer. Otherwise it would leave a second later.
+/// Sends the next keepalive probe now, after a probe without an answer. The kernel alone would send it a second later.
 inline void ask_again(int descriptor) {
   static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s));
 }

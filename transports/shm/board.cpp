@@ -51,7 +51,7 @@ void unpack_choice(uint64_t word, TimedOperation &timed) {
   timed.history = high_of(word);
 }
 
-/// Adds to a counter. Relaxed, because the rank is the only writer, and readers need no order among counters.
+/// Adds to a counter by relaxed accesses. The rank is the only writer, and readers need no order among counters.
 void add_own(uint64_t &word, uint64_t more) { memory::store_relaxed(word, memory::load_relaxed(word) + more); }
 
 void count(RankCounters &counters, const OperationCost &cost, uint64_t since_ticks, uint64_t ticks) {
@@ -98,7 +98,7 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint
 }
 
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks) {
-  // A record of an operation on a device may be overwritten. The time of such an operation counts from the end of the
+  // On a device, the record may be overwritten already. The time of the operation then counts from the end of the
   // previous operation.
   const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
   const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
@@ -167,7 +167,7 @@ std::optional<Error> read_failure(const SharedFailure &failure) {
   for (int attempt = 0; attempt < failure_looks_max && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
   if (!complete()) return std::nullopt;
   Error error;
-  // In the segment of an unknown process it may be any number.
+  // In the segment of an unknown process, the status may be any number.
   const bool is_known = failure.status >= RONDO_ERROR_INVALID_ARGUMENT && failure.status <= RONDO_ERROR_REVOKED;
   error.status = is_known ? static_cast<rondo_status_t>(failure.status) : RONDO_ERROR_INTERNAL;
   error.rank = static_cast<int32_t>(low_of(failure.rank_and_peer));

@@ -38,8 +38,8 @@ static_assert(sizeof(OperationRecord) == cache_line_bytes);
 struct alignas(cache_line_bytes) CollectiveCounters {
   uint64_t operations = 0;
   uint64_t bytes = 0;
-  uint64_t in_call_ticks = 0;  ///< time in flight, in the caller's thread
-  uint64_t behind_ticks = 0;   ///< time in flight on a stream or a device
+  uint64_t in_call_ticks = 0;  ///< time from entry to end, if the caller's thread ran the operation
+  uint64_t behind_ticks = 0;   ///< the same, if a stream or a device ran it
   uint64_t waited_ns = 0;      ///< time in which callers waited for other ranks
 };
 
@@ -53,9 +53,9 @@ struct alignas(cache_line_bytes) NoteRecord {
 inline constexpr size_t note_record_count = kept_note_count + kept_window_note_count;
 
 struct alignas(cache_line_bytes) RankCounters {
-  uint64_t on_device = 0;       ///< 1: some ran on a device
+  uint64_t on_device = 0;       ///< 1 if some operation ran on a device
   uint64_t last_end_ticks = 0;  ///< end of the latest operation on a device
-  uint64_t group_rank = 0;      ///< 1 + the rank's number in the whole group; 0 if that is its number here
+  uint64_t group_rank = 0;      ///< 1 + the rank's number in the whole group; 0 if it equals its number on this host
   CollectiveCounters collectives[counted_collective_count];
 };
 static_assert(sizeof(RankCounters) == (1 + counted_collective_count) * cache_line_bytes);
@@ -140,7 +140,7 @@ void raise_failure(SharedFailure &failure, uint32_t writer, const Error &error);
 /// Returns the rank that began to write the failure.
 [[nodiscard]] uint32_t failure_writer(const SharedFailure &failure);
 
-/// Wakes the rank of `board` if it sleeps; call after a sync store (src/proto/memory.h).
+/// Wakes the rank of `board` if it sleeps. Call it after a sync store (src/proto/memory.h).
 void ring(RankBoard &board);
 /// Wakes the rank of `board` without checking whether it sleeps.
 void ring_always(RankBoard &board);

@@ -19,7 +19,7 @@ constexpr uint64_t pack_ends(const MessageInfo &message) {
 /// Increments one of the rank's own words. The load is relaxed, because the rank is the only writer.
 void increment(uint64_t &word) { memory::store_release(word, memory::load_relaxed(word) + 1); }
 
-/// Returns the block that the board's rank sends to `with`, if publish_block() has kept it.
+/// Returns the block that the board's rank sends to `with`, if the board still has its size.
 std::optional<MessageInfo> find_block(const MessageBoard &board, uint32_t with, uint64_t number) {
   const uint64_t operation = number ^ block_number(0);
   if (with >= message_ranks_max || operation == 0) return std::nullopt;
@@ -119,8 +119,8 @@ void ShmMessages::publish_waits(const WaitReport *report) {
   memory::store_release(device.waits_version, version + 2);  // pairs with the first look in device_waits()
 }
 
-/// Reads the report as a whole. If the report stays half rewritten, because its writer does not run, the result says
-/// that the rank waits for nobody. Otherwise the rank's calls would be used, which would show waits that do not exist.
+/// Reads the report as a whole. If it stays half rewritten, because its writer does not run, the report is empty: the
+/// rank waits for nobody. A result of false would make the caller use the rank's calls and see waits that do not exist.
 bool ShmMessages::device_waits(uint32_t of, WaitReport &report) const {
   constexpr int looks_max = 16;
   const DeviceBoard &device = segment_->message_board(of).device;
@@ -141,15 +141,15 @@ bool ShmMessages::device_waits(uint32_t of, WaitReport &report) const {
 BatchCounts ShmMessages::batches(uint32_t of) const {
   const MessageBoard &board = segment_->message_board(of);
   BatchCounts counts;
-  counts.completed = memory::load_acquire(board.batches_completed);  // before `entered`, which it follows
-  counts.entered = memory::load_acquire(board.batches_entered);      // pairs with enter_batch(): and all announced
+  counts.completed = memory::load_acquire(board.batches_completed);  // read before `entered`, so never ahead
+  counts.entered = memory::load_acquire(board.batches_entered);      // pairs with enter_batch(), after announce()
   return counts;
 }
 
 PairCounts ShmMessages::pair(uint32_t of, uint32_t with, bool sends) const {
   const PairBoard &pair = segment_->pair_board(of, with);
   PairCounts counts;
-  counts.completed = memory::load_acquire(pair.completed[sends ? 1 : 0]);  // before `entered`, which it follows
+  counts.completed = memory::load_acquire(pair.completed[sends ? 1 : 0]);  // read before `entered`, so never ahead
   counts.entered = memory::load_acquire(pair.entered[sends ? 1 : 0]);      // pairs with announce()
   return counts;
 }

@@ -95,7 +95,7 @@ class ShmMessages final : public MessageBoards {
 
  private:
   void end(uint64_t record, OperationState state, uint64_t ticks);
-  /// Returns this rank's board for messages with `peer`. open() or a message has made it.
+  /// Returns this rank's board for messages with `peer`. Call it only after Segment::open_messages().
   [[nodiscard]] PairBoard &own_pair(uint32_t peer);
 
   const std::shared_ptr<Segment> segment_;

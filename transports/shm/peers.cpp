@@ -24,7 +24,7 @@
 namespace rondo::shm {
 namespace {
 
-constexpr size_t map_line_bytes = 100;  // of a line of /proc/PID/maps, up to the inode and beyond
+constexpr size_t map_line_bytes = 100;  // enough bytes of a line of /proc/PID/maps to include the inode
 constexpr uint32_t processor_bits = 16;  // of RankBoard::processor
 constexpr uint64_t processor_mask = (uint64_t{1} << processor_bits) - 1;
 constexpr uint64_t recent_ms = 10;  // more than the time for which a kernel lets another thread run
@@ -200,7 +200,7 @@ std::vector<uint32_t> ShmPeers::find_dead() const {
       const Peer &peer = peers_[first + i];
       const auto rank = static_cast<uint32_t>(first + i);
       if (peer.same_process) continue;
-      // POLLNVAL: this process closed a descriptor that does not belong to it.
+      // POLLNVAL: the program closed a descriptor of Rondo, so the process is checked by its number.
       const bool by_number = !peer.process_handle.valid() || (handles[i].revents & POLLNVAL) != 0;
       const bool ended = by_number ? has_ended(peer) : handles[i].revents != 0;
       if (ended || has_let_go(peer, segment_->board(rank))) dead.push_back(rank);

@@ -54,7 +54,7 @@ class MappingCache {
   int own_shortage_ = 0;
 };
 
-/// The process of the rank whose buffer is opened.
+/// The process of a rank whose buffer open_remote_memory() opens.
 struct MemoryOwner {
   int process = 0;
   bool same_process = false;
@@ -96,7 +96,7 @@ class ShmPeers final : public PeerAccess {
   struct Peer {
     int process = 0;
     bool same_process = false;
-    FileDescriptor process_handle;  ///< none: the kernel has no process handles, or a filter refuses them
+    FileDescriptor process_handle;  ///< none if the kernel has no process handles, or a filter refuses them
     uint64_t start_ticks = 0;       ///< start of the process, if there is no handle; 0 if unknown
   };
   [[nodiscard]] bool has_ended(const Peer &peer) const;

@@ -130,7 +130,7 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
   seen.completed = memory::load_acquire(board.completed);  // pairs with end(); read before `entered`, so never ahead
   seen.entered = memory::load_acquire(board.entered);      // pairs with enter()
   const MessageBoard &messages = segment_->message_board(rank);
-  seen.batches.completed = memory::load_acquire(messages.batches_completed);  // before `entered`, which it follows
+  seen.batches.completed = memory::load_acquire(messages.batches_completed);  // read before `entered`, so never ahead
   seen.batches.entered = memory::load_acquire(messages.batches_entered);
   seen.messages = memory::load_acquire(messages.records);  // pairs with begin()
   seen.process_state = look_at_process(board);

@@ -67,8 +67,8 @@ struct Observed {
 /// The most ranks that are observed at a time, because another process could offer any number of segments.
 inline constexpr uint64_t observed_ranks_max = 65'536;
 
-/// Adds the recordings that `all` lacks, because each rank of a communicator shows the same segment. Recordings beyond
-/// observed_ranks_max are refused.
+/// Adds the recordings of `more` that `all` lacks. They may repeat, because each rank of a communicator shows the same
+/// segment. Recordings beyond observed_ranks_max are refused.
 void merge(Observed &all, Observed more);
 
 /// Observes the communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT means that there is no such process.

@@ -62,8 +62,8 @@ Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
   return shape;
 }
 
-/// Maps zeros over the parts of a file that have no pages yet. Otherwise reading a part would allocate its pages, and a
-/// sparse file of a few bytes could use up all memory. Data written there later stays invisible.
+/// Maps zeros over the parts of a file that have no pages yet. Without that, reading a part would allocate its pages,
+/// and a sparse file of a few bytes could use up all memory. Data written to such a part later stays invisible.
 Result<void> cover_holes(const Mapping &mapping, int descriptor) {
   const auto [address, bytes] = mapping.get();
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

@@ -31,7 +31,7 @@ struct alignas(cache_line_bytes) SegmentHeader {
   SegmentId id;
   uint64_t rank_count = 0;
   uint64_t tick_source = 0;  ///< TickSource of all records
-  // The time of making, by both clocks. With a second such pair of times, a reader converts ticks to nanoseconds.
+  // The time at which the segment was made, by both clocks. With a second such pair, a reader converts ticks to ns.
   uint64_t made_ticks = 0;
   uint64_t made_ns = 0;
   uint32_t channel_count = 0;
@@ -73,11 +73,11 @@ struct SegmentShape {
   [[nodiscard]] size_t message_boards_offset() const;
   [[nodiscard]] size_t exchange_offset() const;
   [[nodiscard]] size_t connections_offset() const;
-  /// Returns how many bytes are mapped from the beginning.
+  /// Returns how many bytes each rank maps at once. The memory for messages follows them and is mapped later.
   [[nodiscard]] size_t bytes() const;
   [[nodiscard]] uint32_t peer_count() const { return group_rank_count != 0 ? group_rank_count : rank_count; }
-  // The offsets count from the end of bytes(). Everything that the first message maps has message_bytes() bytes, so the
-  // file has bytes() + message_bytes() bytes.
+  // These offsets count from bytes() on, where the memory for messages begins. That memory has message_bytes() bytes,
+  // so the file has bytes() + message_bytes() bytes.
   [[nodiscard]] size_t pair_boards_bytes() const;
   [[nodiscard]] size_t signals_offset() const;
   [[nodiscard]] size_t message_bytes() const;

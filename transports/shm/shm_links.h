@@ -81,7 +81,7 @@ class ShmLinks final : public Links {
   const uint32_t rank_;
   RankBoard &own_;
   const std::vector<uint32_t> readable_kinds_;
-  const bool has_neighbours_;  ///< other ranks share this process
+  const bool has_neighbours_;  ///< true if other ranks share this process
 };
 
 }  // namespace rondo::shm

@@ -96,7 +96,7 @@ class ShmRanks final : public Ranks {
   const TickSource tick_source_;
   RankBoard &own_;
   SharedFailure &failure_;
-  std::mutex posting_;  ///< held during post(), because threads that register, shrink and grow post notes
+  std::mutex posting_;  ///< held during post(), because several threads of a rank post notes
   ShmMessages messages_;
 };
 

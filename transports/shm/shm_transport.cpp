@@ -25,11 +25,11 @@ constexpr uint64_t naming_patience_ns = 1'000'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // limit for all simple slots of a communicator
 constexpr uint32_t slot_bytes_min = 4096;         // slots of this size may exceed slot_budget_bytes
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
-// If budgets were halved this often to limit memory, slots also get fewer, and smaller than usual.
+// Once budgets were halved this number of times to limit memory, slots also get fewer, and smaller than usual.
 constexpr uint32_t tight_halvings = 12, tight_slot_count = 2, tight_slot_bytes_min = 1024;
 constexpr uint64_t message_budget_bytes = 4u << 20;  // limit for all slots for messages together
-// Slots of two ranks together exceed the L2 cache, because a line that the peer has read lately is slow to write. More
-// and smaller slots would make short messages slower.
+// A line that the peer has read lately is slow to write. So slots are so large that two ranks' slots exceed the L2
+// cache. More and smaller slots would make short messages slower.
 constexpr uint32_t message_slot_bytes_max = 64u << 10;
 constexpr uint32_t message_slot_count_max = 32;
 constexpr uint64_t post_budget_bytes = 2u << 20;  // limit for all one_shot posts of a communicator together
@@ -60,7 +60,7 @@ class ShmTransport final : public Transport {
   SegmentRecorder recorder_;
 };
 
-/// The notice of the segment that the first rank sends to the others.
+/// The notice by which the first rank hands the segment to the others.
 struct SegmentNotice {
   SegmentId id;
   FdTicket ticket;
@@ -171,7 +171,7 @@ ExchangeGeometry choose_exchange(uint32_t rank_count, uint32_t halvings) {
   ExchangeGeometry exchange;
   exchange.rank_count = rank_count;
   exchange.post_bytes = area_bytes(post_budget_bytes >> halvings, 2 * uint64_t{rank_count}, post_bytes_max);
-  const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions, and results of 1/n
+  const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions and results of 1/n
   exchange.chunk_bytes = area_bytes(area_budget_bytes >> halvings, fewest, chunk_bytes_max);
   const uint64_t area_bytes_here = rank_count * (exchange.chunk_bytes + exchange.result_bytes());
   const uint64_t fitting = (area_budget_bytes >> halvings) / area_bytes_here;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared-memory transport: all ranks of a communicator on one host.
+// This file declares the shared-memory transport, for a communicator whose ranks are all on one host.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ConnectRequest {
   uint32_t slot_count = 0;   ///< 0: connect() chooses
   uint32_t slot_bytes = 0;   ///< 0: connect() chooses
   uint32_t halvings = 0;     ///< see choose_segment_shape()
-  uint32_t message_slot_bytes = 0;  ///< the same for links of messages; equal on all hosts
+  uint32_t message_slot_bytes = 0;  ///< slot size for links of messages, equal on all hosts; if 0, connect() chooses
   bool mapping = true;       ///< try whether peers can map each other's memory
   bool cross_memory = true;  ///< try whether peers can read each other's memory
   std::string key_prefix;    ///< prefix of this communicator's keys in the store

@@ -33,7 +33,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
-/// Returns the bytes before the payload that the frame's tag covers.
+/// Returns the header's bytes. The frame's tag covers them, and then the payload.
 [[nodiscard]] inline ByteView bytes_of_header(const FrameHeader &header) {
   return {reinterpret_cast<const std::byte *>(&header), sizeof header};
 }
@@ -80,7 +80,7 @@ class SendQueue {
     }
     return count;
   }
-  /// Copies all waiting bytes into one buffer and returns their number. Returns 0 if they do not fit or some were sent.
+  /// Copies all waiting bytes into one buffer. Returns their number, or 0 if they do not fit or some were sent.
   [[nodiscard]] size_t join(std::array<std::byte, joined_bytes_max> &joined) {
     size_t bytes = 0;
     if (sent_bytes_ != 0) return 0;

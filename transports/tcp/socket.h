@@ -32,21 +32,21 @@ struct Socket {
 
   PeerSocket ends;
   std::vector<uint32_t> links;  ///< by channel
-  bool messages_only = true;    ///< no link of a collective uses it
+  bool messages_only = true;    ///< true if no link of a collective uses it
   SendQueue queue;
   std::array<std::byte, staging_bytes> staging;
   size_t staged_first = 0;
   size_t staged_end = 0;
-  FrameHeader frame;             ///< of the frame whose payload or tag is arriving
+  FrameHeader frame;             ///< header of the frame whose payload or tag is arriving
   std::byte *payload = nullptr;  ///< where the next byte of the payload goes
   size_t payload_bytes = 0;      ///< bytes of the payload that have not arrived yet
   std::optional<wire::FrameTagger> tagger;  ///< none if frames have no tags
   bool tag_follows = false;           ///< the frame's payload has arrived, its tag has not
-  bool mute = false;  ///< nothing can be sent any more; what has arrived is still read, then it is lost
+  bool mute = false;  ///< true if nothing can be sent any more; after reading all that has arrived, the socket is lost
   bool lost = false;
   bool told = false;
   net::SilenceWatch silence;
-  Error why;  ///< the reason, from when it first became mute or lost
+  Error why;  ///< why the socket became mute or lost, whichever was first
 };
 
 /// Sends by one system call, and returns its result.

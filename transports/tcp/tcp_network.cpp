@@ -84,8 +84,8 @@ class TcpNetwork final : public net::Network {
   std::vector<Link> links_;
   std::vector<std::unique_ptr<Socket>> sockets_;  ///< by peer, then by index
   size_t per_peer_ = 1;
-  bool opened_ = false;   ///< links of messages are served
-  bool watches_ = false;  ///< watch() includes sockets of these links
+  bool opened_ = false;   ///< true if links of messages are served
+  bool watches_ = false;  ///< true if the network must check some sockets for silence (PeerSocket::watched)
   uint64_t next_look_ns_ = 0;
 };
 
@@ -94,7 +94,7 @@ TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<Peer
   if (!sockets.empty()) per_peer_ = sockets.back().index + 1;
   for (PeerSocket &socket : sockets) {
     watches_ |= socket.watched;
-    size_t frames = 0;  // for each slot of each link, and a credit for each
+    size_t frames = 0;  // room for each slot of each link, and for a credit of each slot
     for (const net::NearLink &link : links)
       if (link.peer == socket.peer) frames += size_t{2} * link.outgoing.geometry.slot_count;
     sockets_.push_back(std::make_unique<Socket>(std::move(socket), frames + 1));
@@ -335,8 +335,8 @@ bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
-/// Says whether everything is acknowledged. If not, a credit that arrives after closing makes the kernel reset the
-/// connection and drop unsent data.
+/// Says whether everything is acknowledged. If a rank closes earlier, a credit that arrives after closing makes the
+/// kernel reset the connection and drop unsent data.
 bool TcpNetwork::delivered() const {
   return flushed() && std::ranges::none_of(sockets_, [](const auto &socket) {
     return !socket->mute && net::is_under_way(socket->ends.socket.get());

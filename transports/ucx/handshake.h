@@ -7,8 +7,8 @@
 // Slot     Header 40 | payload;    a credit is a header alone
 // In each pair the rank with the higher number is the client. Proofs and tags are made from a secret of the
 // communicator and both challenges, as in the store's handshake (src/bootstrap/wire.h). UCX does not report the sender
-// of a message. The message's tag does, because only the two ranks can know it. Numbers are in the byte order of the
-// host, which is little-endian.
+// of a message. The message's tag identifies the sender, because only the two ranks know it. Numbers are in the byte
+// order of the host, which is little-endian.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ static_assert(sizeof(PeerProof) == 36);
 
 struct Header {
   uint64_t tag = 0;
-  uint32_t rank = 0;  ///< of the sender
+  uint32_t rank = 0;  ///< rank of the sender
   uint16_t kind = 0;
   uint16_t channel = 0;
   uint32_t signature = 0;
@@ -50,8 +50,8 @@ struct Introduction {
   uint32_t rank = 0;
   Bytes address;
   bool in_device = false;   ///< slots of its links are in memory of its device
-  wire::Proof own_proof{};  ///< of the hello that this rank sends
-  wire::Proof proof{};      ///< of the hello that this rank expects
+  wire::Proof own_proof{};  ///< proof in the hello that this rank sends
+  wire::Proof proof{};      ///< proof in the hello that this rank expects
   uint64_t own_tag = 0;
   uint64_t tag = 0;
 };

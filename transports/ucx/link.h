@@ -21,7 +21,7 @@ struct Peer;
 /// the header.
 struct Operation {
   Peer *peer = nullptr;
-  void *request = nullptr;  ///< the pointer that UCX wants, to the end of that memory
+  void *request = nullptr;  ///< end of the request's memory, as UCX wants it
   bool busy = false;
   Header header;
 };
@@ -32,12 +32,12 @@ struct Arrival {
   uint32_t signature = 0;
   uint32_t bytes = 0;
   bool in_device = false;  ///< as in net::Event
-  Operation fetch;  ///< the fetch of a rendezvous
+  Operation fetch;  ///< fetches the payload of a rendezvous
 };
 
 struct Link {
   net::NearLink ends;
-  ucs_memory_type_t device_type = UCS_MEMORY_TYPE_CUDA;  ///< of the device's slots
+  ucs_memory_type_t device_type = UCS_MEMORY_TYPE_CUDA;  ///< type of the memory that has the device's slots
   Peer *peer = nullptr;
   std::vector<Operation> sends;  ///< by slot
   Operation credit;
@@ -59,7 +59,7 @@ struct Peer {
   std::string name;
   std::vector<Link *> links;  ///< by channel
   ucp_ep_h endpoint = nullptr;
-  void *closing = nullptr;  ///< request of the close
+  void *closing = nullptr;  ///< UCX's request to close the endpoint
   PeerProof hello;
   Operation greeting;        ///< the greeting to this peer
   Operation greeting_fetch;  ///< fetches the peer's greeting, if its payload arrives by rendezvous
@@ -67,9 +67,9 @@ struct Peer {
   bool greeted = false;      ///< the greeting's header has arrived
   bool proved = false;       ///< its payload has arrived, too
   uint64_t sent = 0;         ///< messages that were handed to UCX
-  uint64_t outstanding = 0;  ///< messages among them that have not ended
-  uint64_t flushed = 0;      ///< messages among them that have left
-  uint64_t flushing = 0;     ///< `flushed`, once the flush has ended
+  uint64_t outstanding = 0;  ///< operations of UCX that have not ended
+  uint64_t flushed = 0;      ///< number of messages, from the first one on, that have left
+  uint64_t flushing = 0;     ///< the value that `flushed` gets when the flush ends
   uint64_t uncredited_bytes = 0;
   bool lost = false;
   bool told = false;
@@ -85,7 +85,7 @@ struct alignas(64) RequestBlock {
 void join_links(std::span<Link> links, std::span<const net::NearLink> near,
                 std::span<const std::unique_ptr<Peer>> peers);
 
-/// Returns memory of `request_bytes` for the request of every operation. Otherwise UCX would allocate memory for each.
+/// Returns memory of `request_bytes` for the request of each operation. Without it, UCX would allocate each request.
 [[nodiscard]] std::vector<RequestBlock> lend_requests(std::span<Link> links,
                                                       std::span<const std::unique_ptr<Peer>> peers,
                                                       size_t request_bytes);
@@ -101,7 +101,7 @@ inline Link *first_link(const Peer &peer) {
   return found != peer.links.end() ? *found : nullptr;
 }
 
-/// Returns the bytes that a slot counts for until its credit arrives.
+/// Returns how many bytes a slot adds to Peer::uncredited_bytes until its credit arrives.
 inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }
 
 /// Marks the peer as lost. Only the first reason is kept.

@@ -63,7 +63,7 @@ ucs_status_t Receiver::on_message(void *self, const void *header, size_t header_
   for (const auto &peer : receiver.peers_)
     if (peer->known.rank == incoming.header.rank && peer->known.tag == incoming.header.tag)
       return peer->lost ? UCS_OK : receiver.take(*peer, incoming);
-  return UCS_OK;  // from a stranger: it is dropped, and no peer is lost for it
+  return UCS_OK;  // a stranger's message is dropped, and no peer is lost
 }
 
 ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {

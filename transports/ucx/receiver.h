@@ -28,7 +28,7 @@ class Receiver {
 
   struct Incoming {
     Header header;
-    void *data = nullptr;  ///< UCX's descriptor of a rendezvous
+    void *data = nullptr;  ///< the payload, or UCX's descriptor of a rendezvous
     size_t bytes = 0;
     bool rendezvous = false;
   };

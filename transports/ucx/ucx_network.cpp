@@ -17,8 +17,8 @@ namespace {
 
 constexpr int progress_rounds_max = 16;
 constexpr uint64_t close_patience_ns = 1'000'000'000;
-/// If at most this many sent bytes have no credit of the peer yet, all of them have reached the kernel or a device. The
-/// smallest buffer of a socket holds as many.
+/// If no more sent bytes than this lack the peer's credit, all of them have left UCX. The smallest buffer of a socket
+/// holds this number of bytes, so the kernel or a device has them.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
     "; check the firewalls between the hosts, UCX_TLS, UCX_NET_DEVICES and the MTU of these devices, or set "
@@ -51,8 +51,8 @@ class UcxNetwork final : public net::Network {
   void settle_device_memory(const JoinRequest &request);
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   void greet(Peer &peer, uint32_t own_rank);
-  /// Handles the return value of a UCX function that starts an operation. The value is null if the operation has ended,
-  /// an error, or a request that will call back.
+  /// Handles the return value of a UCX function that starts an operation. The value is null if the operation has ended.
+  /// Otherwise it is an error, or a request that will call back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
   void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
   void send_credits();
@@ -114,7 +114,7 @@ UcxNetwork::~UcxNetwork() {
       worker_->progress();
     if (peer->closing != nullptr) api_.ucp_request_free(peer->closing);
   }
-  worker_.reset();  // this may still call back
+  worker_.reset();  // the worker may still call back here
 }
 
 void UcxNetwork::close(Peer &peer) {
@@ -160,7 +160,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   }
 }
 
-/// Sends a whole slot from the memory in which slots are.
+/// Sends the greeting: a whole slot, from the memory that has the link's slots.
 void UcxNetwork::greet(Peer &peer, uint32_t own_rank) {
   peer.hello = {own_rank, peer.known.own_proof};
   const Link *const link = first_link(peer);
@@ -200,7 +200,7 @@ bool UcxNetwork::put(uint32_t index, const net::Message &message) {
   Peer &peer = *link.peer;
   if (peer.lost) return true;
   Operation &operation = link.sends[message.counter % link.sends.size()];
-  if (operation.busy) return false;  // its credit arrived before UCX reported its end
+  if (operation.busy) return false;  // the slot's credit arrived before UCX reported the end of the send
   const Header header{peer.known.own_tag,
                       peer.hello.rank,
                       static_cast<uint16_t>(MessageKind::slot),
@@ -256,7 +256,7 @@ void UcxNetwork::start_flushes() {
     Peer &peer = *each;
     if (has_left(peer)) continue;
     flush_wanted_ = true;
-    if (peer.outstanding != 0) continue;  // it would wait for a flush that is among them
+    if (peer.outstanding != 0) continue;  // a flush may be among them, and it must end before the next one
     peer.flushing = peer.sent;
     ucp_request_param_t how = request_of(peer.flush, &peer.flush);
     how.cb.send = on_flushed;

@@ -53,7 +53,7 @@ Worker::~Worker() {
   if (context_ != nullptr) api_.ucp_cleanup(context_);
 }
 
-/// Returns an error if UCX does not support CUDA. Then it would copy on the host, which ends the process if the host
+/// Returns an error if UCX does not support CUDA. Such a UCX would copy on the host, which ends the process if the host
 /// cannot reach the memory.
 Result<void> Worker::check_device_memory(const RdmaMemory *memory) const {
   if (memory == nullptr || memory->is_in_reach_of_host() || takes_cuda_memory_) return {};

@@ -14,7 +14,7 @@
 namespace rondo::verbs {
 namespace {
 
-constexpr size_t gids_max = 256;  // of a device; more are ignored
+constexpr size_t gids_max = 256;  // most GIDs of a device; more are ignored
 
 class DeviceList {
  public:

@@ -26,7 +26,7 @@ class Device {
   [[nodiscard]] uint32_t requests_max() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
   /// Returns "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)" or the like.
   [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
-  /// Queries the device whether the port is active.
+  /// Asks the device whether the port is active.
   [[nodiscard]] bool port_is_active() const;
   /// Returns a descriptor that is readable when next_event() has an event.
   [[nodiscard]] int event_descriptor() const { return context_.get()->async_fd; }

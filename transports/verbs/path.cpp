@@ -18,11 +18,11 @@ constexpr uint8_t hop_limit = 64;
 constexpr uint8_t retries_max = 6;             // 7 would mean for ever
 constexpr uint8_t receiver_not_ready_max = 6;  // 7 would mean for ever; a correct peer is always ready
 constexpr uint8_t receiver_not_ready_timer = 12;  // 0.64 ms
-/// The timer is 4.096 us * 2^15 = 134 ms. A device may wait up to 4 times as long, so a dead path is detected after 0.9
-/// to 3.8 s.
+/// The timer is 4.096 us * 2^15 = 134 ms, but a device may wait up to 4 times as long. With all retries, a dead path is
+/// detected after 0.9 to 3.8 s.
 constexpr uint8_t acknowledge_timer = 15;
 constexpr uint32_t first_packet_mask = 0xffffff;
-constexpr uint32_t spare_requests = 8;  // for hello, bye and the slot before them
+constexpr uint32_t spare_requests = 8;  // for a hello with its slot, and for a bye
 constexpr uint32_t spare_receives = 4;
 constexpr int written_by_peer = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 constexpr uint32_t bye_requests = 1;  // kept free, so that a bye always has room

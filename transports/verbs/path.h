@@ -32,7 +32,7 @@ struct PathLink {
   net::NearLink ends;
   MemoryRegion incoming;
   MemoryRegion outgoing;
-  MemoryRegion device_incoming;  ///< if `ends` has slots in device memory
+  MemoryRegion device_incoming;  ///< valid if `ends` has slots in device memory
   MemoryRegion device_outgoing;
   LinkTarget target;
   Cell *staged = nullptr;  ///< by slot: cells to send
@@ -42,8 +42,8 @@ struct PathLink {
 
 /// The numbers of a path.
 struct PathPlace {
-  uint32_t index = 0;   ///< among all paths of the network, as completions report it
-  uint32_t number = 0;  ///< among the paths to the remote rank
+  uint32_t index = 0;   ///< number among all paths of the network; completions report it
+  uint32_t number = 0;  ///< number among the paths to the remote rank
   uint32_t count = 1;   ///< the number of paths to the remote rank
 };
 
@@ -83,7 +83,7 @@ class Path {
 
   /// Records that a request ended without an error.
   void sent();
-  /// Records that a receive request was used up. Several at a time are posted again.
+  /// Records that a receive request was used up. The path posts several of them again at a time.
   void receive_again();
 
   void lose(const std::string &what) { loss_.tell(place_.number, what); }
@@ -119,7 +119,7 @@ class Path {
   Loss &loss_;
   std::string their_port_;
   ProtectionDomain domain_;
-  std::vector<Cell> cells_;  ///< for each link: cells that the peer writes, then cells to send
+  std::vector<Cell> cells_;  ///< cells that the peer writes, for all links, and then cells to send, for all links
   MemoryRegion landing_;
   MemoryRegion staging_;
   std::vector<PathLink> links_;  ///< by channel; never moves
@@ -132,7 +132,7 @@ class Path {
   uint32_t inline_max_ = 0;
   uint64_t posted_ = 0;  ///< send requests so far
   uint64_t ended_ = 0;   ///< send requests that are known to have ended
-  uint64_t signalled_ = 0;  ///< position of the last one that was signalled
+  uint64_t signalled_ = 0;  ///< position of the last signalled request
   std::vector<uint64_t> signals_;  ///< positions of signalled requests: each covers all requests up to it
   uint64_t signals_first_ = 0;
   uint64_t signals_end_ = 0;

@@ -16,13 +16,13 @@ namespace rondo::verbs {
 
 /// A slot that has arrived.
 struct Arrival {
-  bool here = false;  ///< has arrived, and was not reported yet
+  bool here = false;  ///< true if it has arrived and was not reported yet
   Frame frame;
 };
 
 struct Link {
   net::NearLink ends;
-  uint32_t index = 0;             ///< as the network counts
+  uint32_t index = 0;             ///< index among all links of the network
   uint64_t sent = 0;              ///< number of slots sent
   uint64_t arrived = 0;           ///< counter of the next slot to report
   uint64_t consumed = 0;          ///< the highest `consumed` that the peer has sent

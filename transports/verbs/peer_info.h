@@ -82,7 +82,7 @@ struct Introduction {
                                                                 const Result<HostInfo> &offer, Store &store);
 
 /// Agrees on the outcome of a step. Every rank calls it with its own outcome. A rank that failed gets its own error
-/// soon and does not wait; the other ranks learn of it from the store. Otherwise agree() works like check_outcomes().
+/// soon and does not wait; the other ranks learn of it from the store. Apart from that, it works like check_outcomes().
 [[nodiscard]] Result<void> agree(const JoinRequest &request, const char *step, const Result<void> &outcome,
                                  Store &store);
 

@@ -61,8 +61,8 @@ struct PortChoice {
 
 /// Returns the best port and GID among the active ports and the GIDs that match `wish.device` and `wish.gid_index`. The
 /// order is: the RoCE v2 GID of `wish.address`, other RoCE v2 IPv4 GIDs and InfiniBand GIDs, IPv6 GIDs, RoCE v1. Among
-/// equal GIDs, the first is chosen. If the best InfiniBand port is not near the rank's cores, the first near port of
-/// its subnet is taken instead. The error lists the host's ports.
+/// equally good GIDs, the first is chosen. If the best InfiniBand port is not near the rank's cores, the first near
+/// port of its subnet is taken instead. The error lists the host's ports.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
 /// Chooses a port for each rail. No port is used twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);

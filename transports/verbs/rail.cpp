@@ -11,7 +11,7 @@ namespace rondo::verbs {
 namespace {
 
 constexpr uint64_t port_patience_ns = 500'000'000;  // time for a port that went down to come back
-constexpr uint64_t port_loss_ns = 2'000'000'000;    // time around a port's fall in which links fail because of it
+constexpr uint64_t port_loss_ns = 2'000'000'000;    // links that fail within this time of a port's fall fail due to it
 
 }  // namespace
 

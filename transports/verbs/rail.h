@@ -55,8 +55,8 @@ class Rail {
   mutable size_t fetched_first_ = 0;
   mutable size_t fetched_end_ = 0;
   mutable bool look_is_due_ = true;
-  uint64_t port_down_ns_ = 0;  ///< since when, or 0 if it is up
-  uint64_t port_fell_ns_ = 0;  ///< when it last went down, or 0
+  uint64_t port_down_ns_ = 0;  ///< time since which the port is down; 0 if it is up
+  uint64_t port_fell_ns_ = 0;  ///< time at which the port last went down; 0 if never
 };
 
 }  // namespace rondo::verbs

@@ -242,7 +242,7 @@ void VerbsNetwork::take(const ibv_wc &completion, net::EventList &events) {
 }
 
 void VerbsNetwork::take_failure(Path &path, const ibv_wc &completion) {
-  rail_of(path.number()).look();  // its events explain more
+  rail_of(path.number()).look();  // the rail's events explain more
   const std::string what = path.device().api().wc_status_str(completion.status);
   if (completion.status == IBV_WC_RETRY_EXC_ERR)
     path.lose("its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");

@@ -49,7 +49,7 @@ inline constexpr uint32_t channel_count_max = 1u << channel_bits;
 struct Immediate {
   MessageKind kind = MessageKind::slot;
   uint32_t channel = 0;
-  uint32_t counter = 0;  ///< its lowest bits only
+  uint32_t counter = 0;  ///< lowest bits of the counter
 };
 
 [[nodiscard]] constexpr uint32_t pack(MessageKind kind, uint32_t channel, uint64_t counter) {

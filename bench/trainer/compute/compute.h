@@ -41,7 +41,7 @@ struct Product {
 struct Attention {
   size_t batch = 0, context = 0, width = 0, heads = 0;
   const float *qkv = nullptr;
-  float *weights = nullptr;  ///< batch * heads matrices of context rows: the weight of each earlier token
+  float *weights = nullptr;  ///< batch * heads square matrices: the weight of each earlier token for each token
   float *scratch = nullptr;  ///< attention_scratch() floats; used by the backward pass
 };
 
@@ -50,12 +50,12 @@ struct AdamUpdate {
   float *parameters = nullptr, *first_moment = nullptr, *second_moment = nullptr;
   const float *gradients = nullptr;
   size_t count = 0;
-  float gradient_scale = 1.0f;  ///< from clipping
+  float gradient_scale = 1.0f;  ///< factor that limits the gradients' norm
   float learning_rate = 0.0f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.0f;
   uint64_t step = 1;
 };
 
-/// The tokens that a model uses at the same time.
+/// The two arrays of tokens that a model uses at the same time.
 enum class TokenPlace : size_t { inputs, targets };
 
 /// Memory of a backend.
@@ -73,22 +73,22 @@ class Compute {
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
   /// Allocates memory that collectives read and write.
   [[nodiscard]] virtual Outcome allocate_shared(size_t count, Buffer &buffer) = 0;
-  /// Returns the floats that Attention::scratch must have.
+  /// Returns the number of floats that Attention::scratch must have.
   [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
 
-  /// Opens a lane, on which collectives run beside these operations. All ranks of the group must call it together.
+  /// Opens a lane, which runs collectives beside the backend's operations. All ranks of the group call it together.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
   /// Waits until all operations are complete.
-  /// @return the first failure since the last call
+  /// @return the first failure since the previous finish()
   [[nodiscard]] virtual Outcome finish() = 0;
 
   // The next functions move data between host memory and the backend's memory. host_view.h helps to use them.
-  [[nodiscard]] virtual bool on_host() const = 0;  ///< both memories are the same
-  /// Copies, and returns when the copy is complete. If an operation failed, a read gives zeros, and finish() reports
-  /// the failure.
+  [[nodiscard]] virtual bool on_host() const = 0;  ///< whether the backend's memory is host memory
+  /// Copies, and returns when the copy is complete. If an earlier operation failed, read() gives zeros, and finish()
+  /// reports the failure.
   virtual void read(const float *from, float *to, size_t count) = 0;
   virtual void write(const float *from, float *to, size_t count) = 0;
-  /// Returns host memory for samples, from which tokens can be taken quickly.
+  /// Returns the allocator of host memory for samples, from which take_tokens() is quick.
   [[nodiscard]] virtual std::pmr::memory_resource *sample_memory() = 0;
   /// Makes tokens in host memory available to operations, and returns the address that operations must use. The address
   /// and the tokens must stay valid until the next call with the same `place`.
@@ -133,8 +133,8 @@ class Compute {
   /// Replaces probabilities by scale * the gradients of the losses with respect to the logits.
   virtual void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) = 0;
 
-  /// Sets *sum to the sum of squares, at the latest when finish() returns. The sum is not finite if an element is not
-  /// finite.
+  /// Sets *sum to the sum of the squares of x. The sum is valid once finish() has returned. It is not finite if an
+  /// element is not finite.
   virtual void squared_norm(const float *x, size_t count, double *sum) = 0;
   virtual void adam(const AdamUpdate &update) = 0;
 

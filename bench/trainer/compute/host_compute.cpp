@@ -27,7 +27,7 @@ constexpr size_t attention_rows = 64;
 class HostCompute final : public Compute {
  public:
   HostCompute() {
-    omp_set_num_threads(1);  // for this thread
+    omp_set_num_threads(1);  // limits oneDNN in calls from this thread
     const size_t before = process_memory_bytes();
     const std::array<float, 64> a{}, b{};
     std::array<float, 64> c{};
@@ -152,8 +152,8 @@ class HostCompute final : public Compute {
 
   /// One head of one sample.
   struct Head {
-    size_t qkv = 0;      ///< where its queries begin in qkv; keys and values follow, each `width` later
-    size_t out = 0;      ///< where its part of the output begins
+    size_t qkv = 0;      ///< offset of its queries in qkv; its keys are `width` floats later, its values 2 * `width`
+    size_t out = 0;      ///< offset of its part in the output
     float *weights = nullptr;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the loops of the host backend for the model. Highway compiles it for each kind of processor, and
-// chooses at run time. Lengths are multiples of 16 floats, so no loop has a remainder.
+// This file has the loops of the host backend for the model. Highway compiles them for each kind of processor, and
+// chooses a version at run time. Lengths are multiples of 16 floats, so no loop has a remainder.
 #include "bench/trainer/compute/host_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -102,7 +102,7 @@ void normalize_backward(const float *x, const float *gain, const float *means, c
 constexpr float gelu_slope = 0.7978845608f;  // sqrt(2 / pi)
 constexpr float gelu_cubic = 0.044715f;
 
-/// Returns tanh(gelu_slope * (x + gelu_cubic * x^3)), computed as 1 - 2 / (1 + exp(2 u)) with exp kept finite.
+/// Returns tanh(u), u = gelu_slope * (x + gelu_cubic * x^3), as 1 - 2 / (1 + exp(2 u)). The exp is kept finite.
 HWY_INLINE Vector gelu_tanh(Vector x) {
   const Floats d;
   const Vector one = hn::Set(d, 1.0f);
@@ -127,7 +127,7 @@ void gelu_backward(const float *x, float *gradients, size_t count) {
     const Vector value = hn::LoadU(d, x + at), tanh = gelu_tanh(value);
     const Vector inner = hn::Mul(
         hn::Set(d, gelu_slope), hn::MulAdd(hn::Mul(value, value), hn::Set(d, 3.0f * gelu_cubic), one));
-    const Vector slope = hn::NegMulAdd(tanh, tanh, one);  // of tanh
+    const Vector slope = hn::NegMulAdd(tanh, tanh, one);  // the derivative of tanh
     const Vector bent = hn::Mul(hn::Mul(value, half), hn::Mul(slope, inner));
     const Vector derivative = hn::Add(hn::MulAdd(half, tanh, half), bent);
     hn::StoreU(hn::Mul(hn::LoadU(d, gradients + at), derivative), d, gradients + at);
@@ -141,7 +141,7 @@ void causal_softmax(float *scores, size_t first_row, size_t rows, size_t columns
   for (size_t row = 0; row < rows; ++row, scores += stride) {
     const size_t seen = first_row + row + 1;
     const size_t end = (seen + lanes - 1) / lanes * lanes;
-    const auto last = hn::FirstN(d, seen - (end - lanes));  // the relevant part of the last vector
+    const auto last = hn::FirstN(d, seen - (end - lanes));  // the seen elements of the last vector
     hn::StoreU(hn::IfThenElse(last, hn::LoadU(d, scores + end - lanes), lowest), d, scores + end - lanes);
     Vector most = lowest;
     for (size_t at = 0; at < end; at += lanes) most = hn::Max(most, hn::LoadU(d, scores + at));

@@ -28,7 +28,7 @@ constexpr const char *symbol_of = nullptr;
 RONDO_TRAIN_KERNELS(RONDO_TRAIN_SYMBOL)
 
 constexpr uint64_t blocks_a_multiprocessor = 8;
-constexpr uint64_t thread_elements = 4;  ///< of a flat array
+constexpr uint64_t thread_elements = 4;  ///< elements of a flat array for one thread
 constexpr uint64_t squares_blocks = 256;
 constexpr uint64_t slice_rows = 64, slices_max = 64;
 
@@ -224,7 +224,7 @@ class CudaCompute final : public Compute {
   }
 
  private:
-  /// Memory that grows when it is needed, which is during the first step.
+  /// Memory that is enlarged when an operation needs more. Usually that happens only in the first step.
   struct Scratch {
     void *memory = nullptr;
     size_t bytes = 0;
@@ -242,7 +242,7 @@ class CudaCompute final : public Compute {
   struct Heads {
     size_t count = 0, width = 0;
     float scale = 1.0f;
-    Lie triple, rows, square;  ///< for queries, keys and values; rows for the output, square for the weights
+    Lie triple, rows, square;  ///< of queries, keys and values (triple), the output (rows), the weights (square)
     Matrices queries, keys, values;
     float *weights = nullptr;
 
@@ -328,7 +328,7 @@ class CudaCompute final : public Compute {
   std::unordered_map<std::string_view, void *> kernels_;
   Products products_;
   Scratch partials_, squares_, tokens_[2];
-  std::vector<double *> sums_;  ///< destinations of the totals that are in flight
+  std::vector<double *> sums_;  ///< destinations of sums that the device has not delivered yet
   Outcome failure_;             ///< the first failure since finish()
 };
 

@@ -53,7 +53,7 @@ class CudaLane final : public Lane {
     time_ns = origin_ns_ + static_cast<uint64_t>(since_ns > 0 ? since_ns : 0);
     return true;
   }
-  /// Moves the origin of time. Event times are floats since the origin, so in a long run they would lose nanoseconds.
+  /// Moves the origin of event times to now. Events give floats since the origin, which lose digits as they grow.
   void times_taken() override { (void)set_origin(); }
 
  private:

@@ -50,7 +50,7 @@ class Device {
   [[nodiscard]] virtual Outcome follow(void *stream, void *event) = 0;
 
   [[nodiscard]] virtual Outcome find_kernel(const char *name, void *&kernel) = 0;
-  /// Makes this thread wait.
+  /// Makes this thread wait until the stream or the event is done.
   [[nodiscard]] virtual Outcome wait_for_stream(void *stream) = 0;
   [[nodiscard]] virtual Outcome wait_for_event(void *event) = 0;
   /// Returns the time between two events, after both were reached.

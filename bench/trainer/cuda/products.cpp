@@ -10,12 +10,12 @@
 namespace rondo::train {
 namespace {
 
-// These are numbers of the interface.
+// These numbers are enumerators of cuBLASLt's interface.
 constexpr int status_success = 0, type_float32 = 0;
 constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
 constexpr int description_transpose_a = 3, description_transpose_b = 4;
 constexpr int layout_batch_count = 5, layout_batch_step = 6;
-constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // b, c and d follow
+constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // the numbers of b, c and d follow
 
 constexpr std::array<const char *, 2> usual_names{"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr size_t workspace_bytes = size_t{32} << 20;  ///< as the library's documentation recommends for Hopper
@@ -46,7 +46,7 @@ uint32_t alignment_of(const float *pointer) {
   return alignment;
 }
 
-/// Returns the alignment of the first product and of those that follow.
+/// Returns the alignment that the first matrix and all later matrices of a batch have.
 uint32_t alignment_of(const float *pointer, size_t step) {
   return std::min(alignment_of(pointer), alignment_of(pointer + step));
 }

@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t file_count_max = 1'000'000;
-constexpr size_t kept_open_max = 128;  ///< descriptors; a process may usually have 1,024
-constexpr size_t runs_of_training = 9;  ///< for each run of validation
+constexpr size_t kept_open_max = 128;  ///< files that stay open; a process may usually have 1,024 descriptors
+constexpr size_t runs_of_training = 9;  ///< runs of windows for each run that goes to validation
 
 Failure corpus_failure(const std::string &why) { return {Exit::usage, "corpus: " + why}; }
 

@@ -38,7 +38,7 @@ class Corpus {
     std::string path;
     size_t offset, bytes;
     uint64_t device, inode;
-    int descriptor;  ///< -1: it is opened for each read
+    int descriptor;  ///< -1: the file is opened for each read
   };
 
   [[nodiscard]] Outcome add(const std::string &path);
@@ -48,8 +48,8 @@ class Corpus {
   size_t bytes_ = 0;
 };
 
-/// The samples of a corpus: windows of context + 1 bytes, side by side. The last byte of a window is only a target.
-/// Runs of neighbouring windows go to training and validation, nine to one.
+/// The samples of a corpus: windows of context + 1 bytes, side by side. The last byte of a window is only a target. Of
+/// ten runs of neighbouring windows, nine are for training and one is for validation.
 class Samples {
  public:
   Samples(size_t corpus_bytes, size_t context);

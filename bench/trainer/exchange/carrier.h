@@ -20,7 +20,7 @@ struct Road {
   const Layout &layout;
   const std::vector<Bucket> &buckets;
   Group &group;
-  Group &same;  ///< ranks that have the same experts, which add up their gradients
+  Group &same;  ///< ranks that have the same experts, and add up the gradients of these experts
   Compute &compute;
   Lane &lane;
   rondo_stream_t stream = nullptr;  ///< stream of the lane
@@ -34,7 +34,7 @@ class Carrier {
  public:
   virtual ~Carrier() = default;
 
-  /// Allocates what the buckets need for the wire.
+  /// Allocates the memory that sending the buckets needs.
   [[nodiscard]] virtual Outcome open() = 0;
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
   /// Returns how many bytes one rank passes to collectives in a step.
@@ -51,7 +51,7 @@ class Carrier {
   /// Writes the sums to where the gradients were, after all collectives of the bucket are complete.
   virtual void receive(size_t bucket) = 0;
 
-  /// Sets the factor that multiplies gradients before narrowing, and divides sums. Some carriers ignore the factor.
+  /// Sets the factor that multiplies gradients before narrowing and later divides the sums. Some carriers ignore it.
   virtual void set_scale(float) {}
 
   /// Returns the arrays of this rank on which later steps depend, and which a resumed run needs.

@@ -13,8 +13,8 @@ enum class Method {
   none,      ///< floats, all-reduced
   bfloat16,  ///< rounded to 16 bits, all-reduced
   float16,   ///< rounded to 16 bits and scaled, all-reduced
-  int8,      ///< rounded to 8 bits with a scale for each block; ranks gather the values of all
-  top_k,     ///< the largest values with their indices; ranks gather the values of all
+  int8,      ///< rounded to 8 bits with a scale for each block; every rank gathers the values of all ranks
+  top_k,     ///< the largest values with their indices; every rank gathers the values of all ranks
   power      ///< matrices as products of two thin matrices, all-reduced (PowerSGD)
 };
 

@@ -23,7 +23,7 @@ namespace rondo::train {
 class Exchange {
  public:
   struct Settings {
-    size_t bucket_bytes = 1 << 20;  ///< size in floats, in bytes
+    size_t bucket_bytes = 1 << 20;  ///< bytes of a bucket's gradients as floats
     Compression compression;
     bool overlap = true;
     bool sharded = false;  ///< each rank updates its share only
@@ -42,13 +42,13 @@ class Exchange {
   [[nodiscard]] const std::vector<Bucket> &buckets() const { return buckets_; }
   [[nodiscard]] size_t memory_bytes() const { return carrier_->memory_bytes(); }
   [[nodiscard]] size_t wire_bytes() const;      ///< bytes that one rank passes to collectives in a step
-  [[nodiscard]] size_t received_bytes() const;  ///< least bytes that one rank must receive in these
+  [[nodiscard]] size_t received_bytes() const;  ///< fewest bytes that one rank must receive in these collectives
   [[nodiscard]] size_t plain_bytes() const;     ///< received_bytes() if gradients were all-reduced as floats
   [[nodiscard]] bool sharded() const { return settings_.sharded; }
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 
   void set_overlap(bool overlap) { overlap_ = overlap; }
-  /// Sets the factor that multiplies gradients before they are narrowed, and divides the sums.
+  /// Sets the factor by which gradients are multiplied before they are narrowed, and by which the sums are divided.
   void set_wire_scale(float scale) { carrier_->set_scale(scale); }
 
   /// Records that the gradient of `tensor` is complete. Call it for the tensors in the order of the layout.
@@ -78,8 +78,8 @@ class Exchange {
   enum Round : size_t { first, second, shares, round_count };
   struct Times {
     Lane::Event began = nullptr, ended = nullptr;
-    uint64_t ready_ns = 0;  ///< when it was enqueued
-    bool used = false;      ///< in this step
+    uint64_t ready_ns = 0;  ///< time at which the collective was enqueued
+    bool used = false;      ///< whether this step has used the events
   };
 
   /// Calls `enqueue` between the two events that record the time.
@@ -105,9 +105,9 @@ class Exchange {
   std::unique_ptr<Lane> losses_lane_;  ///< a lane on the host, where the losses are; null if lane_ sums them
   std::unique_ptr<Carrier> carrier_;
   std::vector<Times> times_;              ///< round_count for each bucket, and one for the losses
-  std::vector<size_t> counts_, offsets_;  ///< of each bucket's shares; offsets as in the layout
+  std::vector<size_t> counts_, offsets_;  ///< sizes and layout offsets of the ranks' shares of each bucket
   size_t filling_ = 0;                    ///< the first bucket that is not started
-  std::vector<Interval> waits_;           ///< in this step
+  std::vector<Interval> waits_;           ///< the waits of computation in this step
   uint64_t waited_ns_ = 0;                ///< since the last take_waited_ns()
   Outcome failure_;  ///< the first failure of this step
 };

@@ -54,13 +54,13 @@ class Int8Packing final : public Packing {
 
   static size_t elements_at(size_t count) { return aligned((count + block - 1) / block * sizeof(float)); }
 
-  /// Packs a block. If the scale is not finite, all elements of the block become not finite, on all ranks.
+  /// Packs a block. If the scale is not finite, no rank gets a finite value from the block.
   static void pack_block(float *values, size_t count, float scale, std::byte *elements) {
     const bool usable = std::isfinite(scale) && scale >= std::numeric_limits<float>::min();
     const float factor = usable ? 1.0f / scale : 0.0f;
     for (size_t at = 0; at < count; ++at) {
       const float scaled = usable ? values[at] * factor : 0.0f;
-      const auto element = static_cast<int32_t>(scaled + std::copysign(0.5f, scaled));  // to nearest: within +-127
+      const auto element = static_cast<int32_t>(scaled + std::copysign(0.5f, scaled));  // to nearest, from -127 to 127
       elements[at] = static_cast<std::byte>(static_cast<int8_t>(element));
       values[at] -= scale * static_cast<float>(element);
     }

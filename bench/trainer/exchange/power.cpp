@@ -5,7 +5,7 @@
 //     first round   P = the sum of M * Q over ranks            m x r floats on the wire
 //     between       the columns of P are made orthonormal
 //     second round  Q = the sum of M^T * P over ranks          n x r
-//     then          P * Q^T is nearly the sum of M; M less this rank's part of it is added to the next gradients
+//         then          P * Q^T is nearly the sum of M; what it lacks of this rank's M joins the next gradients
 //
 // A tensor that is no matrix, or does not become smaller, is all-reduced unchanged, together with the P of the first
 // round. All ranks compute the same from the same sums, so P, Q and gradients have equal bits on all ranks.
@@ -42,7 +42,7 @@ void orthonormalise(float *matrix, size_t rows, size_t columns) {
 
 /// A tensor of a bucket, with the offsets of its thin matrices, or of the tensor itself if it is sent unchanged.
 struct Thin {
-  size_t offset = 0, count = 0;  ///< of its gradients
+  size_t offset = 0, count = 0;  ///< place of its gradients in the layout, in floats
   size_t rows = 0, columns = 0;
   size_t first = 0, second = 0;  ///< offsets in the buffers of the rounds, in floats
   bool whole = false;
@@ -50,7 +50,7 @@ struct Thin {
 
 struct Rounds {
   std::vector<Thin> tensors;
-  size_t first = 0, first_count = 0, second = 0, second_count = 0;  ///< floats in the rounds' buffers
+  size_t first = 0, first_count = 0, second = 0, second_count = 0;  ///< offsets and counts in the buffers, in floats
 };
 
 class PowerCarrier final : public Carrier {

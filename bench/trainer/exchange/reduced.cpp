@@ -27,7 +27,7 @@ class ReducedCarrier final : public Carrier {
   }
   size_t memory_bytes() const override { return narrow_ == nullptr ? 0 : wire_bytes(); }
   size_t wire_bytes() const override {
-    const size_t alone = road_.same.size() > 1 ? 0 : expert_count(road_);  // no other rank has these
+    const size_t alone = road_.same.size() > 1 ? 0 : expert_count(road_);  // floats that no other rank has
     return (road_.layout.trained - alone) * rondo_type_size(type_);
   }
   size_t received_bytes() const override {
@@ -72,7 +72,7 @@ class ReducedCarrier final : public Carrier {
   const rondo_type_t type_;
   const bool sharded_;
   float scale_ = 1.0f;
-  std::vector<size_t> counts_;  ///< of each bucket's shares
+  std::vector<size_t> counts_;  ///< floats of each rank's share of each bucket
   Buffer narrow_;               ///< the gradients in 16 bits, if they are not sent as floats
 };
 

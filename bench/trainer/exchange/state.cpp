@@ -8,7 +8,7 @@
 namespace rondo::train {
 namespace {
 
-/// Visits the floats of the whole tensor that a slice contains. Copies to the slice and back use this function.
+/// Visits each run of the whole tensor's floats that a slice contains. Copies to the slice and back use this function.
 template <class Visit>
 void each_run_of(const Tensor &slice, const Visit &visit) {
   for (size_t block = 0; block < slice.blocks; ++block)
@@ -75,7 +75,7 @@ Outcome State::write_array(const float *values, const Sink &sink) {
   return std::nullopt;
 }
 
-/// Takes the first stage's if two stages have a tensor.
+/// Writes the tensors of all stages. If two stages have a tensor, the first one's values are written.
 Outcome State::write_stages(const float *values, const Sink &sink) {
   Group &joint = ranks_.joint();
   const size_t count = whole_.tensors.size();
@@ -151,7 +151,7 @@ Outcome State::deal_first_parameters() {
   return compute_.finish();
 }
 
-/// The last stage takes the first one's token embedding.
+/// Copies the first stage's token embedding to the last stage.
 Outcome State::deal_tokens(float *parameters) {
   const Stage stage{ranks_.stage().index, ranks_.stage().count};
   if (!stage.first() && !stage.last()) return std::nullopt;
@@ -163,7 +163,7 @@ Outcome State::deal_tokens(float *parameters) {
 
 Outcome State::deal_array(size_t array, float *values) {
   std::vector<float> whole;
-  size_t index = 0;  // of what this rank has
+  size_t index = 0;  // index of this rank's next tensor
   for (const Tensor &each : whole_.tensors) {
     whole.resize(each.count);
     if (!filled_.empty())
@@ -171,7 +171,7 @@ Outcome State::deal_array(size_t array, float *values) {
     if (auto failure = ranks_.all().broadcast(whole.data(), whole.size() * sizeof(float))) return failure;
     if (index == layout_.tensors.size() || layout_.tensors[index].number != each.number) continue;
     const Tensor &tensor = layout_.tensors[index++];
-    if (array > 0 && tensor.offset >= layout_.trained) continue;  // it has no moments here
+    if (array > 0 && tensor.offset >= layout_.trained) continue;  // such a tensor has no moments here
     each_run_of(tensor, [&](size_t to, size_t from, size_t count) {
       std::copy_n(whole.data() + from, count, values + tensor.offset + to);
     });

@@ -28,7 +28,7 @@ class State {
   [[nodiscard]] size_t whole_count() const;
   [[nodiscard]] Outcome write(const Sink &sink);
 
-  /// Takes, on rank 0, what write() wrote. deal_out() uses and frees it.
+  /// Takes the floats that write() has produced, on rank 0. deal_out() uses and frees them.
   void fill(std::vector<float> values) { filled_ = std::move(values); }
   /// Sends the state from a checkpoint on rank 0 to all ranks. In a new run, sends rank 0's parameters instead.
   [[nodiscard]] Outcome deal_out(bool resumed);

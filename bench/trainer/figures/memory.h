@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file counts the memory of training: for each purpose, from allocations, and in total, from the system.
+// This file counts the memory of training. Allocations show it by purpose, and the system reports the total.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace {
 /// median is outside with a probability of at most 5 %. Returns 0 if there are too few values.
 size_t values_outside(size_t count) {
   constexpr double doubt = 0.05;
-  double each = std::pow(0.5, static_cast<double>(count));  // exactly k of the values are below the median
+  double each = std::pow(0.5, static_cast<double>(count));  // probability of exactly `below` values under the median
   double tail = 0;
   for (size_t below = 0; below < count; ++below) {
     tail += each;
@@ -45,7 +45,7 @@ Estimate scaled(const Estimate &value, double factor) {
 
 std::string time_text(double us) { return us < 1000 ? print("%.0f us", us) : print("%.1f ms", us / 1000); }
 
-/// Returns a percentage with the digits that can matter.
+/// Returns a percentage with one decimal if it is small, otherwise with none.
 std::string percent(double share) {
   const double value = 100 * std::fabs(share);
   return value < 9.95 ? print("%.1f", value) : print("%.0f", value);

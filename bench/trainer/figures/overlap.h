@@ -12,12 +12,12 @@
 
 namespace rondo::train {
 
-/// One round of measurements. Each is the time of the slowest rank, or 0 if it was not measured.
+/// One round of measurements. Each field is the time of the slowest rank, or 0 if it was not measured.
 struct Round {
   uint64_t computation_ns = 0;    ///< a step without communication
   uint64_t backward_ns = 0;       ///< the last backward pass of that step
   uint64_t communication_ns = 0;  ///< all collectives of a step, and nothing else
-  uint64_t gradients_ns = 0;      ///< the collectives of gradients among them
+  uint64_t gradients_ns = 0;      ///< part of communication_ns: the collectives of gradients
   uint64_t overlapped_ns = 0;     ///< a step with overlap
   uint64_t plain_ns = 0;          ///< a step without overlap
   uint64_t alone_ns = 0;          ///< a step of one rank without communication, while the others wait
@@ -28,14 +28,14 @@ struct Round {
   [[nodiscard]] double slowdown() const;
 };
 
-/// A median, and the bounds between which the median of endless rounds lies with 95 % confidence.
+/// A median, and the bounds between which the median of infinitely many rounds lies with 95 % confidence.
 struct Estimate {
   double median = 0, low = 0, high = 0;
 
   [[nodiscard]] double width() const { return high - low; }
 };
 
-inline constexpr size_t rounds_min = 6;  ///< the fewest rounds whose least and largest values are such bounds
+inline constexpr size_t rounds_min = 6;  ///< fewest rounds for bounds of 95 % confidence
 
 /// Returns the estimate. With fewer values than rounds_min, the bounds are the least and the largest value.
 [[nodiscard]] Estimate estimate(std::vector<double> values);
@@ -49,9 +49,9 @@ struct OverlapFigures {
     measured
   };
   State state = State::not_measured;
-  Estimate step_us;      ///< with overlap
-  Estimate plain_us;     ///< without
-  Estimate less;         ///< the share of plain_us that overlap saves; below 0 if it costs
+  Estimate step_us;      ///< time of a step with overlap
+  Estimate plain_us;     ///< time of a step without overlap
+  Estimate less;         ///< the share of plain_us that overlap saves; below 0 if overlap costs time
   bool less_told = false;  ///< the saving is larger than the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
   Estimate hideable_us;  ///< the shorter of two times: gradients' communication, and the backward pass that can hide it
@@ -64,7 +64,7 @@ struct OverlapFigures {
 
 /// Computes the figures.
 /// @param overlap  false if the run had --no-overlap
-/// @param ranks  ranks that add up gradients
+/// @param ranks  number of ranks that add up gradients
 [[nodiscard]] OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size_t ranks);
 
 /// Returns one sentence without a full stop. It is empty if nothing was measured.

@@ -20,9 +20,9 @@ struct StageTimes {
 [[nodiscard]] double idle_share(const std::vector<StageTimes> &ranks);
 
 struct PipelineFigures {
-  double ideal = 0;   ///< share of the passes: (stages - 1) / (passes + stages - 1), if all stages take equally long
-  Estimate idle;      ///< share of the passes, over steps
-  bool told = false;  ///< the spread is less than the ideal share
+  double ideal = 0;   ///< ideal idle share: (stages - 1) / (passes + stages - 1), if all stages take equally long
+  Estimate idle;      ///< measured idle share of the passes, over steps
+  bool told = false;  ///< there are enough steps, and their spread is less than the ideal share
 };
 
 [[nodiscard]] PipelineFigures pipeline_figures(size_t stages, size_t passes, const std::vector<double> &idle_shares);

@@ -26,7 +26,7 @@ inline const char *part_name(Part part) {
   return names[static_cast<uint32_t>(part)];
 }
 
-/// Says whether the part is communication. Other parts are computation, or wait for it.
+/// Says whether the part is communication. Other parts are computation, or waits of computation.
 inline bool is_communication(Part part) { return part >= Part::bucket; }
 
 /// A part of a step and its time. It is plain data, which ranks exchange.
@@ -47,13 +47,13 @@ struct LibraryCounts {
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
   uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can be in flight
-  uint64_t waiting_ns = 0;        ///< wait of computation for collectives, which may have waited for a late rank
+  uint64_t waiting_ns = 0;        ///< time in which computation waited for collectives, and perhaps for a late rank
   uint64_t joint_ns = 0;          ///< part of forward and backward: sums over the ranks that share a model
-  uint64_t passes_ns = 0;         ///< on a stage of a pipeline, all turns of a step
-  uint64_t stage_wait_ns = 0;     ///< on a stage of a pipeline, in messages to and from others
+  uint64_t passes_ns = 0;         ///< a pipeline's stage: all turns of a step
+  uint64_t stage_wait_ns = 0;     ///< a pipeline's stage: messages to and from other stages
   uint64_t step_ns = 0;
   // settle() of traffic.h computes these:
-  uint64_t in_flight_ns = 0;      ///< of all collectives, each from the start of its turn on the stream to its end
+  uint64_t in_flight_ns = 0;      ///< sum over all collectives, each from its turn on the stream to its end
   uint64_t communication_ns = 0;  ///< part of in_flight_ns, without waiting for late ranks
   uint64_t gradients_ns = 0;      ///< part of communication_ns: collectives of gradients, which a pass can hide
   uint64_t exposed_ns = 0;        ///< part of communication_ns, while computation waited

@@ -5,9 +5,9 @@
 //
 // The rank that enters a collective last waits for no other rank. So its time is little more than communication, while
 // the times of other ranks include their wait. The communication of a step is therefore the shortest time in flight on
-// any rank; the rest of a rank's time is skew. Times of whole steps are compared, not of single collectives: in a
-// single one, a late rank may miss a transfer whose data is on its host already. Only durations are compared, so the
-// clocks of hosts need not agree.
+// any rank; the rest of a rank's time is skew. Times of whole steps are compared, not of single collectives. In a
+// single one, a late rank's data may be on its host already, so its time lacks that transfer. Only durations are
+// compared, so the clocks of hosts need not agree.
 #pragma once
 
 #include <vector>
@@ -30,7 +30,7 @@ struct Flight {
 
 struct Traffic {
   std::vector<Flight> flights;  ///< at most one at a time
-  std::vector<Interval> waits;  ///< of the computing thread, one after another
+  std::vector<Interval> waits;  ///< the waits of the computing thread, one after another
 
   [[nodiscard]] uint64_t in_flight_ns() const;
 };

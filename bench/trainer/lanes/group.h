@@ -58,12 +58,12 @@ class Group {
   [[nodiscard]] Outcome barrier();
   [[nodiscard]] Outcome send(const float *values, size_t count, size_t to);
   [[nodiscard]] Outcome receive(float *values, size_t count, size_t from);
-  /// Gives each rank its `each` numbers of `mine`.
+  /// Sends each rank its block of `each` numbers of `mine`, and receives the blocks of all ranks.
   [[nodiscard]] Outcome exchange_counts(const uint64_t *mine, uint64_t *theirs, size_t each);
-  /// Gives each rank its block of floats. Blocks stand one after another, in the order of ranks.
+  /// Sends each rank its block of floats, and receives the blocks of all ranks. Blocks are in the order of ranks.
   [[nodiscard]] Outcome exchange_blocks(const float *send, const size_t *send_counts, float *recv,
                                         const size_t *recv_counts);
-  /// Sends and receives all of these at once.
+  /// Sends and receives all messages at once.
   [[nodiscard]] Outcome exchange(std::span<const Message> messages);
 
   /// Returns the library's counts so far.
@@ -72,7 +72,7 @@ class Group {
   /// Ends the communicator together with the other ranks.
   [[nodiscard]] Outcome finish();
 
-  /// Returns a failure if a call on this communicator did not succeed.
+  /// Returns a failure if `status`, the result of `call` on this communicator, is not RONDO_OK.
   [[nodiscard]] Outcome check(const char *call, rondo_status_t status) const;
 
  private:
@@ -80,14 +80,14 @@ class Group {
 
   rondo_comm_t comm_ = nullptr;
   size_t rank_ = 0, size_ = 1;
-  std::vector<size_t> members_;  ///< of a part: its ranks' numbers in the run
+  std::vector<size_t> members_;  ///< in a part of the run: the ranks' numbers in the whole run
 };
 
 /// The way in which ranks share a model. At most one of these numbers is more than its default.
 struct Parts {
-  size_t slices = 1;   ///< of each layer
-  size_t stages = 1;   ///< of a pipeline
-  size_t experts = 0;  ///< of each layer
+  size_t slices = 1;   ///< number of slices of each layer
+  size_t stages = 1;   ///< number of stages of a pipeline
+  size_t experts = 0;  ///< number of experts of each layer, or 0
 };
 
 /// One of `count` neighbours that share a model.
@@ -103,13 +103,13 @@ class Ranks {
   [[nodiscard]] Outcome join(const rondo_config_t &config, const Parts &parts);
 
   [[nodiscard]] Group &all() { return all_; }
-  /// Ranks that have other samples and add up their gradients.
+  /// Returns the ranks that train on different samples and add up their gradients.
   [[nodiscard]] Group &data() { return parts_.experts > 0 ? all_ : same(); }
-  /// Ranks that have the same part of a model; they add up gradients of experts.
+  /// Returns the ranks that have the same part of a model. In a model with experts, they add up the experts' gradients.
   [[nodiscard]] Group &same() { return sharers_ > 1 ? same_ : all_; }
   [[nodiscard]] Group &joint() { return joint_; }  ///< ranks that share a model; unused if each has a whole model
-  [[nodiscard]] size_t sharers() const { return sharers_; }  ///< ranks that share a model
-  [[nodiscard]] Place slice() const;  ///< of layers or of their experts
+  [[nodiscard]] size_t sharers() const { return sharers_; }  ///< number of ranks that share a model
+  [[nodiscard]] Place slice() const;  ///< its place among the ranks that divide layers or experts
   [[nodiscard]] Place stage() const;
 
   /// Returns how much memory all communicators use. If ranks of a host share memory, counts one rank's part of it.

@@ -24,18 +24,18 @@ class Lane {
   [[nodiscard]] virtual Outcome record(Event event) = 0;
   /// Makes later collectives wait for the computation that was enqueued until now.
   [[nodiscard]] virtual Outcome follow_computation() = 0;
-  /// wait() waits until the event is reached, and wait_for_all() until everything enqueued is done.
+  /// These functions make the caller wait: wait() for the event, wait_for_all() until everything enqueued is done.
   /// @return a failure, if there was one
   [[nodiscard]] virtual Outcome wait(Event event) = 0;
   [[nodiscard]] virtual Outcome wait_for_all() = 0;
 
   /// Returns whether the event was reached. Sets its time by the clock of timeline.h.
   [[nodiscard]] virtual bool time_ns(Event event, uint64_t &time_ns) = 0;
-  /// Prepares for new events, after the times of all events were read, while nothing is in flight.
+  /// Prepares for new events. Call it when nothing is in flight and the times of all events were read.
   virtual void times_taken() {}
 };
 
-/// Opens a lane on the host. A function that computes returns when it is done, so no collective waits for it.
+/// Opens a lane on the host. There, functions compute before they return, so no collective waits for computation.
 [[nodiscard]] Outcome open_host_lane(Group &group, std::unique_ptr<Lane> &lane);
 
 }  // namespace rondo::train

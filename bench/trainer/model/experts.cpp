@@ -10,7 +10,7 @@
 namespace rondo::train {
 namespace {
 
-constexpr size_t factor = 4;  ///< width of an expert's inside, in widths
+constexpr size_t factor = 4;  ///< width of an expert's hidden layer, divided by the model's width
 
 void softmax(float *values, size_t count) {
   const float most = *std::max_element(values, values + count);
@@ -119,7 +119,7 @@ void Experts::forward(size_t layer, const ExpertFloats<const float> &parameters,
   grow(kept.up, came * wide, false);
   grow(kept.bent, came * wide, false);
   grow(incoming_, came * width, true);
-  if (!allocated_) return;  // the others wait until this rank ends
+  if (!allocated_) return;  // the other ranks wait until this one ends
   move(kept, outgoing_.get(), kept.tokens.get(), false);
   each_part(kept, [&](size_t expert, size_t first, size_t count) {
     float *const up = kept.up.get() + first * wide, *const bent = kept.bent.get() + first * wide;

@@ -18,11 +18,11 @@ namespace rondo::train {
 
 /// The communication of ranks that divide the experts. The blocks for the ranks are in the order of ranks.
 struct ExpertRoads {
-  Slice slice;  ///< of the experts
+  Slice slice;  ///< this rank's part of the experts
   std::function<Buffer(size_t count)> allocate;  ///< memory for what is sent
-  /// Gives each rank its `each` numbers.
+  /// Sends each rank its block of `each` numbers, and receives the blocks of all ranks.
   std::function<void(const uint64_t *mine, uint64_t *theirs, size_t each)> exchange_counts;
-  /// Gives each rank its floats; counts are of floats.
+  /// Sends each rank its block of floats, and receives the blocks of all ranks. The counts are in floats.
   std::function<void(const float *send, const size_t *send_counts, float *recv, const size_t *recv_counts)>
       exchange_floats;
 };
@@ -58,15 +58,15 @@ class Experts {
     size_t count = 0;
     [[nodiscard]] float *get() const { return memory.get(); }
   };
-  /// The backward pass needs these of a layer's forward pass.
+  /// The results of a layer's forward pass that its backward pass needs.
   struct Kept {
     Buffer chances;                 ///< rows * experts: the probabilities of the router
-    Buffer results;                 ///< of this rank's tokens, in the order of `places`
-    std::vector<uint32_t> chosen;   ///< of each row: its expert
-    std::vector<size_t> places;     ///< of each row: its position after the rows are sorted by expert
-    std::vector<uint64_t> counts;   ///< of each expert: rows of this rank
-    std::vector<uint64_t> arrived;  ///< of each rank and own expert: rows that came
-    Growing tokens, up, bent;       ///< of all rows that came
+    Buffer results;                 ///< results for this rank's tokens, in the order of `places`
+    std::vector<uint32_t> chosen;   ///< expert of each row
+    std::vector<size_t> places;     ///< position of each row after the rows are sorted by expert
+    std::vector<uint64_t> counts;   ///< number of this rank's rows for each expert
+    std::vector<uint64_t> arrived;  ///< number of rows that came, for each rank and own expert
+    Growing tokens, up, bent;       ///< arrays for all rows that came
   };
 
   [[nodiscard]] size_t own_count() const { return shape_.experts / roads_.slice.count; }
@@ -91,7 +91,7 @@ class Experts {
   uint64_t sent_bytes_ = 0;
   std::vector<Kept> layers_;
   Buffer outgoing_;          ///< rows in the order of experts, on their way to the experts
-  Buffer chance_gradients_;  ///< of the router's products
+  Buffer chance_gradients_;  ///< gradients of the router's products
   Buffer bias_sums_;
   Growing incoming_;         ///< results or gradients of the rows that came
   Growing wide_;             ///< gradients inside the experts

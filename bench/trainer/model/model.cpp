@@ -6,7 +6,7 @@
 namespace rondo::train {
 namespace {
 
-/// Counts floats while there is no memory, and divides the memory afterwards. The same function does both.
+/// Divides memory among arrays. Without memory it only counts floats, so the same calls also find the size to allocate.
 class Dealer {
  public:
   explicit Dealer(float *memory) : memory_(memory) {}
@@ -65,11 +65,11 @@ void Model::place(float *memory) {
     layer.normed2 = deal.take(row_floats);
     layer.means2 = deal.take(rows_);
     layer.scales2 = deal.take(rows_);
-    if (shape_.experts > 0) continue;  // they keep what they need
+    if (shape_.experts > 0) continue;  // the experts keep what they need
     layer.up = deal.take(4 * own_floats);
     layer.bent = deal.take(4 * own_floats);
   }
-  if (!staged()) {  // otherwise peers read and write them
+  if (!staged()) {  // otherwise peers read and write these arrays
     last_ = deal.take(row_floats);
     flow_ = deal.take(row_floats);
   }
@@ -258,7 +258,7 @@ void Model::backward(const float *parameters, float loss_scale, float *gradients
   const size_t width = shape_.width, layers = layout_.layers.size(), slots = inputs_.size();
   if (stage_.last()) output_backward(parameters, loss_scale, gradients, ready);
   for (size_t layer = layers; layer-- > 0;) {
-    const bool there = slots == 1 && layer + 1 == layers;  // nothing was computed in its place
+    const bool there = slots == 1 && layer + 1 == layers;  // its activations were not overwritten
     if (recompute_ && !there) layer_forward(parameters, layer, slot);
     layer_backward(parameters, layer, slot, gradients, ready);
   }

@@ -16,9 +16,9 @@ namespace rondo::train {
 /// Ranks that share a model. Each has a slice of every layer's heads and MLP, and their results are summed.
 struct Joint {
   Slice slice;
-  std::function<Buffer(size_t count)> allocate;              ///< memory for such sums
-  std::function<void(float *values, size_t count)> add_up;  ///< over the ranks that share the model, on all of them
-  ExpertRoads roads = {};                                   ///< of a model with experts
+  std::function<Buffer(size_t count)> allocate;              ///< memory for the results to sum
+  std::function<void(float *values, size_t count)> add_up;  ///< sums over the ranks that share the model, on every rank
+  ExpertRoads roads = {};                                   ///< communication of the experts, in a model with experts
 };
 
 class Model {
@@ -45,7 +45,7 @@ class Model {
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
-  // Between stages, rows() * width floats.
+  // These arrays of rows() * width floats pass between stages.
   [[nodiscard]] float *input(size_t slot) const { return layers_[slot * layout_.layers.size()].input; }
   [[nodiscard]] float *output() const { return last_; }
   /// Returns the gradient of the output before backward(), and of the input after it.
@@ -83,9 +83,9 @@ class Model {
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
   /// Computes linear() if each of the ranks that share the model has some columns of x.
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
-  /// Sums, in narrow_, the gradients that the ranks sharing the model have found for their common input.
+  /// Adds up, in narrow_, the gradients of the input that the ranks sharing the model have in common.
   void join_gradients();
-  /// Runs a layer except for its last product, which is layer_end().
+  /// Runs a layer's forward pass up to its last product, which layer_end() computes.
   void layer_forward(const float *parameters, size_t layer, size_t slot);
   void layer_end(const float *parameters, size_t layer, size_t slot, float *out);
   void layer_backward(const float *parameters, size_t layer, size_t slot, float *gradients, const Ready &ready);
@@ -109,12 +109,12 @@ class Model {
   std::unique_ptr<Experts> experts_;
   size_t float_count_ = 0;
   Buffer memory_, joint_memory_;
-  std::vector<Activations> layers_;  ///< of the stage's layers, slot after slot
-  float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
+  std::vector<Activations> layers_;  ///< activations of the stage's layers, slot after slot
+  float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< used after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
   float *narrow_ = nullptr;                  ///< scratch, and sums over the ranks that share the model
-  std::vector<const uint8_t *> inputs_;  ///< of each slot
+  std::vector<const uint8_t *> inputs_;  ///< inputs of each slot
   const uint8_t *targets_ = nullptr;
 };
 

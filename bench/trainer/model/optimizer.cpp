@@ -9,7 +9,7 @@
 namespace rondo::train {
 namespace {
 
-constexpr double lowest_share = 0.1;  ///< of the learning rate, in the last step
+constexpr double lowest_share = 0.1;  ///< share of the learning rate that is left in the last step
 constexpr uint64_t growth_steps = 200;
 constexpr double scale_min = 1, scale_max = 16'777'216;
 

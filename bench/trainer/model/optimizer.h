@@ -43,7 +43,7 @@ class Optimizer {
   [[nodiscard]] const std::vector<Piece> &part(size_t index) const { return parts_[index]; }
 
   /// Updates one part.
-  /// @param update  equal for all pieces: gradient_scale, learning_rate, step, and decay for tensors that decay
+  /// @param update  the values for all pieces: gradient_scale, learning_rate, step, and decay for tensors that decay
   void update(size_t part, float *parameters, const float *gradients, AdamUpdate update);
 
  private:

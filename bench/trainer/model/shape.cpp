@@ -44,7 +44,7 @@ class Builder {
     return add({name, 0, count, 1, start}, cut, count);
   }
 
-  /// Says whether this rank has the tensors that follow. Others only count.
+  /// Sets whether this rank has the tensors that follow. A tensor that it does not have still gets its number.
   void keep(bool kept) { kept_ = kept; }
 
   Layout layout;
@@ -166,7 +166,7 @@ void initialise(const Layout &layout, uint64_t seed, float *parameters) {
   for (const Tensor &tensor : layout.tensors) {
     float *const values = parameters + tensor.offset;
     Random random(seed * 1'000'003u + tensor.number);
-    for (size_t at = 0; at < tensor.whole_count(); ++at) {  // a slice draws what others have, too
+    for (size_t at = 0; at < tensor.whole_count(); ++at) {  // a slice also draws the numbers of the others
       float value = tensor.start == Start::ones ? 1.0f : 0.0f;
       if (tensor.start == Start::normal) value = static_cast<float>(deviation * random.normal());
       const size_t within = at % tensor.stride;

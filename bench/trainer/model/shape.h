@@ -2,8 +2,8 @@
 // This file declares the model's shape, and the offset of each of its parameters.
 //
 // All parameters are one array of floats. Their gradients are another one, with the same layout. Tensors follow each
-// other in the order in which the backward pass completes their gradients. So each range of gradients is complete
-// before the next range, which buckets need.
+// other in the order in which the backward pass completes their gradients. So gradients are complete range by range, as
+// buckets need them.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +67,7 @@ struct Tensor {
   std::string name;
   size_t offset = 0;   ///< in floats
   size_t count = 0;    ///< number of floats
-  size_t columns = 1;  ///< of a matrix; 1 for a vector
+  size_t columns = 1;  ///< columns of a matrix; 1 for a vector
   Start start = Start::zeros;
   bool of_experts = false;
   size_t blocks = 1, stride = 0, begin = 0;
@@ -90,7 +90,7 @@ inline constexpr size_t no_tensor = SIZE_MAX;  ///< index of a tensor that the s
 
 struct Layout {
   std::vector<Tensor> tensors;      ///< in the order of the backward pass
-  std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
+  std::vector<LayerTensors> layers; ///< the stage's layers, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
   size_t count = 0;                 ///< number of all floats
   /// The number of floats that the stage updates; these floats come first. After them, the last stage of a pipeline has

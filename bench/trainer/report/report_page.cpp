@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t steps_shown = 2;  ///< in the timeline
+constexpr uint64_t steps_shown = 2;  ///< steps that the timeline shows
 
 constexpr const char *head = R"page(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -79,7 +79,7 @@ class Server {
     return std::nullopt;
   }
 
-  /// Also ends other threads that wait for their workers or for each other.
+  /// Keeps the first failure, and ends the other threads, which wait for their workers or for each other.
   void fail(const Failure &failure) {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -97,7 +97,7 @@ class Server {
   std::vector<uint64_t> read_;    ///< how many updates the parameters of each worker include
   Staleness staleness_;
   Outcome failure_;
-  const size_t count_;  ///< of gradients, and of parameters
+  const size_t count_;  ///< number of gradients, and of parameters
 };
 
 Outcome work(const Options &options, size_t ranks, bool shown, Trainer &trainer, Group &pair,

@@ -82,7 +82,7 @@ json losses_of(const Run &run) {
   return losses;
 }
 
-/// Reads or writes, and computes a checksum.
+/// A file that is read or written, and the checksum of the bytes so far.
 class Stream {
  public:
   explicit Stream(std::FILE *file)
@@ -108,7 +108,7 @@ class Stream {
   Checksum sum_;
 };
 
-/// Makes a rename survive a crash. If a file system does not support that, nothing is lost.
+/// Makes a rename survive a crash, if the file system supports that.
 void sync_folder(const std::string &folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -129,7 +129,7 @@ Outcome Checkpoint::check_place() const {
     return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
   struct statvfs about {};
   const uint64_t needed = trainer_.state().whole_count() * sizeof(float) + (uint64_t{1} << 20);
-  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first save reports it
+  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // the first save will report it
   const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
   if (room >= needed) return std::nullopt;
   return save_failure(options_.checkpoint, "it takes " + show_volume(static_cast<double>(needed)) + ", and " +
@@ -163,7 +163,7 @@ Outcome Checkpoint::save(const Run &run) const {
               stream.write(header.data(), header.size());
     error = errno;
     auto failure = trainer_.state().write([&](const float *values, size_t count) {
-      if (!written) return;  // the other ranks continue in any case
+      if (!written) return;  // after an error, the ranks still send their parts
       written = stream.write(values, count * sizeof(float));
       error = errno;
     });

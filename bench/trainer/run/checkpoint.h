@@ -33,8 +33,8 @@ class Checkpoint {
   /// complete.
   [[nodiscard]] Outcome save(const Run &run) const;
 
-  /// Reads options.resume on rank 0 into the trainer, and the losses so far into `run`. Refuses a file that is damaged,
-  /// or is from a run with other settings; the trainer is unusable then.
+  /// Reads options.resume on rank 0 into the trainer, and the losses so far into `run`. Fails if the file is damaged,
+  /// or is from a run with other settings. The trainer is unusable after a failure.
   [[nodiscard]] Outcome load(Run &run) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace rondo::train {
 
-/// Adds the time since `begin_ns` to `sum_ns`. Appends a span of that time to `spans` if not null. @return now.
+/// Adds the time since `begin_ns` to `sum_ns`. If `spans` is not null, appends a span of that time. @return now.
 inline uint64_t lap(uint64_t begin_ns, Part part, uint64_t step, uint64_t &sum_ns, std::vector<Span> *spans) {
   const uint64_t end_ns = now_ns();
   sum_ns += end_ns - begin_ns;

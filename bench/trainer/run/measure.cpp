@@ -7,7 +7,7 @@ namespace rondo::train {
 namespace {
 
 /// Runs one kind of step on all ranks at once.
-/// @param slowest  receives each time of the step, as the longest of all ranks
+/// @param slowest  receives the times of the step, each as the longest over all ranks
 Outcome measure(Trainer &trainer, Ranks &ranks, Work work, bool overlap, StepTimes &slowest) {
   Group &group = ranks.all();
   StepRecord mine;

@@ -14,14 +14,14 @@
 namespace rondo::train {
 namespace {
 
-constexpr uint64_t timeline_steps = 4;  ///< the last steps of a run
+constexpr uint64_t timeline_steps = 4;  ///< number of last steps that the timeline has
 constexpr uint64_t progress_lines = 10;
-constexpr size_t pending_max = 64;  ///< steps that one exchange settles
+constexpr size_t pending_max = 64;  ///< most steps whose times one exchange settles
 
-/// Says whether the output is a terminal. Then each step is shown on one line, which the next step overwrites.
+/// Says whether the output is a terminal. If so, all steps are shown on one line, which each step overwrites.
 bool watched(const Options &options) { return ::isatty(::fileno(options.lines())) != 0; }
 
-/// Returns the beginning of a line.
+/// Returns the text with which a line begins: on a terminal, it erases the previous one.
 const char *beginning(bool live) { return live ? "\r\033[K" : ""; }
 
 /// @param step_ns  time of one step; no part of a round takes longer
@@ -68,7 +68,7 @@ Outcome Session::run(Run &result) {
   if (auto failure = settle_pending(result)) return failure;
   if (options_.parts.stages > 1)
     if (auto failure = gather_idle_shares(result)) return failure;
-  if (options_.mode != Mode::async_ps)  // there, ranks do different things
+  if (options_.mode != Mode::async_ps)  // in that mode, ranks do different things
     if (auto failure = gather_spans(result)) return failure;
   if (group_.rank() == 0 && !result.steps.empty()) show_measuring(options_, result.steps.back().times.step_ns);
   return measure_rounds(trainer_, options_, ranks_, result.rounds);
@@ -91,8 +91,8 @@ Outcome Session::step(Run &result) {
   return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
 }
 
-/// Does what is due after a step. If ranks take the mean of several steps, it is due only after the step in which they
-/// take the mean.
+/// Does the work that is due between steps. If ranks take the mean only after several steps, the work is done only
+/// after a step with a mean.
 Outcome Session::after_step(uint64_t step, Run &result) {
   const uint64_t round = options_.mode == Mode::local_sgd ? options_.local_steps : 1;
   const uint64_t before = (step - 1) / round * round;

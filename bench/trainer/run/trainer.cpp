@@ -47,7 +47,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// Makes the functions for ranks that share a model. They are not called if each model has one slice.
+/// Makes the functions by which ranks that share a model communicate. Nothing calls them if each model has one slice.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;
@@ -88,7 +88,7 @@ Outcome Trainer::allocate() {
   if (joint_failure_) return joint_failure_;
   if (stage_.count > 1 && stage_.first())
     if (auto failure = compute_.allocate_shared(layout().tensors[layout().token].count, peer_tokens_)) return failure;
-  if (options_.sharded)  // the others read it in place
+  if (options_.sharded)  // the other ranks read it in place
     if (auto failure = compute_.allocate_shared(layout().count, parameters_)) return failure;
   if (!model_.allocated() || !optimizer_.allocated() || parameters_ == nullptr ||
       (options_.accumulate > 1 && pass_gradients_ == nullptr))
@@ -110,7 +110,7 @@ Outcome Trainer::begin() {
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
                         worker() * options_.accumulate, options_.accumulate, progress_.step};
   if (worker() >= worker_count()) return std::nullopt;  // a parameter server
-  if (!stage_.first() && !stage_.last()) return std::nullopt;  // it sees no tokens
+  if (!stage_.first() && !stage_.last()) return std::nullopt;  // a stage between them sees no tokens
   loader_ = std::make_unique<Loader>(corpus_, samples_, sharing, compute_.sample_memory());
   return loader_->start();
 }
@@ -173,8 +173,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Waits for the buckets in the order in which they were started, and squares one bucket while the next is in flight.
-/// Squares are summed by pieces, so the sums do not depend on the division into buckets.
+/// Waits for the buckets in the order in which they were started, and sums one bucket's squares while the next is in
+/// flight. Squares are summed by pieces, so the sums do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
@@ -207,7 +207,7 @@ Outcome Trainer::find_norm(Work work, StepRecord &record) {
   }
   if (split) {
     std::vector<double> sums{squares[0]};
-    if (stage_.count > 1) sums.insert(sums.end(), losses_.begin(), losses_.end());  // which the last stage alone has
+    if (stage_.count > 1) sums.insert(sums.end(), losses_.begin(), losses_.end());  // only the last stage has losses
     if (auto failure = ranks_.joint().sum(sums.data(), sums.size())) return failure;
     squares[0] = sums[0];
     if (stage_.count > 1) std::copy(sums.begin() + 1, sums.end(), losses_.begin());

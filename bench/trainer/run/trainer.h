@@ -56,7 +56,7 @@ class Trainer {
 
   /// Computes the gradients of the next samples, on a worker.
   [[nodiscard]] Outcome find_gradients(StepRecord &record);
-  /// Updates the parameters of a parameter server on the host with a worker's gradients.
+  /// Updates a parameter server's parameters, which are in host memory, with a worker's gradients.
   /// @return false if the gradients are not finite, and were ignored
   [[nodiscard]] bool apply(const float *gradients);
   /// Sends rank 0's parameters to all ranks.
@@ -87,7 +87,7 @@ class Trainer {
   /// Ends a round, in which all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
-  /// Returns a failure of the pass: communication failed between ranks that share a model, or memory ran out.
+  /// Returns why a pass failed: ranks that share a model could not communicate, or memory ran out.
   [[nodiscard]] Outcome joint_failure() const;
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
@@ -120,8 +120,8 @@ class Trainer {
   Compute &compute_;
   const Corpus &corpus_;
   const Samples &samples_;
-  uint64_t joint_ns_ = 0;  ///< in sums over the ranks that share a model
-  Outcome joint_failure_;  ///< the first of these
+  uint64_t joint_ns_ = 0;  ///< time of sums over the ranks that share a model
+  Outcome joint_failure_;  ///< the first failure of these sums
   const Stage stage_;
   Model model_;
   const Layout whole_;
@@ -129,15 +129,15 @@ class Trainer {
   Optimizer optimizer_;
   Schedule schedule_;
   Buffer parameters_;
-  Buffer pass_gradients_;  ///< of one pass, if a step has several
+  Buffer pass_gradients_;  ///< gradients of one pass, if a step has several passes
   State state_;
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;
-  std::vector<Batch> slots_;      ///< of a pipeline: samples of the passes that wait for their backward passes
-  Buffer peer_tokens_;            ///< of a pipeline's first stage: what join_tokens() receives
-  std::vector<double> squares_;  ///< of each piece of the gradients, in their order
-  const Batch *batch_ = nullptr;  ///< the last one
-  std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
+  std::vector<Batch> slots_;      ///< in a pipeline: samples of passes that wait for their backward passes
+  Buffer peer_tokens_;            ///< on a pipeline's first stage: what join_tokens() receives
+  std::vector<double> squares_;  ///< sum of squares of each piece of the gradients, in their order
+  const Batch *batch_ = nullptr;  ///< the loader's latest batch
+  std::vector<double> losses_;    ///< losses of the step's batches; a rank fills in its own
   /// Sums of squares of this rank's gradients: for tensors that a model's ranks divide, and for tensors that each has.
   double split_squares_ = 0, common_squares_ = 0;
   std::vector<double> round_losses_;

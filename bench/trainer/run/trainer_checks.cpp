@@ -50,7 +50,7 @@ Outcome Trainer::validate(double &loss) {
   const size_t rounds = (batches + data_.size() - 1) / data_.size();
   for (size_t round = 0; round < rounds; ++round) {
     const size_t batch = round * data_.size() + data_.rank();
-    double unused = 0;  // a rank without a batch serves others by its experts all the same
+    double unused = 0;  // a rank without a batch still runs its experts for the others
     if (batch >= batches && options_.shape.experts == 0) break;
     if (auto failure = validate_batch(std::min(batch, batches - 1), batch < batches ? losses[batch] : unused))
       return failure;

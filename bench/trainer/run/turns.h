@@ -12,7 +12,7 @@
 
 namespace rondo::train {
 
-/// A pass, or messages to and from neighbouring stages that travel at once.
+/// A pass, or the messages that travel to and from neighbouring stages at the same time.
 struct Turn {
   enum class Kind { forward, backward, messages };
   Kind kind = Kind::messages;

@@ -89,7 +89,7 @@ Result<Job> rondo_job(const Variables &variables) {
 
 /// Computes the secret of a torchrun job without RONDO_SECRET, from variables that are surely equal on all ranks. Other
 /// variables may differ: MASTER_ADDR has several spellings, and agents count restarts differently after a change of
-/// membership. The store compares the ranks' numbers itself. The secret can be guessed, see docs/bootstrap.md.
+/// membership. The store compares WORLD_SIZE itself. The secret can be guessed, see docs/bootstrap.md.
 Secret derived_secret(const Variables &variables, uint64_t master_port) {
   const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
   constexpr std::string_view key = "rondo secret of a torchrun job";
@@ -143,7 +143,7 @@ Result<Job> torchrun_job(const Variables &variables) {
   return job;
 }
 
-/// Returns a file name for a job. Other characters become '_'. A digest keeps the name unique.
+/// Returns a file name for a job. Unsafe characters become '_'. If the name was changed, a digest keeps it unique.
 std::string file_name(const std::string &launcher, const std::string &job) {
   std::string name = launcher + "-";
   bool changed = job.size() > name_bytes_max;
@@ -201,7 +201,7 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
   const char *const local_size_name = variables.has("MPI_LOCALNRANKS") ? "MPI_LOCALNRANKS" : "PMI_LOCAL_SIZE";
   RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, local_size_name, job));
-  if (job.several_hosts) {  // each host has a process of the launcher
+  if (job.several_hosts) {  // the launcher has a process on each host, so its pid cannot name the job
     const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
       return Error{RONDO_ERROR_UNSUPPORTED,
@@ -267,7 +267,7 @@ Result<Job> flux_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "flux", name);
 }
 
-/// A variable with a process's rank, which a launcher sets whose other variables do not let the ranks meet.
+/// A variable with a process's rank. Its launcher sets no other variables by which the ranks could meet.
 struct ForeignRank {
   const char *variable;
   const char *launcher;

@@ -36,11 +36,11 @@ struct Job {
   uint32_t size = 1;
   int32_t local_rank = -1;  ///< -1: unknown
   RendezvousMethod rendezvous = RendezvousMethod::alone;
-  Endpoint endpoint;      ///< store, listen
-  Secret secret;          ///< store, listen
-  std::string secret_source{};  ///< store, listen: the variables that determine it, for messages
-  std::string name;       ///< file: unique among the jobs of this user (letters, digits, '-', '_' and '.')
-  std::string directory;  ///< file: directory in which the rendezvous directory is made
+  Endpoint endpoint;      ///< for the methods `store` and `listen`
+  Secret secret;          ///< for the methods `store` and `listen`
+  std::string secret_source{};  ///< for messages: the variables that determine the secret
+  std::string name;       ///< for `file`: unique among the jobs of this user (letters, digits, '-', '_' and '.')
+  std::string directory;  ///< for `file`: directory in which the rendezvous directory is made
   bool several_hosts = false;
 };
 

@@ -21,11 +21,11 @@ namespace rondo {
 
 /// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the command line of the nearest
 /// proxy. The address names the job: no other name is equal on all hosts and can be read without side effects. If this
-/// process asked over PMI_FD, mpiexec would take it for an MPI process, and would kill the other ranks if it ended
-/// without PMI's finalize. Returns "" if no proxy is visible.
+/// process asked mpiexec over PMI_FD, mpiexec would take it for an MPI process, and would kill the other ranks if it
+/// ended without PMI's finalize. Returns "" if no proxy is visible.
 [[nodiscard]] std::string launcher_address();
 
-/// Returns the port in the text of /proc/PID/cmdline (pure). In that text, each argument ends with a zero byte.
+/// Returns the "HOST:PORT" that follows --control-port in `command_line`, the text of /proc/PID/cmdline (pure).
 [[nodiscard]] std::string parse_control_port(std::string_view command_line);
 
 }  // namespace rondo

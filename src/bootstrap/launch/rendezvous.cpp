@@ -86,8 +86,8 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// Adds advice to the error that rank 0 could not listen on an address. If another job with the same description uses
-/// the port, that job gets an error, too.
+/// Adds advice to the error of a rank 0 that could not listen on an address. If another job with the same description
+/// uses the port, that job gets an error, too.
 Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
                     const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   if (error_number == EACCES) {
@@ -120,14 +120,14 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
-/// Says whether the error may come from an old file, at whose address no store or another job's store answers.
+/// Says whether the error may come from an old file. At its address, no store answers, or another job's store does.
 bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
 
 /// Meets at the store that rank 0's file names. An old file may remain from a rank 0 that was killed on another host.
-/// At the address in an old file is no store, or another job's store. So the function reads the file again until this
-/// job's rank 0 has replaced it.
+/// No store, or another job's store, answers at the address in such a file. So the function reads the file again until
+/// this job's rank 0 has replaced it.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline
@@ -259,7 +259,7 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
     if (!is_known && !is_loopback(address) && is_one_of(own, here.host)) reached.push_back(here);
   }
   if (reached.size() == 1) return ListenPlace{reached[0], reached[0]};
-  // Another host may reach only some of these addresses.
+  // Another host may reach only some of these addresses, so rank 0 listens on all of them.
   if (reached.size() > 1) return ListenPlace{{any_address(own), master.port}, reached[0]};
   for (const SocketAddress &address : master_is) {
     if (!is_loopback(address)) continue;

@@ -27,7 +27,7 @@ struct Rendezvous {
 struct GroupServer {
   UniqueId id;
   StoreHost host;
-  std::function<void()> idle{};  ///< work until all ranks have arrived, see Store::set_idle_work()
+  std::function<void()> idle{};  ///< work to do while other ranks are awaited, see Store::set_idle_work()
 };
 /// Returns the server that belongs to an id of start_unique_id_server().
 [[nodiscard]] GroupServer server_of(const UniqueId &id);
@@ -53,16 +53,16 @@ struct ListenPlace {
   Endpoint connect;  ///< the endpoint by which this process reaches itself
 };
 
-/// Chooses where rank 0 listens (pure). `master_is` are the addresses of `master` as this host resolves it, and `own`
-/// are this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. In two cases rank 0
-/// listens on all addresses, because other hosts may not reach one alone. In the first case, several addresses of
-/// `master` are in `own`. In the second, the name of `master` means loopback here. If `master` itself is a loopback
-/// address or 0.0.0.0, it stays. If `master` is no address of this host, rank 0 listens on `chosen`, the address of
-/// RONDO_INTERFACE. If `chosen` is empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
+/// Chooses where rank 0 listens (pure). `master_is` has the addresses to which this host resolves `master`, and `own`
+/// has this host's addresses. If exactly one address of `master` is in `own`, rank 0 listens on it. If several are in
+/// `own`, or if the name of `master` means loopback here, rank 0 listens on all addresses. In these cases, other hosts
+/// may not reach one address alone. If `master` itself is a loopback address or 0.0.0.0, rank 0 listens on it. If
+/// `master` is no address of this host, rank 0 listens on `chosen`, the address of RONDO_INTERFACE. If `chosen` is
+/// empty, too, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 
-/// Finds the place on this host. Waits until `master` resolves, if it is a name to an address of this host.
+/// Finds the place on this host. If `master` is a name, waits until it resolves to an address of this host.
 [[nodiscard]] Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view network_interface,
                                                     uint64_t deadline_ns, const Cancel *cancel);
 

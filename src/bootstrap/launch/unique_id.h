@@ -6,7 +6,7 @@
 //      5  address family u8: 4 or 6
 //      6  port u16
 //      8  scope id u32 of a link-local IPv6 address, which only the host that made the id knows
-//     12  address 16; an IPv4 address is the first 4, the rest zero
+//     12  address 16; an IPv4 address takes the first 4 bytes, and the rest is zero
 //     28  secret 32
 //     60  group 16: random; its hexadecimal form begins all keys of the group
 //     76  process number u32 of the maker, for people

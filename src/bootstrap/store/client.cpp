@@ -18,11 +18,11 @@ namespace {
 
 constexpr uint64_t retry_first_ns = 5'000'000;
 constexpr uint64_t retry_max_ns = 100'000'000;
-// A busy listener drops the first packet of a connection, which the kernel then repeats after 1 s, 3 s and 7 s. A new
-// connection is more likely to succeed. Attempts get longer, because slow networks need the time.
+// A busy listener drops the first packet of a connection, and the kernel repeats it only after 1 s, 3 s and 7 s. So the
+// client gives up early and connects anew. Later attempts take longer, because slow networks need the time.
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
-constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // after this, a known store without a listener has ended
+constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // if refusals last this long, a store that ran has ended
 constexpr uint64_t question_interval_ns = 500'000'000;  // long, because many ranks may ask one store
 constexpr size_t read_bytes = 64u << 10;
 
@@ -36,10 +36,10 @@ class Client final : public RequestStore {
         cancel_(cancel),
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
-  /// Moves bytes until `done()` is true or the session fails. Returns false if the deadline passes first. If the client
-  /// is cancelled, the request in flight ends as at its deadline, and a handshake ends at once unless this side has
-  /// proved itself. If it has, the handshake continues, so that this rank enters the group and the store can report the
-  /// rank's end.
+  /// Sends and receives until `done()` is true or the session fails. Returns false if the deadline passes first. If the
+  /// client is cancelled, the request in flight ends as at its deadline. A handshake then ends at once, unless this
+  /// side has proved itself. After the proof it continues, so that this rank enters the group and the store can report
+  /// the rank's end.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
     while (!done() && !session_.failure()) {  // ends at the deadline
@@ -48,7 +48,7 @@ class Client final : public RequestStore {
       const bool ends = cancelled();
       if (ends && !session_.proved()) return false;
       if (ends && session_.open()) session_.expire(now);
-      if (ends && !session_.open()) deadline_ns = std::min(deadline_ns, now + cancel_grace_ns);  // only the first time
+      if (ends && !session_.open()) deadline_ns = std::min(deadline_ns, now + cancel_grace_ns);  // later rounds keep it
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
@@ -86,7 +86,7 @@ class Client final : public RequestStore {
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
-  /// Reports to a store that it has another secret. The report has no other information.
+  /// Reports to a store that its secret is another one. The report has no other information.
   void report_other_secret() const {
     if (!session_.other_secret()) return;
     static_cast<void>(::send(socket_.get(), wire::other_secret.data(), wire::other_secret.size(), MSG_NOSIGNAL) < 0);
@@ -168,7 +168,7 @@ class Client final : public RequestStore {
   }
 
   /// Waits for the reply to the question in flight, before the caller sends a request about `key`: a client has one
-  /// request at a time. If the client is cancelled, the function returns while the question is in flight.
+  /// request at a time. If the client is cancelled, the function returns although the question is in flight.
   void end_question(const std::string &key, uint64_t deadline_ns) {
     while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
@@ -186,7 +186,7 @@ class Client final : public RequestStore {
     (void)send_some();
   }
 
-  /// Says whether the client was cancelled. A goodbye is sent in any case.
+  /// Says whether the client was cancelled. A goodbye ignores that, so that it is still sent.
   [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
 
   /// Returns the group's failure if it has one, otherwise the session's. The group's failure comes first: the store
@@ -241,7 +241,7 @@ class Connector {
     }
   }
 
-  /// Says whether the store exists, but its group has failed.
+  /// Says whether a store was found whose group has failed.
   [[nodiscard]] bool was_refused() const { return was_refused_; }
 
  private:
@@ -281,7 +281,7 @@ class Connector {
     return nullptr;
   }
 
-  /// Counts an address at which no process listens. After any other failure to connect, the store may only be busy.
+  /// Counts addresses without a listening process. Other failures may mean a busy store, so they restart the count.
   void note_absence(const Attempt &attempt) {
     if (attempt.socket.valid()) return;
     if (attempt.refused) {
@@ -336,7 +336,7 @@ class Connector {
   bool was_there_ = false;
   bool awaits_later_ = false;  ///< an ending program's store refused this rank; the next store may start late
   bool was_refused_ = false;
-  size_t foreign_count_ = 0;       ///< attempts in a row that found no process, or one without the secret
+  size_t foreign_count_ = 0;       ///< attempts in a row that found no process, or a process without the secret
   std::optional<Error> stranger_;  ///< the latest error of a store that does not know the secret
   bool gone_ = false;
 };

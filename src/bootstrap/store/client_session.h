@@ -37,7 +37,7 @@ class StoreClientSession {
   /// Returns the failure of the group.
   [[nodiscard]] const std::optional<Error> &notice() const { return notice_; }
   [[nodiscard]] bool member() const { return member_.has_value(); }
-  [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
+  [[nodiscard]] bool refused() const { return refused_; }  ///< the group has failed, so this rank could not enter
   /// Says whether the store knows another secret.
   [[nodiscard]] bool other_secret() const { return other_secret_; }
   /// Says whether this store belongs to an earlier program. If so, the group meets at a later store of this

@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t part_price_bytes = 64;  // bytes that a part counts besides its value
+constexpr size_t part_price_bytes = 64;  // bytes counted for each part, in addition to its value
 constexpr size_t listed_rank_count_max = 16;
 
 size_t gather_price_bytes(uint32_t count) { return count / 8 + 1; }
@@ -147,7 +147,7 @@ void StoreCore::stop_waiting(uint64_t client) {
   waiting_.erase(found);
 }
 
-/// Frees the keys of each group that all its ranks have left, because no client asks for these keys any more.
+/// Frees the keys of the groups that have lost their last rank, because no client asks for these keys any more.
 void StoreCore::drop_vacated_keys() {
   for (const uint64_t number : groups_.take_vacated()) {
     const auto found = keys_.find(number);
@@ -158,7 +158,7 @@ void StoreCore::drop_vacated_keys() {
   }
 }
 
-/// Returns the bytes of the entry that count in the total.
+/// Returns the bytes that the entry adds to used_bytes_.
 size_t StoreCore::price_bytes(const Entry &entry) {
   if (!entry.is_gather) return entry.value.size();
   if (entry.gather.over) return 0;
@@ -307,7 +307,7 @@ void StoreCore::collect(uint64_t client, const Request &request, std::vector<Del
 
 void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Delivery> &out) {
   const auto found = waiting_.find(client);
-  if (found == waiting_.end() || found->second.id != request.id) return;  // the reply was sent before
+  if (found == waiting_.end() || found->second.id != request.id) return;  // the reply was sent before the cancel
   const Request wanted = found->second;
   stop_waiting(client);
   out.push_back({client, failure(wanted.id, what_is_missing(client, wanted))});
@@ -345,7 +345,7 @@ std::vector<uint64_t> StoreCore::take_waiting(Keys &keys, const std::string &key
 
 Reply StoreCore::page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first) {
   Gather &gather = entry.gather;
-  if (gather.over)  // if a rank entered twice with equal values, it was served once
+  if (gather.over)  // a rank that comes twice with equal values is served once
     return failure(id, mismatch("the gather is over: rank " + std::to_string(rank) + " came to it twice"));
   std::vector<ByteView> parts;
   parts.reserve(gather.count);

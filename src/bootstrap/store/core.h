@@ -54,11 +54,11 @@ class StoreCore {
   /// Ends the store. Every waiting request gets RONDO_ERROR_REMOTE, whose text says what was missing.
   void end(std::vector<Delivery> &out);
 
-  [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says
+  [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< see StoreGroups
   [[nodiscard]] size_t key_count() const { return key_count_; }
   [[nodiscard]] size_t group_count() const { return groups_.group_count(); }
-  void at(uint64_t now_ns) { groups_.at(now_ns); }  ///< as StoreGroups says
-  [[nodiscard]] std::optional<Error> take_mixed_up() { return groups_.take_mixed_up(); }  ///< as StoreGroups says
+  void at(uint64_t now_ns) { groups_.at(now_ns); }  ///< see StoreGroups
+  [[nodiscard]] std::optional<Error> take_mixed_up() { return groups_.take_mixed_up(); }  ///< see StoreGroups
   [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
   [[nodiscard]] size_t waiting_count() const { return waiting_.size(); }
 

@@ -104,9 +104,9 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
   return Entry{};
 }
 
-/// Records that a generation has ended. To keep the list of ended groups short, done_count_ moves past ended
-/// generations. If many later generations have ended, it also moves past a generation that has not, for instance
-/// because that one failed elsewhere.
+/// Records that a generation has ended. All generations below done_count_ count as ended, so the list of later ended
+/// ones stays short. If the list gets too long, done_count_ moves past generations that have not ended, for instance
+/// because they failed elsewhere.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);
   if (done_.size() > out_of_order_max) done_count_ = *done_.begin();

@@ -41,11 +41,11 @@ class StoreGroups {
   /// Records that the process of this rank has ended, so it can never enter groups that it has not entered.
   void rank_ended(uint32_t rank);
 
-  /// Fails all groups, and all later groups, because of an error of the store itself.
+  /// Fails all present and later groups, because the store itself has an error.
   void fail_all(const Error &error);
 
-  /// Handles a rival: a client that would run a store here itself, as rank 0 of a group, because a second job has the
-  /// same description. If that group is not over, it fails. If the group is over, each rank that enters it later is
+  /// Handles a rival: a client that is rank 0 of a second job with the same description, and would run its own store
+  /// here. If the group that it names is not over, that group fails. If it is over, each rank that enters it later is
   /// refused once. Only a store of rank 0's own program (GroupNames::elsewhere) has rivals; other stores only refuse
   /// the client. Returns the error for the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
@@ -111,7 +111,7 @@ class StoreGroups {
   std::optional<Error> rival_;      ///< the error for ranks of the rival, until rival_end_ns_
   std::set<uint32_t> rival_ranks_;  ///< ranks that have received the error `rival_`
   uint64_t last_number_ = 0;
-  uint32_t done_count_ = 0;   ///< all generations below have ended
+  uint32_t done_count_ = 0;   ///< all generations below this number have ended
   std::set<uint32_t> done_;   ///< later generations that have ended, too
 };
 

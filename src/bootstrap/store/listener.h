@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares a store server's listening socket before the server runs. Clients may already connect, and wait in
-// the socket's queue.
+// This file declares the socket on which a store server will listen. Clients may connect before the server runs, and
+// then wait in the socket's queue.
 #pragma once
 
 #include "src/base/unique_handle.h"
@@ -14,7 +14,7 @@ struct StoreListener {
 };
 
 /// Listens on `address`; port 0 means any free port.
-/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
+/// @param listen_errno  null, or a variable that gets the errno if the system refused the address, and otherwise 0
 [[nodiscard]] Result<StoreListener> listen_for_store(const Endpoint &address, int *listen_errno = nullptr);
 
 /// Serves the clients of a listener.

@@ -14,7 +14,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // a longer wait begins anew, which keeps far deadlines in range
+constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // a longer wait is repeated; this keeps far deadlines in range
 
 struct Shared {
   std::mutex mutex;

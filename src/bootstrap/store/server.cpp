@@ -33,9 +33,9 @@ constexpr uint64_t drought_max_ns = 1'000'000'000;  // longest time without a fr
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;
-constexpr int reserve_min = 16;  // descriptors that strangers leave to the process, if it has few
+constexpr int reserve_min = 16;  // strangers leave a quarter of the descriptors free, but at least this many
 constexpr int reserve_max = 256;
-constexpr size_t strangers_min = 4;  // accepted even if few descriptors are free, because one may be a member
+constexpr size_t strangers_min = 4;  // strangers that are accepted even if few descriptors are free; one may be a rank
 
 /// Returns how many descriptors this process may have.
 int descriptor_limit() {
@@ -53,8 +53,8 @@ HubLimits limits_for(int descriptors) {
   return limits;
 }
 
-/// Closes a connection so that it does not stay in the state TIME_WAIT. Otherwise a flood of strangers would leave
-/// thousands of connections in that state.
+/// Makes a later close() of the socket leave no connection in the state TIME_WAIT. Otherwise a flood of strangers would
+/// leave thousands of connections in that state.
 void drop(int socket) {
   const linger at_once{1, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -178,7 +178,7 @@ class Server final : public StoreServer {
     connections_.clear();
   }
 
-  /// Returns the time until the next deadline. The listener is watched only while a connection can be accepted.
+  /// Returns the time until the next deadline. Also starts or stops watching the listener, as can_accept() says.
   int timeout_ms() {
     const uint64_t now = now_ns();
     uint64_t next_ns = std::min(hub_.next_deadline_ns(), stop_at_ns_);

@@ -24,7 +24,7 @@ void StoreSession::receive(ByteView bytes, uint64_t now_ns, std::vector<Request>
   if (state_ == State::open) take_frames(bytes, now_ns, requests);
 }
 
-/// Moves bytes to `input` until it has `wanted`.
+/// Moves bytes to `input` until it has `wanted` bytes.
 static void fill(Bytes &input, ByteView &bytes, size_t wanted) {
   const size_t count = std::min(bytes.size(), wanted - input.size());
   append_bytes(input, bytes.first(count));

@@ -38,7 +38,7 @@ class StoreSession {
   [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< the client has sent a hello, but no proof
   [[nodiscard]] bool authenticated() const { return state_ == State::open; }
   [[nodiscard]] bool cut() const { return state_ == State::cut; }
-  [[nodiscard]] bool other_secret() const { return other_secret_; }  ///< it was cut for this reason
+  [[nodiscard]] bool other_secret() const { return other_secret_; }  ///< it was cut, as the client has another secret
   [[nodiscard]] const char *cut_reason() const { return cut_reason_; }  ///< for the log; "" if it was not cut
   [[nodiscard]] size_t buffered_bytes() const { return input_.size(); }
 

@@ -41,7 +41,7 @@ struct Secret {
   bool operator==(const Secret &) const = default;
 };
 
-/// The connection of a client. It takes one call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
+/// A client's connection. It takes one call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
 class Store {
  public:
   virtual ~Store() = default;
@@ -56,8 +56,8 @@ class Store {
   /// second, and a later call returns the value. A call about another key forgets the value.
   virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
 
-  /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
-  /// RONDO_ERROR_TIMEOUT lists the ranks that are missing.
+  /// All-gather: puts `value` as the part of `rank` under `key`, waits for all `count` parts and returns them in rank
+  /// order. RONDO_ERROR_TIMEOUT lists the ranks that are missing.
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                             std::span<const std::byte> value, uint64_t deadline_ns) = 0;
 
@@ -65,8 +65,8 @@ class Store {
   /// wait.
   [[nodiscard]] virtual Result<void> check() { return {}; }
 
-  /// Returns the numeric address of this host's interface to the store, or an empty text if no interface leads to the
-  /// store.
+  /// Returns the numeric address of the interface by which this host reaches the store, or an empty text if no
+  /// interface leads to the store.
   [[nodiscard]] virtual std::string own_address() const { return {}; }
 
   /// Says whether the store runs on this host. If so, own_address() does not show the route to other hosts.
@@ -101,7 +101,7 @@ class IdleWork {
   std::function<void()> before_;
 };
 
-/// Checks what the store knows about the group while a rank waits for other ranks without the store.
+/// Checks what the store knows about the group while a rank waits for other ranks by other means than the store.
 class StoreWatch {
  public:
   explicit StoreWatch(Store &store) : store_(store) {}
@@ -164,13 +164,13 @@ struct Membership {
 
 /// The meaning of a group's name at a store once all ranks of the group have left.
 enum class GroupNames {
-  once,      ///< A rank that enters it again is refused.
+  once,      ///< A rank that enters a group of that name again is refused.
   renewed,   ///< A new group begins. The store outlives the job's programs, each of which numbers groups from 0.
   elsewhere  ///< The rank must try again later. Each program of the job has its own store.
 };
 
-/// The prefix of a group's name with which a rival enters: a client that would run a store here itself, as rank 0 of
-/// that group. The store refuses it, and reports to the group's ranks that a second job has the same description.
+/// The prefix of the group's name in a rival's request. A rival is rank 0 of a second job with the same description,
+/// and would run its own store here. The store refuses it, and reports the second job to the group's ranks.
 inline constexpr std::string_view rival_prefix = "rival of ";
 
 /// The process that runs the store. If it ends, the store ends.
@@ -201,24 +201,24 @@ class StoreServer {
  public:
   virtual ~StoreServer() = default;  ///< closes all connections and joins the thread
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
-  /// Records that the server runs in the process of this rank, which clients name if the server ends. Any thread may
-  /// call it.
+  /// Records that the server runs in the process of `rank`, so that clients can name that rank if the server ends. Any
+  /// thread may call it.
   virtual void hosted_by(uint32_t rank) = 0;
-  /// Reports an error of this rank to the clients, if the rank failed before it was a client itself. Any thread may
-  /// call it.
+  /// Reports to the clients the error of a rank of this process that failed before it was a client itself. Any thread
+  /// may call it.
   virtual void host_failed(const Error &error) = 0;
   /// Fails the groups that `rank` has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
-  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is over. If a rival
-  /// has arrived before, `report` is called at once. Any thread may call on_rival().
+  /// Calls `report` on the server's thread for each rival (rival_prefix) whose group is already over. A rival that has
+  /// arrived before is reported at once. Any thread may call on_rival().
   virtual void on_rival(std::function<void(const Error &)> report) = 0;
-  /// Describes the clients that had another secret, for an error. It is empty if there were none. Any thread may call
-  /// it.
+  /// Describes the clients that had another secret, for the text of an error. The result is empty if there were none.
+  /// Any thread may call it.
   [[nodiscard]] virtual std::string turned_away() = 0;
 };
 
 /// Listens on `address`; port 0 means any free port.
-/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
+/// @param listen_errno  null, or a variable that gets the errno if the system refused the address, and otherwise 0
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
                                                                       GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);

@@ -30,7 +30,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // a stopped launcher is silent, too
+constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // long, because a stopped launcher is silent, too
 constexpr uint64_t drain_limit_ns = 1'000'000'000;        // for pipes that an unkillable process holds open
 constexpr size_t read_bytes = 16 * 1024;
 
@@ -76,7 +76,7 @@ class Agent {
   std::vector<pollfd> events_;
   uint64_t heard_ns_ = now_ns();
   uint64_t next_alive_ns_ = 0;
-  uint64_t drain_until_ns_ = 0;  ///< 0: ranks run
+  uint64_t drain_until_ns_ = 0;  ///< end of the wait for the last output; 0 while ranks run
   uint32_t left_count_ = 0;
   bool launcher_rests_ = false;
   bool told_end_ = false;
@@ -244,12 +244,12 @@ void Agent::read_output(RankPipe &pipe) {
 }
 
 void Agent::read_outputs() {
-  constexpr size_t first = 4;  // of the events
+  constexpr size_t first = 4;  // index of the first pipe's event
   for (size_t index = 0; index < pipes_.size() && first + index < events_.size(); ++index)
     if (pipes_[index].descriptor.valid() && events_[first + index].revents != 0) read_output(pipes_[index]);
 }
 
-/// Reports that all ranks have ended, after their last output.
+/// Reports that all ranks have ended. Before that, it passes on their last output.
 void Agent::tell_end() {
   if (drain_until_ns_ == 0 || told_end_) return;
   const bool open =
@@ -305,7 +305,7 @@ int run_agent() {
   FileDescriptor out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!in.valid() || !out.valid() || !null.valid()) return exit_failed;
-  // The ranks inherit /dev/null, so they can neither read nor write between the frames.
+  // The ranks inherit /dev/null in place of the connection to the launcher, so they cannot disturb its frames.
   if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) return exit_failed;
   for (const int descriptor : {in.get(), out.get()})
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);

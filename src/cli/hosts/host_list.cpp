@@ -66,7 +66,7 @@ Result<uint32_t> parse_count(std::string_view text) {
 Result<std::vector<HostShare>> parse_entry(std::string_view entry) {
   Names names;
   std::string_view count;
-  if (entry.starts_with('[')) {  // an IPv6 address, whose colons are its own
+  if (entry.starts_with('[')) {  // an IPv6 address, which contains colons
     const size_t close = entry.find(']');
     if (close == entry.npos) return invalid_argument("the bracket is not closed");
     names.emplace_back(entry.substr(1, close - 1));

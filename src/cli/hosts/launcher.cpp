@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint64_t ready_limit_ns = 30'000'000'000;   // from starting ssh until all hosts are ready
 constexpr uint64_t silence_limit_ns = 15'000'000'000;  // an agent sends something every alive_interval_ns
-constexpr uint64_t farewell_ns = 2'000'000'000;       // for ssh to end after its agent, and for a reader of the output
+constexpr uint64_t farewell_ns = 2'000'000'000;       // for ssh to end after its agent, and for output to be read
 constexpr size_t events_of_connection = 3;
 
 class HostsLauncher {
@@ -168,7 +168,7 @@ void HostsLauncher::take(HostConnection &host, const Frame &frame) {
     }
     case FrameKind::ended:
       if (const auto end = decode_rank_end(frame.body); end && end->rank < options_.rank_count) {
-        hosts_.front().writer.add(FrameKind::ended, frame.body);  // for the store: no rank may wait for that rank
+        hosts_.front().writer.add(FrameKind::ended, frame.body);  // for the store, so that no rank waits for this one
         job_.rank_ended(*end, now_ns());
       }
       return;
@@ -266,11 +266,11 @@ void HostsLauncher::act() {
 
 void HostsLauncher::write_hosts() {
   for (HostConnection &host : hosts_)
-    if (host.to.valid() && !host.writer.write_some(host.to.get())) host.to.reset();  // reading shows how it ended
+    if (host.to.valid() && !host.writer.write_some(host.to.get())) host.to.reset();  // a later read shows how it ended
 }
 
 bool HostsLauncher::finished() {
-  if (refused_status_) {  // so that all unsuitable hosts are named together
+  if (refused_status_) {  // waits, so that all unsuitable hosts are named together
     const bool decided = count(HostConnection::Phase::connecting) + count(HostConnection::Phase::preparing) == 0;
     const bool signalled = *refused_status_ > 128 && count(HostConnection::Phase::lost) == 0;
     return (decided || signalled || now_ns() >= ready_deadline_ns_) && !streams_.output_pending();

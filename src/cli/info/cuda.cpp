@@ -65,7 +65,7 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
   return {};
 }
 
-/// Says whether networks may place slots in the device's memory.
+/// Says whether the slots of a network may lie in the device's memory.
 Json gpu_direct_json(const CudaDriver &driver, const CudaDevice &device) {
   const auto ways = gpu_direct_of(driver, device.ordinal);
   if (!ways.ok()) return {{"available", false}, {"why_not", ways.error().message}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file builds the CUDA part of `rondo info`: the driver, or why there is none, the kernels of this build, and the
+// This file builds the CUDA part of `rondo info`: the driver (or why there is none), the kernels of this build, and the
 // devices. For each device it shows which resources the kernels use.
 #pragma once
 

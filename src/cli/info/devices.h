@@ -13,8 +13,8 @@
 
 namespace rondo::cli {
 
-/// Builds the part about devices: all devices of the topology, and each device in `cuda`, the result of
-/// cuda_document(), that the topology lacks. Each has its CUDA ordinals.
+/// Builds the part about devices. It has all devices of the topology, and those devices in `cuda` (from
+/// cuda_document()) that the topology lacks. Each has its CUDA ordinals.
 [[nodiscard]] nlohmann::ordered_json devices_document(const DeviceDiscovery &found, const std::string &nvml_library,
                                                       const nlohmann::ordered_json &cuda);
 

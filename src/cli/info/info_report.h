@@ -16,9 +16,9 @@ namespace rondo::cli {
 
 struct InfoInput {
   Config config;
-  DeviceDiscovery found;  ///< of this machine, or from a file
+  DeviceDiscovery found;  ///< devices of this machine, or from a file
   Capabilities capabilities;
-  TuningTable table;        ///< of RONDO_TUNING_FILE
+  TuningTable table;        ///< the table that RONDO_TUNING_FILE names
   uint32_t rank_count = 1;  ///< the ranks whose plans are shown
   uint32_t host_count = 1;  ///< the hosts of these ranks
 };

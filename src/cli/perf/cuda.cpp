@@ -25,7 +25,7 @@ using perf::Failure;
 using perf::Outcome;
 
 constexpr size_t copy_bytes_max = size_t{256} << 20, copy_bytes_min = size_t{1} << 20;
-constexpr uint64_t copy_share = 64;  // at most this part of the device's memory is copied
+constexpr uint64_t copy_share = 64;  // a copy takes at most 1 / copy_share of the device's memory
 constexpr int copy_rounds = 5, copies_per_round = 8;
 constexpr size_t page_bytes = 4096;
 

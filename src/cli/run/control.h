@@ -19,7 +19,7 @@ struct Order {
   enum class Kind : uint32_t { start, signal, end };
   Kind kind = Kind::start;
   int32_t signal = 0;                   ///< signal: its number
-  uint64_t grace_ns = 0;                ///< of `end`: time from SIGTERM to SIGKILL
+  uint64_t grace_ns = 0;                ///< end: time from SIGTERM to SIGKILL
   std::array<char, 320> store{};        ///< start: RONDO_STORE, null-terminated
   std::array<char, 128> secret{};       ///< start: RONDO_SECRET, null-terminated
 };
@@ -29,7 +29,7 @@ struct Report {
   enum class Kind : uint32_t { rank_ended, all_ended };
   Kind kind = Kind::rank_ended;
   RankEnd end;              ///< rank_ended
-  uint32_t left_count = 0;  ///< of all_ended: processes that could not be killed
+  uint32_t left_count = 0;  ///< all_ended: number of processes that could not be killed
 };
 
 enum class Received { message, nothing, closed };

@@ -25,7 +25,7 @@ constexpr uint64_t run_kill_limit_ns = 5'000'000'000;
 /// After grace and kill limit, the launcher waits this long for the guard. Then it ends all processes itself.
 constexpr uint64_t run_guard_slack_ns = 2'000'000'000;
 
-/// The step at which a rank failed to become the program. The guard's messages contain its number.
+/// The step at which a rank failed to become the program. The guard's messages contain the step's number.
 enum class StartFailure : int32_t { none, fork, set_up, bind, execute };
 
 struct RankEnd {
@@ -58,8 +58,8 @@ class Job {
 
   void rank_ended(const RankEnd &end, uint64_t now_ns);
   void signal(int number, uint64_t now_ns);
-  void all_ended(uint32_t left_count);  ///< from the guard, after every rank_ended; left_count could not be killed
-  void guard_lost(int wait_status);     ///< before all_ended
+  void all_ended(uint32_t left_count);  ///< the guard's report after every rank_ended; left_count could not be killed
+  void guard_lost(int wait_status);     ///< the guard ended before all_ended
   void time_passed(uint64_t now_ns);
   void failed(std::string message, uint64_t now_ns);  ///< the launcher itself failed
 

@@ -24,7 +24,7 @@ Result<FileDescriptor> open_null() {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int descriptor = ::open("/dev/null", O_RDWR);
     if (descriptor < 0) return system_error("open /dev/null", errno);
-    if (descriptor <= STDERR_FILENO) continue;  // kept
+    if (descriptor <= STDERR_FILENO) continue;  // it stays open
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     return FileDescriptor(descriptor);
   }

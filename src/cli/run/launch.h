@@ -16,7 +16,7 @@ struct Pipe {
 [[nodiscard]] Result<Pipe> make_pipe();
 
 struct Launched {
-  FileDescriptor control;  ///< to the guard
+  FileDescriptor control;  ///< socket to the guard
   FileDescriptor signals;  ///< a signalfd
   LauncherStreams streams;
   pid_t guard = 0;

@@ -42,7 +42,7 @@ struct RunOptions {
   bool agent = false;                    ///< this process is the launcher's agent on a host; other options are ignored
 };
 
-/// --help was asked for: its text, for standard output.
+/// The text of --help, for standard output.
 struct HelpText {
   std::string text;
 };

@@ -21,7 +21,7 @@ struct RankStreams {
   FileDescriptor error;
 };
 
-/// The data that starting ranks needs. The launcher makes it before it forks the guard, which inherits it.
+/// The data that is needed to start ranks. The launcher makes it before it forks the guard, which inherits it.
 struct LaunchPlan {
   RunOptions options;
   std::string program_path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file writes the flight recordings of a job's communicators before the launcher ends the job. A killed rank
-// cannot write its recording, and the other ranks are ended before they would.
+// cannot write its recording, and the launcher ends the other ranks before they would write theirs.
 #pragma once
 
 #include <functional>

@@ -40,7 +40,7 @@ class OutputSink {
   int error_number_ = 0;
 };
 
-/// One rank's output or error stream, read from a pipe, tagged, into a sink.
+/// One rank's output or error stream. Its bytes are read from a pipe, tagged, and appended to a sink.
 class OutputPipe {
  public:
   OutputPipe(FileDescriptor descriptor, uint32_t rank, OutputSink *sink);
@@ -91,7 +91,7 @@ class Streams {
   void say(std::string_view message);  ///< prints a line of the launcher to standard error
   /// Appends bytes that ranks of other hosts have written.
   void pass_on(std::string_view bytes, bool is_error) { (is_error ? error_sink() : output_).append(bytes); }
-  /// Says whether more output would only be queued here.
+  /// Says whether an output is full. More output would then only be queued here.
   [[nodiscard]] bool output_full() const { return output_.full() || error_sink().full(); }
   void add_interests(std::vector<pollfd> *events);
   [[nodiscard]] size_t interest_count() const { return 4 + pipes_.size(); }

@@ -23,8 +23,8 @@ constexpr uint64_t bytes_min = 1024, bytes_max = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
 
-/// Returns sizes, each four times the one before. From the size at which each rank has a chunk of 64 bytes, all chunks
-/// are even. Ranks then behave alike, and one rank is simulated for many.
+/// Returns sizes, each four times the one before. From the size on at which each rank has a chunk of 64 bytes, all
+/// chunks have equal sizes. Ranks then behave alike, and one rank is simulated for many.
 std::vector<uint64_t> sizes(const sim::SimCase &what) {
   std::vector<uint64_t> list;
   const uint64_t unit = 64 * ranks_of(what);
@@ -52,7 +52,7 @@ std::string too_many(const Algorithm &algorithm, const sim::SimCase &what) {
   return {};
 }
 
-/// Adds a point. If there is none, adds the reason.
+/// Adds the simulated point to `line`. If the simulation fails, sets `reason`.
 void add_point(sim::SimCase what, sim::Simulator &simulator, double x, SimLine *line, std::string *reason) {
   what.overrides.algorithm = line->algorithm;
   what.step_count_max = compared_step_count_max;

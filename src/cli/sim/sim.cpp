@@ -141,7 +141,7 @@ struct Question {
   std::optional<TunedNetworks> tuned;
 };
 
-/// Chooses by the tuning table, which covers one machine and the measured numbers of ranks.
+/// Takes the network from the tuning table, which covers one machine and the measured numbers of ranks.
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
     return invalid_argument("--table describes the machine; leave --topology, --nodes, --gpus and --rack out");

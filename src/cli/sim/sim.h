@@ -38,7 +38,7 @@ class TunedNetworks {
 
  private:
   std::string path_;
-  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by number of ranks, by bytes
+  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by number of ranks, then by bytes
 };
 
 /// A size at which an algorithm was simulated.
@@ -65,8 +65,8 @@ struct Crossing {
 /// support that number, the sizes are 0.
 void set_exchange(sim::Network *network);
 
-/// The progress of several simulations. Each has its number of ranks as a weight, which is about proportional to its
-/// duration.
+/// The progress of several simulations. Each has its number of ranks as a weight, because its duration is about
+/// proportional to that number.
 class Effort {
  public:
   /// @param reached  called with the part of `total` that is done, 0 to 1

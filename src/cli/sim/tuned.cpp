@@ -17,7 +17,7 @@ namespace {
 
 using sim::Network;
 
-/// Returns a cost between two costs, interpolated by ratio. If a cost is 0, there is no ratio.
+/// Returns a cost between two costs, interpolated by ratio. If one of them is 0, it interpolates by difference.
 double mixed(double low, double high, double part) {
   if (low <= 0 || high <= 0) return low + (high - low) * part;
   return low * std::pow(high / low, part);

@@ -24,8 +24,8 @@ namespace {
 struct StatusOptions {
   pid_t process = 0;  ///< 0 if none is named
   bool job = false;
-  pid_t launcher = 0;  ///< with job; 0 for all jobs of this user
-  bool everybody = false;  ///< of all users; with `job` and without a launcher
+  pid_t launcher = 0;  ///< with `job`: the launcher, or 0 for all jobs of this user
+  bool everybody = false;  ///< with `job` and without `launcher`: the jobs of all users
   std::string json;  ///< a file to write, "-" for standard output
   std::string dump;  ///< a file to write, "-" for standard output
 };

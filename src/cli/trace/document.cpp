@@ -16,7 +16,7 @@ struct Arrival {
   uint64_t at_ns = 0;
   uint64_t rank = 0;
 };
-using Arrivals = std::unordered_map<uint64_t, Arrival>;  // by number of the operation
+using Arrivals = std::unordered_map<uint64_t, Arrival>;  // the key is the operation's number
 
 /// Converts to microseconds, the unit of the format.
 double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
@@ -111,9 +111,9 @@ class Document {
 
   const Timeline &timeline_;
   const std::function<bool(std::string_view)> &sink_;
-  std::vector<size_t> process_of_;  ///< by lane
+  std::vector<size_t> process_of_;  ///< number of the process of each lane
   size_t process_count_ = 0;
-  std::map<std::string, Arrivals> arrivals_;  ///< by communicator
+  std::map<std::string, Arrivals> arrivals_;  ///< the arrivals in each communicator
   bool first_ = true;
   bool good_ = true;
 };

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t known_format = 1;
 constexpr uint64_t time_ns_max = uint64_t{1} << 58;  // nine years
-constexpr int64_t offset_ns_max = int64_t{1} << 61;  // twice a sum with two times still fits into 64 bits
+constexpr int64_t offset_ns_max = int64_t{1} << 61;  // twice the sum of one offset and two times fits into 64 bits
 constexpr size_t names_max = 1u << 20;
 
 std::string printable(std::string text) {
@@ -160,7 +160,7 @@ bool Timeline::connect_clocks() {
     if (known == offsets_.end() || !from.offset_ns) continue;
     for (const Source &to : sources_) {
       if (to.communicator != from.communicator || !to.offset_ns || offsets_.contains(to.clock)) continue;
-      // `to` + its offset = rank 0 = `from` + its offset.
+      // The clock of rank 0 is equal to the clock of `to` plus its offset, and to the clock of `from` plus its offset.
       const int64_t to_first_ns = known->second.to_first_ns + *to.offset_ns - *from.offset_ns;
       const uint64_t uncertainty_ns = known->second.uncertainty_ns + to.uncertainty_ns + from.uncertainty_ns;
       const Offset offset{std::clamp(to_first_ns, -offset_ns_max, offset_ns_max),

@@ -39,7 +39,7 @@ struct TracedLane {
   std::string communicator;
   std::string host;
   std::string clock;  ///< lanes with the same clock need no conversion
-  uint64_t rank = 0;  ///< in the communicator
+  uint64_t rank = 0;  ///< number of the rank in the communicator
   uint64_t process = 0;
   std::vector<TracedOperation> operations;
 };
@@ -73,7 +73,7 @@ class Timeline {
     bool has_rank_0 = false;  ///< has rank 0 of the communicator; the other ranks measured its clock
     std::optional<int64_t> offset_ns;
     uint64_t uncertainty_ns = 0;
-    std::map<uint64_t, size_t> lane_of;  ///< by the rank's number on its host
+    std::map<uint64_t, size_t> lane_of;  ///< the key is the rank's number on its host
   };
   struct Offset {
     int64_t to_first_ns = 0;

@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each byte, so it is slow even below this size
 
-/// The chunk sizes to try. Small chunks pipeline better; large chunks cost fewer updates of counters. ll and load_store
-/// have small areas. With load_store, one rank reduces a chunk of a ring; all ranks together reduce one of a two_shot.
+/// The chunk sizes to try. Small chunks pipeline better; large chunks cost fewer updates of counters. Buffers of ll and
+/// load_store are small. With load_store, one rank reduces a chunk of a ring, and all ranks reduce one of a two_shot.
 constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 256 * KiB, 1024 * KiB};
 constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
 constexpr std::array<uint64_t, 3> load_store_chunks{64 * KiB, 128 * KiB, 256 * KiB};
@@ -44,7 +44,7 @@ uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// Adds a choice, unless the list has an equal one. Chunk sizes that are not smaller than the message are equal.
+/// Adds a choice, unless the list has an equal one. Chunk sizes that are not smaller than the message count as equal.
 bool add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;
@@ -56,7 +56,7 @@ bool add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes
   return true;
 }
 
-/// The candidates so far, and by size what they choose.
+/// The candidates so far, and for each size the plans to which they lead.
 struct List {
   const Options &options;
   const Group &group;
@@ -64,7 +64,7 @@ struct List {
   std::vector<Candidate> candidates{};
   std::map<uint64_t, std::vector<PlanChoice>> known{};
 
-  /// Adds a candidate for the sizes from the first to the last one at which no other candidate does the same.
+  /// Adds a candidate. Its sizes are from the first to the last one at which no earlier candidate leads to its plan.
   void add_new(const PlanChoice &asked) {
     Candidate candidate{asked};
     candidate.bytes_min = candidate.bytes_max;

@@ -14,7 +14,7 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr uint64_t KiB = 1024;
-constexpr uint64_t ll_bytes_max = 256 * KiB;   // ll moves two bytes for each
+constexpr uint64_t ll_bytes_max = 256 * KiB;   // ll moves two bytes for each byte
 constexpr uint64_t post_bytes_max = 64 * KiB;  // the most that a one_shot of load_store takes on a device
 
 void add_interpreted(std::vector<Candidate> &list, const Algorithm &algorithm, bool quick) {

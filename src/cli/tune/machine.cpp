@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t small_bytes = 256 << 10;
 constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20};  // sizes of caches, and larger
-constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is cut off, and only becomes worse
+constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is cut off, and is then less exact
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
 /// Binds this thread. If the system refuses that, the thread stays where it is, and the result is less exact.
@@ -71,8 +71,8 @@ double time_of(double seconds, const std::function<void()> &call) {
   return median(samples);
 }
 
-/// A ball that two threads pass to each other. `word` counts the passes. The thread with the parity of the count makes
-/// the next pass.
+/// A ball that two threads pass to each other. `word` counts the passes. One thread makes the even passes, and the
+/// other one makes the odd passes.
 class Ball {
  public:
   enum class Wait { spin, yield, sleep };
@@ -200,7 +200,7 @@ Rates measure_rates(size_t working_set_bytes, uint32_t others, double seconds) {
 Costs measure_costs(const Topology &topology, double seconds) {
   Costs costs;
   const std::vector<uint32_t> processors = allowed_os_indices(topology);
-  uint32_t other = processors.front();  // of a core other than the first
+  uint32_t other = processors.front();  // a processor of another core than the first one's
   for (const Pu &pu : topology.pus)
     for (const Pu &first : topology.pus)
       if (pu.allowed && first.os_index == processors.front() && pu.core != first.core) other = pu.os_index;

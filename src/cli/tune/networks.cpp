@@ -146,7 +146,7 @@ double penalty(const Network &network, const Network &guess, const Group &group,
 /// search is repeated with smaller factors.
 Network fit(const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double factor_first = 2, factor_last = 1.02;
-  constexpr int rounds_max = 12;  // at each factor
+  constexpr int rounds_max = 12;  // rounds with each factor
   Network best = guess;
   double best_penalty = penalty(best, guess, group, measured);
   for (double factor = factor_first; factor > factor_last; factor = std::sqrt(factor)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file computes rows, the comparison of choices, and fits from the measurements. It does no I/O.
+// This file computes three results from the measurements: rows, comparisons of choices, and fits. It does no I/O.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -43,14 +43,14 @@ const Series &best_of(std::span<const Series> size) {
 }
 
 double time_of(std::span<const Series> size, const PlanChoice &choice) {
-  double time_us = never;  // equal choices were not both measured, unless a table's author says so
+  double time_us = never;  // stays so if the choice was not measured
   for (const Series &series : size)
     if (same_work(series.choice, choice, series.bytes)) time_us = std::min(time_us, series.median_us);
   return time_us;
 }
 
-/// The best division of the sizes below `end` into rows: the begin and the choice of its last row, and its
-/// cost.
+/// The best way to divide the sizes before some index into rows. It has the price of these rows, and the first index
+/// and the choice of the last row.
 struct Division {
   double price = never;
   size_t begin = 0;
@@ -74,7 +74,7 @@ std::vector<Division> divide(const BySize &sizes, const std::vector<PlanChoice> 
   return best;
 }
 
-/// Returns the end of a row, which is the geometric mean of two sizes.
+/// Returns the size at which a row ends: usually the geometric mean of its last size and the next size.
 uint64_t row_end(const BySize &sizes, size_t end) {
   const uint64_t below = sizes[end - 1][0].bytes;
   if (end == sizes.size()) return below >= end_bytes_min ? TuningRow::any_bytes : 2 * below;

@@ -123,7 +123,7 @@ Words words_of(const Options &options, const Group &group, const Candidate &cand
 struct Entry {
   Candidate candidate;
   std::vector<uint64_t> sizes;        ///< sizes at which the candidate is still tried; without any, it takes no turns
-  std::vector<PerfResult> results{};  ///< of its latest turn
+  std::vector<PerfResult> results{};  ///< results of the latest turn
 };
 
 class Runs {

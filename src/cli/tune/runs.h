@@ -16,7 +16,7 @@ namespace rondo::cli::tune {
 /// A choice that the ranks request, and the sizes at which the choice is tried.
 struct Candidate {
   PlanChoice asked;         ///< AUTO or 0 means that the library chooses
-  uint32_t blocks_max = 0;  ///< of a call on a device; 0 for no limit
+  uint32_t blocks_max = 0;  ///< the most blocks of a call on a device; 0 for no limit
   uint64_t bytes_max = std::numeric_limits<uint64_t>::max();
   uint64_t bytes_min = 0;
 };
@@ -28,7 +28,7 @@ struct Candidate {
 /// Returns those requested sizes at which the candidate has at least one element for each rank.
 [[nodiscard]] std::vector<uint64_t> sizes_of(const Options &options, const Group &group, const Candidate &candidate);
 
-/// One size in a run of `rondo perf`.
+/// The result for one size in a run of `rondo perf`.
 struct PerfResult {
   uint64_t bytes = 0;
   PlanChoice choice;  ///< the choice that was used
@@ -42,8 +42,8 @@ struct PerfReport {
 /// Parses the JSON of `rondo perf`.
 [[nodiscard]] Result<PerfReport> parse_perf(std::string_view text);
 
-/// The measured times of a group. If several candidates lead to the same choice at a size, their times there are one
-/// series.
+/// The measured times of a group. If several candidates lead to the same choice at a size, their times at that size are
+/// one series.
 class PerfTimes {
  public:
   void add(const PerfResult &result);

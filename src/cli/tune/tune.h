@@ -35,7 +35,7 @@ struct Options {
   uint32_t round_count = 5;
   std::string output = "rondo-tuning.json";
   std::string hosts;                    ///< like --hosts of `rondo run`; empty for ranks on this host
-  std::vector<HostShare> host_shares;   ///< the hosts in it
+  std::vector<HostShare> host_shares;   ///< the hosts that `hosts` names
   bool quick = false;                   ///< --quick
   bool keep_disturbed = false;          ///< --keep-disturbed
   std::string device;                   ///< like --device of `rondo perf`; empty for host memory
@@ -57,8 +57,8 @@ struct Group {
 struct Series {
   uint64_t bytes = 0;
   PlanChoice choice;
-  double median_us = 0;  ///< over rounds: the median of each round's median over its runs
-  double min_us = 0, max_us = 0;  ///< of the medians of rounds
+  double median_us = 0;  ///< the median over rounds of each round's median
+  double min_us = 0, max_us = 0;  ///< over the medians of the rounds
   uint32_t round_count = 0, run_count = 0;
   uint32_t quiet_round_count = 0;  ///< rounds without other programs on the processors; if any, only they count
 };
@@ -91,7 +91,7 @@ struct Rates {
 /// Costs of the machine itself. A cost is 0 if it could not be measured, for instance on one core.
 struct Costs {
   double latency_us = 0;       ///< until one core sees a word that another wrote
-  double bandwidth_GBps = 0;   ///< of reading what another core has just written
+  double bandwidth_GBps = 0;   ///< rate of reading what another core has just written
   double handover_us = 0;      ///< until a core switches to a thread that waits by yielding
   double wake_us = 0;          ///< the same for a thread that sleeps on a futex
   std::vector<Rates> rates;    ///< by ascending working set

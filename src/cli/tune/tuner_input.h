@@ -17,7 +17,7 @@ namespace rondo::cli {
 
 /// The memory of a communicator on the host with the most of its ranks.
 struct MemoryPlan {
-  uint64_t shared_bytes = 0;  ///< of the ranks' segment before the first message
+  uint64_t shared_bytes = 0;  ///< size of the ranks' segment before the first message
   uint64_t memory_bytes = 0;  ///< everything that max_memory_bytes limits, with the segment
   std::string refusal;        ///< why max_memory_bytes is too small, or ""; then the sizes are 0
 };

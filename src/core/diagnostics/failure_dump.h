@@ -23,9 +23,9 @@ class FailureDump {
   FailureDump &operator=(const FailureDump &) = delete;
 
   /// Starts the dump after the communicator has failed, and returns at once. From then on, exit() of the process waits
-  /// for the file, for a few seconds at most. Any thread.
+  /// for the file, for a few seconds at most. Any thread may call it.
   void begin();
-  /// Waits briefly for the file. The caller may end its process next, and a launcher may then end the other ranks.
+  /// Waits briefly for the file: if the caller ends its process next, a launcher may kill the rank that writes it.
   void wait_briefly() const;
   /// Waits, after begin(), until the file is written, or the log says why it is not.
   void finish();

@@ -14,7 +14,7 @@ namespace rondo {
 /// Returns this thread's last failure. Its status is RONDO_OK if no call of this thread has failed.
 [[nodiscard]] const Error &last_error() noexcept;
 
-/// Notes that this thread's last failure belongs to a call on `comm`.
+/// Records that this thread's last failure belongs to a call on `comm`.
 void set_failed_communicator(rondo_comm_t comm) noexcept;
 
 /// Returns this thread's last failure if it is a refused call on `comm`, which had no effect. Otherwise returns null.

@@ -119,7 +119,7 @@ class Arrivals {
     }
   }
 
-  /// Returns that time, or 0 if not all ranks have entered the operation, or if a record was overwritten.
+  /// Returns the time for operation `number`, or 0 if not all ranks have entered it, or if a record was overwritten.
   [[nodiscard]] uint64_t of(uint64_t number) const {
     const Arrival &arrival = arrivals_[number % recorded_operation_count];
     return arrival.number == number && arrival.rank_count == rank_count_ ? arrival.last_ns : 0;
@@ -134,7 +134,7 @@ class Arrivals {
 
   void add(const RecordedOperation &operation) {
     Arrival &arrival = arrivals_[operation.number % recorded_operation_count];
-    if (arrival.number > operation.number) return;  // another rank has overwritten its record
+    if (arrival.number > operation.number) return;  // another rank's later operation uses this entry
     if (arrival.number < operation.number) arrival = {operation.number, 0, 0};
     ++arrival.rank_count;
     arrival.last_ns = std::max(arrival.last_ns, operation.entered_ns);

@@ -36,7 +36,7 @@ struct RankNow {
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in the operation
-  std::vector<uint32_t> waited_for;  ///< ranks that have not entered the operation, or else that stopped or died
+  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it; if there are none, stopped or dead ranks
 };
 [[nodiscard]] std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks);
 

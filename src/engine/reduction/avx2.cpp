@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the vectorised reduction, compiled for AVX2. Highway's macros limit the AVX2 target to Highway's code
-// and ours, so inline functions of the standard library are still compiled for any processor.
+// This file is the vectorised reduction, compiled for AVX2. By Highway's macros, only Highway's code and ours use AVX2.
+// So inline functions of the standard library are still compiled for any processor.
 #include <hwy/detect_targets.h>
 #undef HWY_TARGET
 #define HWY_TARGET HWY_AVX2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the vectorised reduction, compiled for AVX-512. Highway's macros limit the AVX-512 target to
-// Highway's code and ours, so inline functions of the standard library are still compiled for any
+// This file is the vectorised reduction, compiled for AVX-512. By Highway's macros, only Highway's code
+// and ours use AVX-512. So inline functions of the standard library are still compiled for any
 // processor.
 #include <hwy/detect_targets.h>
 #undef HWY_TARGET

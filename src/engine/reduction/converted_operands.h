@@ -34,7 +34,7 @@ class OperandScaler {
   alignas(64) std::byte factors_[factors_bytes];  ///< copies of the factor, as many as a call needs
 };
 
-/// The words of one call. They are allocated for that call alone, so a plan in the cache holds no memory.
+/// The words of one call (src/proto/integer_mean.h). Each call allocates its own, so a cached plan holds no memory.
 class MeanWorkspace {
  public:
   /// Converts to words the operands of `work`, which has a widened plan. Throws std::bad_alloc.

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t small_bytes = 16;    // up to this, a plain loop is faster than a vector and its tail
 constexpr size_t block_bytes = 4096;  // together with the operands' blocks, it fits into the first-level cache
 
-/// Appends operands[first, last) to the `args.input_count` inputs of `args`.
+/// Appends operands[first, last), each from byte `offset` on, to the inputs of `args`.
 void add_operands(ReductionArgs &args, std::span<const std::byte *const> operands, size_t first, size_t last,
                   size_t offset) {
   for (size_t index = first; index < last; ++index) args.inputs[args.input_count++] = operands[index] + offset;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file chooses the implementation of reduction.h once. It is named by RONDO_SIMD, or the fastest that runs here.
+// This file chooses an implementation of reduction.h once: the one of RONDO_SIMD, or the fastest that runs here.
 #include "src/engine/reduction/reduction.h"
 
 #include <string>
@@ -22,7 +22,7 @@ std::string known_targets() {
 
 const ReductionTarget &chosen_target() {
   static const ReductionTarget *const chosen = [] {
-    // If the environment cannot be read, making a communicator fails and reports why.
+    // An unreadable environment is not reported here: making a communicator fails and reports why.
     const auto config = read_config();
     const SimdTarget wanted = config.ok() ? config.value().simd : SimdTarget::automatic;
     const auto forced = choose_reduce_target(wanted == SimdTarget::automatic ? "" : simd_target_string(wanted));

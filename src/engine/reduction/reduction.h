@@ -19,7 +19,7 @@ inline constexpr uint32_t reduce_inputs_max = 4;   // acc, src, recv[0], recv[1]
 inline constexpr uint32_t reduce_outputs_max = 3;  // dst, send[0], send[1]
 
 /// The arguments of a reduction. Pointers need no alignment. An output may equal an input (acc and dst), but may not
-/// overlap one otherwise. Without `{}` the arrays are not cleared: clearing takes longer than a small reduction.
+/// overlap one otherwise. Do not make one with `{}`: clearing the arrays takes longer than a small reduction.
 struct ReductionArgs {
   const std::byte *inputs[reduce_inputs_max];
   std::byte *outputs[reduce_outputs_max];
@@ -29,7 +29,7 @@ struct ReductionArgs {
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;   ///< shifts of an avg's float inputs; the last byte applies to all of `more`
   bool past_caches = false;     ///< a hint for one large output: write it as stream_copy() does
-  /// Operands after the inputs, if each rank has one operand. Empty for a step. The data of each begin at `more_at`.
+  /// Operands after the inputs, in a call of reduce_in_rank_order(), otherwise empty. Each begins at `more_at`.
   std::span<const std::byte *const> more;
   size_t more_at = 0;  ///< offset in bytes
 
@@ -43,8 +43,8 @@ struct ReductionArgs {
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the fastest function that this processor runs, or null for an unknown type or operation. All functions give
-/// equal bits, except for a NaN's payload. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; the first call reads
-/// it. If the value is unknown or cannot run here, it is ignored, and a log line lists the known values.
+/// equal bits, except for a NaN's payload. The first call reads RONDO_SIMD=plain|avx2|avx512|avx512_bf16, which forces
+/// one. If its value is unknown or cannot run here, it is ignored, and a log line lists the known values.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
 
 /// Returns the function in plain C++, the reference for the others.

@@ -55,7 +55,7 @@ HWY_INLINE typename Codec::Accumulator finish(const typename Codec::Accumulator 
   }
 }
 
-/// Reduces a common case, with only the operation in the loop. `bytes` is a multiple of the step.
+/// Reduces a common case. The loop contains only the operation. `bytes` is a multiple of the step.
 template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
 void reduce_fixed(const ReductionArgs &args, size_t bytes) {
   const std::byte *inputs[input_count];
@@ -88,7 +88,7 @@ bool reduce_common(const ReductionArgs &args, size_t bytes) {
   }
 }
 
-/// Reduces for all arguments. It reads all operands of a step before it writes a result, because an output may be an
+/// Reduces with any arguments. It reads all operands of a step before it writes a result, because an output may be an
 /// input.
 template <class Codec, class Op, bool past_caches = false>
 void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {

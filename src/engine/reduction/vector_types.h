@@ -107,8 +107,8 @@ struct Bfloat16Codec {
 };
 
 #if HWY_TARGET == HWY_AVX3
-/// Rounds with the processor's own conversion (AVX512_BF16). It flushes subnormals and keeps NaN payloads, so vectors
-/// with subnormals or NaNs, which are rare, use the integer code. This code is assembler, as Highway's target lacks it.
+/// Rounds with the processor's own conversion (AVX512_BF16), in assembler, because Highway's target lacks it. It
+/// flushes subnormals and keeps NaN payloads, so vectors with subnormals or NaNs, which are rare, use the integer code.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
@@ -125,7 +125,7 @@ struct Bfloat16ConvertingCodec : Bfloat16Codec {
 };
 #endif
 
-/// Two vectors of floats from one vector of halves. F16C converts in either direction by one instruction.
+/// Half a vector of float16, computed as a vector of float32. F16C converts in either direction by one instruction.
 struct Float16Codec {
   using Scalar = float;
   using Accumulator = FloatVector;
@@ -215,7 +215,7 @@ struct Float8Codec {
   }
 };
 
-// Operations on vectors. For accumulators of two vectors, use apply().
+// Operations on vectors. apply() takes accumulators, which may be two vectors.
 
 struct VectorSum {
   template <class V>

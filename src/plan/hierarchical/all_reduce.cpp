@@ -29,7 +29,7 @@ uint32_t chunk_of(const HostLayout &hosts, uint32_t owner, uint32_t host) { retu
 
 /// Reduces this rank's operand, which is a sum over `summed` ranks, and then the operands of `peers`, one in each step.
 /// The first step reads the rank's operand. Each step writes its result to dst, but the last step may send its result
-/// to `send` instead. `finish` marks the last step if no other operand follows.
+/// to `send` instead. If `finish` is set, the last step completes the reduction.
 void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const Peers> peers, unsigned first_flag,
                  uint32_t summed, bool finish, Peers send) {
   const auto last_flags = static_cast<unsigned>(flag_if(finish, step_finish) | flag_if(send.count == 0, step_dst));
@@ -69,7 +69,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
               {});
 }
 
-/// Writes step 3 of the head of this file, host by host: first this host's sums, then the sums of the other hosts.
+/// Writes step 3 of the head of this file, host by host: first this host's results, then the other hosts' results.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();

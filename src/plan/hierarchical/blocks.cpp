@@ -3,9 +3,9 @@
 // copy.
 //
 //     2 hosts of 2 ranks; block d belongs to rank d. On each host, rank i works for the blocks of ranks with index i.
-//     reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)
+//     reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its host's sum (from 3 ---> 2)
 //     all-gather       host 0, block 2:  rank 2 ===> rank 0 ---> rank 1
-//                      ---> inside of a host   ===> network: S / hosts leaves a host for each other one
+//                      ---> inside of a host   ===> network: S / hosts from each host to each other host, S: vector
 //
 // A rank's recv buffer has room for its own block only, so it cannot hold sums of other blocks. Inside of a host, the
 // sums of other blocks travel around a ring, in waves of one block for each rank. A sum ends on the rank that works for

@@ -3,8 +3,8 @@
 //
 //     2 hosts of 2 ranks, root 0; chunk i for each owner i (as many owners as the smallest host has ranks)
 //     broadcast  root ---> owner i of its host ===> owner i of the next host ===> ...; each ---> the ranks of its host
-//     reduce     backwards: in each host, chunk i travels around the ring to owner i, which adds the sum of the host
-//                before: root + 1 ===> root + 2 ===> ... ===> root's host, whose owner i sends the whole sum to root
+//     reduce     backwards: in each host, chunk i travels around a ring to owner i, which adds the previous host's sum;
+//                hosts after the root's host ===> ... ===> the root's host, whose owner i sends the whole sum to root
 //                ---> inside of a host   ===> network
 //
 // Hosts form an open chain, and tiles follow each other along it. Each owner has its own connection to the next host,
@@ -16,7 +16,7 @@
 namespace rondo {
 namespace {
 
-/// The host of the root, where the chain begins or ends, and whether this rank is there.
+/// The place of the root, in whose host the chain begins or ends, and whether this rank is on that host.
 struct Chain {
   Chain(const HostLayout &hosts, const ScheduleArgs &args)
       : root_place(place_of(hosts, args.root)), in_root_host(hosts.own_host == root_place.host) {}

@@ -8,13 +8,13 @@
 //                                                         |`-- 5
 //                                                         4
 //
-// All-reduce, broadcast and reduce need as many network hops as the tree of hosts is deep. Each host sends one message
-// up and receives one down, however many ranks it has. On odd channels, the next rank of each host is the leader, and
-// the hosts form the second tree of src/plan/tree.cpp. A root leads its host, and its host is on top.
+// Data take as many network hops up or down as the tree of hosts is deep. Each host sends one message up and receives
+// one down, however many ranks it has. On channel c, the rank with index c leads its host (modulo the host's ranks). On
+// odd channels, hosts form the second tree of src/plan/tree.cpp. A root leads its host, and its host is on top.
 //
 // A leader has up to three children: one of its own host, and two other leaders. But a step receives only two operands,
 // and in a reduce only the root may write its recv buffer. So a leader puts the sum of its own operand and two
-// children's into its loop-back link. The next step takes the sum out.
+// children's sums into its loop-back link. The next step takes it out and adds the third child's sum.
 //
 // Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots of a chunk.
 #include <cassert>

@@ -41,7 +41,7 @@ struct Mark {
   std::vector<uint32_t> messages;  ///< the steps that receive the slots of this step
 };
 
-/// Returns all steps of all ranks for one tile, ordered by rank, lane, step. Empty if the schedules do not match.
+/// Returns all steps of all ranks for one tile, by rank, lane and step. It is empty if sends and receives do not match.
 [[nodiscard]] std::vector<Mark> lay_out(const ScheduleSet &set);
 
 [[nodiscard]] Result<void> check_drawable(const ScheduleSet &set);

@@ -94,7 +94,7 @@ class DataCheck {
 
   [[nodiscard]] const Node &node(uint32_t local) const { return graph_.nodes[(*steps_)[local]]; }
 
-  /// Returns the previous step in its lane (on this chunk), or none.
+  /// Returns the previous step on this chunk in the lane of `local`, or none.
   [[nodiscard]] uint32_t previous(uint32_t local) const {
     return local > 0 && node(local - 1).lane == node(local).lane ? local - 1 : none;
   }
@@ -103,7 +103,7 @@ class DataCheck {
     if (--waiting_[local] == 0) ready_.push_back(local);
   }
 
-  // Clocks.
+  // These functions work on the steps' clocks.
 
   [[nodiscard]] uint16_t *clock(uint32_t local) { return clocks_.data() + size_t{local} * lane_count_; }
 
@@ -129,7 +129,7 @@ class DataCheck {
     return clock(later)[lane_of_[earlier]] >= ordinal_[earlier];
   }
 
-  // Memory.
+  // These functions check accesses to memory.
 
   [[nodiscard]] Cell &source_cell(uint32_t rank) {
     return is_set(args_.in_place, rank) && !trades_ ? recv_[rank] : send_[rank];
@@ -151,7 +151,7 @@ class DataCheck {
     return {};
   }
 
-  /// Returns whether the rank's recv buffer, or its send buffer, has this chunk.
+  /// Returns whether the rank's recv buffer has this chunk, or if `recv` is false, whether its send buffer has it.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
     const Collective &traits = traits_of(args_.collective);
     if ((recv ? traits.target : traits.source) == BufferLayout::own_block) return chunk == rank;
@@ -286,7 +286,7 @@ class DataCheck {
     return {};
   }
 
-  /// Returns the rank whose data a rank must have in a chunk, if nothing is reduced.
+  /// Returns whose data `rank` must have in a chunk, for collectives that reduce nothing.
   [[nodiscard]] uint32_t origin_of(uint32_t chunk, uint32_t rank) const {
     if (trades_) return (rank + rank_count_ - chunk) % rank_count_;
     return traits_of(args_.collective).source == BufferLayout::own_block ? chunk : args_.root;
@@ -309,11 +309,11 @@ class DataCheck {
   const std::vector<uint32_t> *steps_ = nullptr;
   std::vector<uint64_t> sets_;
   uint32_t lane_count_ = 0;        ///< lanes that have steps of this chunk
-  std::vector<uint32_t> lane_of_;  ///< number of the step's lane among these
+  std::vector<uint32_t> lane_of_;  ///< number of each step's lane among these lanes
   std::vector<uint16_t> clocks_;  ///< lane_count_ entries for each step
   std::vector<uint16_t> ordinal_; ///< position in its lane, from 1
   std::vector<bool> finished_;
-  std::vector<uint32_t> payload_version_;  ///< version of the payload's cell when it was posted
+  std::vector<uint32_t> payload_version_;  ///< last writer of the payload's memory when the step sent it
   std::vector<uint32_t> waiting_, ready_;
 
   std::optional<Violation> wrong_scale_;  ///< first wrong scale; it is reported only if there is no other violation

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is the entry of the verifier, with its rule on the partition.
+// This file has verify(), the entry of the verifier, and checks its rule on the partition.
 #include "src/plan/verify/verifier.h"
 
 #include <algorithm>

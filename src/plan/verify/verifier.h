@@ -31,7 +31,7 @@ struct VerifyArgs {
   uint64_t slot_elements = 1;           ///< a range moves ceil(count / slot_elements) slots
   std::vector<bool> in_place;           ///< indexed by rank; empty if no rank is in place
   /// For each rank, whether its peers read payloads in its buffers when they consume the slot
-  /// (Algorithm::reference_safe). Empty means false for all ranks. A proof also holds if it is false for more ranks.
+  /// (Algorithm::reference_safe). Empty means false for all ranks. A proof also holds if it is true for fewer ranks.
   std::vector<bool> by_reference;
 };
 

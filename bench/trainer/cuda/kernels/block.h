@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels are written for a block of threads. A block type has thread(), threads(), index() of the block, count() of
 // blocks, and sync(). Its shared() is memory of the block, 8 bytes per thread. On a device the type represents a
-// hardware block (kernels.cu), in tests host threads.
+// hardware block (kernels.cu), in tests a group of host threads.
 //
 // A function that a block runs is declared with RONDO_TRAIN_FUNCTION, which the including file defines.
 #pragma once
@@ -38,13 +38,13 @@ struct Greatest {
   }
 };
 
-/// Reduces the values of all threads, and returns the result on all of them. The order depends only on the number of
-/// threads.
+/// Reduces the values of all threads, and returns the result on all of them. The order of the operations depends only
+/// on the number of threads.
 template <class Reduction, class Block, class Value>
 RONDO_TRAIN_FUNCTION inline Value reduce(const Block &block, Value mine) {
   static_assert(sizeof(Value) <= sizeof(double));
   auto *const values = reinterpret_cast<Value *>(block.shared());
-  block.sync();  // the result before this one has been read by all
+  block.sync();  // all threads have read the previous reduction's result
   values[block.thread()] = mine;
   block.sync();
   for (uint32_t left = block.threads(); left > 1;) {

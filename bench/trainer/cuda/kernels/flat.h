@@ -47,7 +47,7 @@ struct Embed {
   }
 };
 
-/// Returns tanh(sqrt(2 / pi) * (x + 0.044715 x^3)), computed as 1 - 2 / (1 + exp(2 u)) with exp kept finite.
+/// Returns tanh(u), u = sqrt(2 / pi) * (x + 0.044715 x^3), as 1 - 2 / (1 + exp(2 u)). The exp is kept finite.
 RONDO_TRAIN_FUNCTION inline float gelu_tanh(float x) {
   const float twice = 2.0f * 0.7978845608f * (x + x * x * (x * 0.044715f));
   return 1.0f - 2.0f / (1.0f + expf(twice < 80.0f ? twice : 80.0f));
@@ -89,7 +89,7 @@ struct Adam {
   const float *gradients;
   uint64_t count;
   float beta1, beta2, epsilon;
-  float scale, keep, step, root;  ///< of the gradient, of the parameter (decay), the rate, and of the second's root
+  float scale, keep, step, root;  ///< factors of: the gradient, the parameter, the first moment, the second's root
 
   template <class Block>
   RONDO_TRAIN_FUNCTION void run(const Block &block) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file defines the trainer's kernels for devices, with one line for each body, and the block on which they run.
+// This file defines the trainer's kernels for devices: one line for each kernel, and the block on which they run.
 #define RONDO_TRAIN_FUNCTION __device__
 #include "bench/trainer/cuda/kernels/list.h"
 

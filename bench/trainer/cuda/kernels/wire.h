@@ -21,7 +21,7 @@ RONDO_TRAIN_FUNCTION inline float float_of(uint32_t bits) {
 
 /// A float's upper half: 1 bit for the sign, 8 for the exponent and 7 for the mantissa.
 struct Bfloat16 {
-  /// Rounds to nearest, ties to even; a NaN stays one.
+  /// Rounds to nearest, ties to even; a NaN stays a NaN.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
     const uint32_t bits = bits_of(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
@@ -34,7 +34,7 @@ struct Bfloat16 {
 struct Float16 {
   static constexpr uint32_t exponent_gap = 112u << 23;  ///< difference of the exponents' biases
   static constexpr uint32_t normal_min = 113u << 23;  ///< 2^-14
-  static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520: from here on infinity is nearest
+  static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520, from which on infinity is the nearest value
 
   /// Rounds to nearest, ties to even. Values beyond the range become infinity.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
