@@ -65,8 +65,8 @@ std::string stem_of(rondo_protocol_t protocol) {
   return std::string("rondo_run_") + rondo_protocol_string(protocol) + "_";
 }
 
-const std::string load_store_stem = "rondo_run_load_store_", one_shot_stem = "rondo_run_one_shot_";
-const std::string joint_stem = "rondo_run_joint_", reduce_stem = "rondo_reduce_";
+constexpr char load_store_stem[] = "rondo_run_load_store_", one_shot_stem[] = "rondo_run_one_shot_";
+constexpr char joint_stem[] = "rondo_run_joint_", reduce_stem[] = "rondo_reduce_";
 
 bool only_moves(const Plan &plan) {
   return rondo::only_moves(static_cast<rondo_collective_t>(plan.key.signature.collective));
@@ -163,7 +163,7 @@ std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
 }
 
 std::vector<std::string> load_store_kernel_names() {
-  std::vector<std::string> names{load_store_stem + "copy"};
+  std::vector<std::string> names{std::string(load_store_stem) + "copy"};
   add_reducing_names(names, load_store_stem);
   add_reducing_names(names, one_shot_stem);
   return names;
@@ -174,19 +174,19 @@ uint32_t load_store_element_bytes(const Plan &plan) {
 }
 
 std::vector<std::string> joint_kernel_names() {
-  std::vector<std::string> names{joint_stem + "copy"};
+  std::vector<std::string> names{std::string(joint_stem) + "copy"};
   add_reducing_names(names, joint_stem);
   return names;
 }
 
 std::string joint_kernel_name(const Plan &plan) {
-  return joint_stem + (only_moves(plan) ? "copy" : reducing_name(plan));
+  return std::string(joint_stem) + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
 std::string kernel_name(const Plan &plan) {
   if (plan.choice.kernel != RONDO_KERNEL_LOAD_STORE)
     return stem_of(plan.choice.protocol) + (only_moves(plan) ? "copy" : type_name(plan));
-  const std::string &stem = is_one_shot(plan) ? one_shot_stem : load_store_stem;
+  const std::string stem = is_one_shot(plan) ? one_shot_stem : load_store_stem;
   return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 

@@ -95,6 +95,15 @@ struct ncclConfig_t {
   int graphStreamOrdering;
 };
 
+/// The result of ncclGroupSimulateEnd().
+struct ncclSimInfo_t {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  float estimatedTime;  ///< microseconds
+};
+static_assert(sizeof(ncclSimInfo_t) == 24);
+
 /// A strided set of ranks. It belongs to the device-side interface.
 struct ncclTeam_t {
   int nRanks;
@@ -126,6 +135,7 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int *rank);
 
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info);
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream);

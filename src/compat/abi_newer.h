@@ -44,6 +44,18 @@ ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, ncclComm_t c
 #endif
 
 #if !defined(NCCL_VERSION_CODE) || NCCL_VERSION_CODE < 23200
+/// The argument of ncclSetEncryption().
+struct ncclEncryptionConfig_t {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int mode;
+  const char *psk;  ///< key that all processes share
+};
+static_assert(sizeof(ncclEncryptionConfig_t) == 32);
+
+ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config);
+
 /// The configuration of one collective. A number that was not set is INT32_MIN.
 struct ncclCollConfig_t {
   size_t size;

@@ -101,9 +101,8 @@ ncclResult_t check_alive(const ncclComm *comm, const char *function) {
   return ncclSuccess;
 }
 
-ncclResult_t check_ready(ncclComm *comm, const char *function) {
+ncclResult_t check_ready_state(ncclComm *comm, const char *function) {
   if (const ncclResult_t alive = check_alive(comm, function); alive != ncclSuccess) return alive;
-  if (comm->ready.load(std::memory_order_relaxed)) return ncclSuccess;
   const ncclResult_t state = state_of(comm);
   if (state == ncclInProgress) return still_being_made(function);
   return state;

@@ -35,7 +35,13 @@ namespace rondo::compat {
 [[nodiscard]] ncclResult_t check_alive(const ncclComm *comm, const char *function);
 
 /// Checks also that the initialisation of `comm` has succeeded. Returns ncclInvalidArgument while it still runs.
-[[nodiscard]] ncclResult_t check_ready(ncclComm *comm, const char *function);
+[[nodiscard]] ncclResult_t check_ready_state(ncclComm *comm, const char *function);
+
+/// Checks the same. The usual case takes no call, because every collective makes this check.
+[[nodiscard]] inline ncclResult_t check_ready(ncclComm *comm, const char *function) {
+  const bool usable = comm != nullptr && comm->alive && comm->ready.load(std::memory_order_relaxed);
+  return usable ? ncclSuccess : check_ready_state(comm, function);
+}
 
 /// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure.
 [[nodiscard]] ncclResult_t state_of(ncclComm *comm);

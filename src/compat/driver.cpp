@@ -15,6 +15,7 @@ using Status = int;
 using Context = void *;
 
 constexpr Status success = 0, invalid_context = 201;
+constexpr unsigned without_timing = 2;  // CU_EVENT_DISABLE_TIMING
 
 /// The functions of the driver, with the names under which the driver exports them.
 struct Driver {
@@ -26,7 +27,10 @@ struct Driver {
   Status (*retain)(Context *, int) = nullptr;
   Status (*push)(Context) = nullptr;
   Status (*pop)(Context *) = nullptr;
+  Status (*create_event)(cudaEvent_t *, unsigned) = nullptr;
+  Status (*destroy_event)(cudaEvent_t) = nullptr;
   Status (*record)(cudaEvent_t, cudaStream_t) = nullptr;
+  Status (*wait_event)(cudaStream_t, cudaEvent_t, unsigned) = nullptr;
   Status (*capture_info)(cudaStream_t, int *, unsigned long long *, void *, void *, void *) = nullptr;
 };
 
@@ -60,7 +64,10 @@ Driver open_driver() {
   find(library, driver.retain, "cuDevicePrimaryCtxRetain", driver.trouble);
   find(library, driver.push, "cuCtxPushCurrent_v2", driver.trouble);
   find(library, driver.pop, "cuCtxPopCurrent_v2", driver.trouble);
+  find(library, driver.create_event, "cuEventCreate", driver.trouble);
+  find(library, driver.destroy_event, "cuEventDestroy_v2", driver.trouble);
   find(library, driver.record, "cuEventRecord", driver.trouble);
+  find(library, driver.wait_event, "cuStreamWaitEvent", driver.trouble);
   find(library, driver.capture_info, "cuStreamGetCaptureInfo_v2", driver.trouble);
   if (!driver.trouble.empty()) return driver;
   if (const Status status = driver.init(0); status != success)
@@ -79,16 +86,21 @@ ncclResult_t check(Status status, const char *call) {
   return fail(ncclUnhandledCudaError, std::string(call) + ": " + named(driver(), status));
 }
 
-/// Makes the first device current for a thread that has no current context.
+/// Makes a device current for the calling thread, until this object is destroyed.
 class CurrentContext {
  public:
+  /// Makes the first device current if no device is.
   [[nodiscard]] ncclResult_t ensure() {
     int device = 0;
     const Status status = driver().get_device(&device);
-    if (status != invalid_context) return check(status, "cuCtxGetDevice");
+    return status == invalid_context ? enter(0) : check(status, "cuCtxGetDevice");
+  }
+  [[nodiscard]] ncclResult_t enter(int ordinal) {
+    int device = 0;
     // The context is kept, because a release could free it.
     Context context = nullptr;
-    if (const auto found = check(driver().device_get(&device, 0), "cuDeviceGet"); found != ncclSuccess) return found;
+    if (const auto found = check(driver().device_get(&device, ordinal), "cuDeviceGet"); found != ncclSuccess)
+      return found;
     if (const auto retained = check(driver().retain(&context, device), "cuDevicePrimaryCtxRetain");
         retained != ncclSuccess)
       return retained;
@@ -136,6 +148,20 @@ ncclResult_t record(cudaEvent_t event, cudaStream_t stream) {
   CurrentContext context;
   if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
   return check(driver().record(event, stream), "launchCompletionEvent: cuEventRecord");
+}
+
+ncclResult_t follow(int device, cudaStream_t before, cudaStream_t behind) {
+  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+  CurrentContext context;
+  if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
+  cudaEvent_t event = nullptr;
+  ncclResult_t result = check(driver().create_event(&event, without_timing), "cuEventCreate");
+  if (result != ncclSuccess) return result;
+  result = check(driver().record(event, before), "cuEventRecord");
+  if (result == ncclSuccess) result = check(driver().wait_event(behind, event, 0), "cuStreamWaitEvent");
+  // The streams keep what they need of the event.
+  const ncclResult_t destroyed = check(driver().destroy_event(event), "cuEventDestroy");
+  return result == ncclSuccess ? destroyed : result;
 }
 
 }  // namespace rondo::compat

@@ -17,4 +17,7 @@ ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number);
 /// Records an event on a stream of the event's device. Any thread.
 ncclResult_t record(cudaEvent_t event, cudaStream_t stream);
 
+/// Makes the later work of `behind` wait for the present work of `before`. Both are streams of the device. Any thread.
+ncclResult_t follow(int device, cudaStream_t before, cudaStream_t behind);
+
 }  // namespace rondo::compat

@@ -10,7 +10,7 @@
 namespace rondo::compat {
 
 /// Stores `sentence` as the process's last error, and returns `result`. Any thread.
-ncclResult_t fail(ncclResult_t result, const std::string &sentence);
+[[gnu::cold]] ncclResult_t fail(ncclResult_t result, const std::string &sentence);
 
 /// Returns the result of NCCL that corresponds to `status`. Any thread.
 [[nodiscard]] ncclResult_t result_of(rondo_status_t status);

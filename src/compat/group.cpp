@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/compat/captures.h"
 #include "src/compat/driver.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
+#include "src/compat/group_streams.h"
 
 namespace rondo::compat {
 namespace {
@@ -31,7 +31,6 @@ struct Mark {
 };
 
 struct Group {
-  int depth = 0;
   ncclResult_t refusal = ncclSuccess;
   std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
@@ -53,6 +52,9 @@ struct Group {
     ends.clear();
   }
 };
+
+/// The number of groups that the calling thread is in. Every call reads it, so it takes no initialisation.
+constinit thread_local int depth = 0;
 
 Group &group() {
   thread_local Group instance;
@@ -94,7 +96,7 @@ ncclResult_t run(const Collective &collective) {
 
 ncclResult_t run(const OneSided &operation) {
   const rondo_comm_t handle = operation.comm->handle;
-  const rondo_status_t status = operation.call(handle);
+  const rondo_status_t status = operation.call(handle, operation.stream);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
@@ -229,7 +231,8 @@ ncclResult_t run_kept(Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
-  if (result == ncclSuccess) result = check_captures(of.collectives, of.one_sided);
+  std::vector<JoinedStream> joined;
+  if (result == ncclSuccess) result = unite_streams(of.collectives, of.one_sided, joined);
   if (is_failure(result)) {
     give_up(of.initialisations, result);
     return result;
@@ -238,67 +241,69 @@ ncclResult_t run_kept(Group &of) {
   if (is_failure(result)) return result;
   for (const Mark &each : of.marks)
     if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
-  ncclResult_t launched = run_all(of);
+  ncclResult_t launched = join_before(joined);
+  if (launched == ncclSuccess) launched = run_all(of);
+  if (launched == ncclSuccess) launched = join_after(joined);
   if (launched == ncclSuccess) launched = run_suspensions(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }
 
 }  // namespace
 
-bool in_group() { return group().depth > 0; }
+bool in_group() { return depth > 0; }
 
-void start_group() { ++group().depth; }
+void start_group() { ++depth; }
 
 ncclResult_t end_group() {
+  if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: this thread has started no group");
+  if (--depth > 0) return ncclSuccess;
   Group &own = group();
-  if (own.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: this thread has started no group");
-  if (--own.depth > 0) return ncclSuccess;
   const ncclResult_t result = end_kept(own, run_kept(own));
   own.clear();
   return result;
 }
 
-void drop_group() {
+ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
+  if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: this thread has started no group");
+  if (--depth > 0) return ncclSuccess;
   Group &own = group();
-  if (own.depth == 0 || --own.depth > 0) return;
+  const bool refused = own.refusal != ncclSuccess;
   give_up(own.initialisations, ncclInvalidUsage);
   static_cast<void>(end_kept(own, ncclSuccess));
+  const ncclResult_t result = refused ? fail(own.refusal, own.sentence) : fail(reason, sentence);
   own.clear();
+  return result;
 }
 
 ncclResult_t note(ncclResult_t result) {
   Group &own = group();
-  if (own.depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
+  if (depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
   own.refusal = result;
   own.sentence = last_failure();
   return result;
 }
 
 ncclResult_t run_or_keep(const Collective &collective) {
-  Group &own = group();
-  if (own.depth == 0) return run(collective);
-  own.collectives.push_back(collective);
+  if (depth == 0) return run(collective);
+  group().collectives.push_back(collective);
   return ncclSuccess;
 }
 
 ncclResult_t run_or_keep(OneSided operation) {
-  Group &own = group();
-  if (own.depth == 0) return run(operation);
-  own.one_sided.push_back(std::move(operation));
+  if (depth == 0) return run(operation);
+  group().one_sided.push_back(std::move(operation));
   return ncclSuccess;
 }
 
 ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream) {
-  Group &own = group();
-  if (own.depth == 0) return record(event, stream);
-  own.marks.push_back({event, stream});
+  if (depth == 0) return record(event, stream);
+  group().marks.push_back({event, stream});
   return ncclSuccess;
 }
 
 ncclResult_t run_or_keep(Initialisation initialisation) {
-  Group &own = group();
-  if (own.depth > 0) {
-    own.initialisations.push_back(std::move(initialisation));
+  if (depth > 0) {
+    group().initialisations.push_back(std::move(initialisation));
     return ncclSuccess;
   }
   ncclComm *const comm = initialisation.comm;
@@ -310,23 +315,20 @@ ncclResult_t run_or_keep(Initialisation initialisation) {
 }
 
 ncclResult_t run_or_keep(const Suspension &suspension) {
-  Group &own = group();
-  if (own.depth == 0) return run_suspensions({suspension});
-  own.suspensions.push_back(suspension);
+  if (depth == 0) return run_suspensions({suspension});
+  group().suspensions.push_back(suspension);
   return ncclSuccess;
 }
 
 ncclResult_t end_or_keep(ncclComm *comm, bool abort) {
-  Group &own = group();
-  if (own.depth == 0) return end_communicator(comm, abort);
-  own.ends.push_back({comm, abort});
+  if (depth == 0) return end_communicator(comm, abort);
+  group().ends.push_back({comm, abort});
   return ncclSuccess;
 }
 
 ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm) {
-  Group &own = group();
-  if (own.depth == 0) return end(OpEnd{op, comm});
-  own.op_ends.push_back({op, comm});
+  if (depth == 0) return end(OpEnd{op, comm});
+  group().op_ends.push_back({op, comm});
   return ncclSuccess;
 }
 
@@ -349,10 +351,15 @@ NCCL_ALIAS(GroupStart)
 NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
-/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs nothing.
-NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd() {
-  drop_group();
-  return fail(ncclInvalidUsage,
-              "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the group was dropped");
+/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs no collective and no
+/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds.
+NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info) {
+  constexpr unsigned sim_info_magic = 0x74685283;
+  if (info == nullptr || info->magic != sim_info_magic)
+    return drop_group(ncclInvalidArgument,
+                      "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with NCCL_SIM_INFO_INITIALIZER; "
+                      "the calls of the group were dropped");
+  return drop_group(ncclInvalidUsage, "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the calls of "
+                                      "the group were dropped");
 }
 NCCL_ALIAS(GroupSimulateEnd)

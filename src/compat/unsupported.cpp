@@ -15,7 +15,8 @@ ncclResult_t refuse(const char *function, const char *reason) {
   return fail(ncclInvalidUsage, std::string(function) + ": " + reason);
 }
 
-constexpr char encryption[] = "Rondo does not encrypt what collectives move";
+constexpr unsigned config_magic = 0xcafebeef;
+constexpr int no_encryption = 0;  // NCCL_ENCRYPTION_MODE_NONE
 constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
 
 }  // namespace
@@ -24,8 +25,6 @@ constexpr char device_code[] = "Rondo does not have the interface for communicat
 #define NCCL_UNSUPPORTED(name, reason) \
   NCCL_EXPORT ncclResult_t nccl##name() { return refuse("nccl" #name, reason); } \
   NCCL_ALIAS(name)
-
-NCCL_UNSUPPORTED(SetEncryption, encryption)
 
 NCCL_UNSUPPORTED(DevCommCreate, device_code)
 NCCL_UNSUPPORTED(GetLsaDevicePointer, device_code)
@@ -40,6 +39,18 @@ NCCL_UNSUPPORTED(GinInboxA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(GinOutboxCreateRequirement, device_code)
 NCCL_UNSUPPORTED(LLA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(LsaBarrierCreateRequirement, device_code)
+
+/// Accepts a configuration without encryption, which is also the meaning of null.
+NCCL_EXPORT ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config) {
+  constexpr const char *function = "ncclSetEncryption";
+  if (config == nullptr) return ncclSuccess;
+  if (config->size < sizeof *config || config->magic != config_magic)
+    return fail(ncclInvalidArgument, std::string(function) + ": the ncclEncryptionConfig_t was not initialised with "
+                                                             "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+  const bool none = config->mode == no_encryption && config->psk == nullptr;
+  return none ? ncclSuccess : refuse(function, "Rondo does not encrypt what collectives move");
+}
+NCCL_ALIAS(SetEncryption)
 
 /// Ends the device side of a communicator. It accepts only null, because Rondo has no device side.
 NCCL_EXPORT ncclResult_t ncclDevCommDestroy(ncclComm_t, const void *device_side) {

@@ -93,9 +93,8 @@ NCCL_EXPORT ncclResult_t ncclPutSignal(const void *send, size_t count, ncclDataT
     return note(refuse(function, "the data type " + std::to_string(type) + " is unknown"));
   const size_t size = rondo_type_size(type_of(type));
   if (count > SIZE_MAX / size) return note(refuse(function, "count is too large"));
-  return run_or_keep(OneSided{comm, stream, [=](rondo_comm_t handle) {
-    return rondo_put_signal(send, count * size, peer, window_of(window), offset, signal_of(index, context), handle,
-                            stream);
+  return run_or_keep(OneSided{comm, stream, [=](rondo_comm_t handle, cudaStream_t on) {
+    return rondo_put_signal(send, count * size, peer, window_of(window), offset, signal_of(index, context), handle, on);
   }});
 }
 NCCL_ALIAS(PutSignal)
@@ -104,7 +103,9 @@ NCCL_EXPORT ncclResult_t ncclSignal(int peer, int index, int context, unsigned f
                                     cudaStream_t stream) {
   if (const ncclResult_t checked = check("ncclSignal", comm, peer, index, context, flags); checked != ncclSuccess)
     return note(checked);
-  const auto call = [=](rondo_comm_t handle) { return rondo_signal(peer, signal_of(index, context), handle, stream); };
+  const auto call = [=](rondo_comm_t handle, cudaStream_t on) {
+    return rondo_signal(peer, signal_of(index, context), handle, on);
+  };
   return run_or_keep(OneSided{comm, stream, call});
 }
 NCCL_ALIAS(Signal)
@@ -122,11 +123,11 @@ NCCL_EXPORT ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t *waits, 
     if (each.opCnt < 0) return note(refuse(function, "opCnt is " + std::to_string(each.opCnt)));
   }
   for (int at = 0; at < count; ++at) {
-    const ncclResult_t done = run_or_keep(OneSided{comm, stream, [each = waits[at], stream](rondo_comm_t handle) {
+    const auto call = [each = waits[at]](rondo_comm_t handle, cudaStream_t on) {
       return rondo_wait_signal(each.peer, signal_of(each.sigIdx, each.ctx), static_cast<uint64_t>(each.opCnt), handle,
-                               stream);
-    }});
-    if (done != ncclSuccess) return done;
+                               on);
+    };
+    if (const ncclResult_t done = run_or_keep(OneSided{comm, stream, call}); done != ncclSuccess) return done;
   }
   return ncclSuccess;
 }

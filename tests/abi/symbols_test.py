@@ -23,6 +23,16 @@ def exported(library):
     return symbols
 
 
+def constructors(library):
+    """Names of the functions that run when the library is loaded: the targets of the relocations of .init_array."""
+    section = re.search(r"\.init_array\s+INIT_ARRAY\s+(\w+)\s+\w+\s+(\w+)", run("readelf", "-SW", str(library)))
+    start, size = (int(text, 16) for text in section.groups())
+    symbols = [line.split() for line in run("nm", "--defined-only", str(library)).splitlines()]
+    names = {int(symbol[0], 16): symbol[2] for symbol in symbols}
+    found = re.findall(r"^([0-9a-f]{8,})\s.*\s([0-9a-f]+)$", run("readelf", "-rW", str(library)), re.M)
+    return {names.get(int(target, 16), target) for at, target in found if start <= int(at, 16) < start + size}
+
+
 def declared():
     text = "".join(path.read_text(encoding="utf-8") for path in HEADERS)
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
@@ -51,6 +61,13 @@ class Symbols(unittest.TestCase):
         private = {name for name in exported(self.library) if "RONDO_PRIVATE" in name}
         self.assertEqual(private, {f"rondo_private_kernels_image@@RONDO_PRIVATE_{self.version}"})
         self.assertNotIn("private", "".join(path.read_text(encoding="utf-8") for path in HEADERS))
+
+    def test_no_code_of_rondo_runs_when_it_is_loaded(self):
+        # A file of Rondo ends with .cpp, and a file of GCC's C++ runtime with .cc.
+        allowed = r"frame_dummy|__cpu_indicator_init|_GLOBAL__sub_I_\w+\.cc"
+        found = constructors(self.library)
+        self.assertIn("frame_dummy", found)
+        self.assertEqual({name for name in found if not re.fullmatch(allowed, name)}, set())
 
     def test_the_soname_says_the_abi_version(self):
         dynamic = run("readelf", "-d", self.library)

@@ -24,7 +24,7 @@ int number_of(const char *name, int otherwise) {
 void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part) {
   for (const Case &it : all_cases(rank_count)) {
     part.write(before(it, rank));
-    NCCL(call(it, rank, part, comm));
+    for (int step = 0; step < it.steps(); ++step) NCCL(call(it, rank, part, comm, step));
     check_after(it, rank, part);
   }
 }
@@ -119,12 +119,16 @@ void threads() {
   for (std::thread &each : running) each.join();
 }
 
-/// Makes a communicator of one rank that is never destroyed. The program still ends, and the library prints nothing.
+/// Makes communicators that are never destroyed. One has two ranks, of which only one makes its second call. The
+/// program still ends, and the library prints nothing.
 void leave() {
   const OnDevice current(0);
   ncclUniqueId id{};
   ncclComm_t comm = nullptr;
   NCCL(ncclCommInitRank(&comm, 1, id, 0));
+  static Ranks *const ranks = new Ranks(2);
+  ranks->check_usable();
+  NCCL(call(ranks->sum(100), 0, ranks->part(0), ranks->comm(0)));
 }
 
 /// Runs ranks of ncclCommInitAll(), all on one thread by groups. Another test calls ncclCommInitRank() in a group.
@@ -141,9 +145,11 @@ void group() {
   NCCL(ncclCommInitAll(comms.data(), rank_count, places.data()));
   for (const Case &it : all_cases(rank_count)) {
     for (int rank = 0; rank < rank_count; ++rank) parts[of(rank)]->write(before(it, rank));
-    NCCL(ncclGroupStart());
-    for (int rank = 0; rank < rank_count; ++rank) NCCL(call(it, rank, *parts[of(rank)], comms[of(rank)]));
-    NCCL(ncclGroupEnd());
+    for (int step = 0; step < it.steps(); ++step) {
+      NCCL(ncclGroupStart());
+      for (int rank = 0; rank < rank_count; ++rank) NCCL(call(it, rank, *parts[of(rank)], comms[of(rank)], step));
+      NCCL(ncclGroupEnd());
+    }
     for (int rank = 0; rank < rank_count; ++rank) check_after(it, rank, *parts[of(rank)]);
   }
   for (int rank = 0; rank < rank_count; ++rank) check_numbers(comms[of(rank)], rank, rank_count, places[of(rank)]);
@@ -168,8 +174,10 @@ constexpr Scenario scenarios[] = {{"threads", threads},
                                   {"suspend", check_suspend},
                                   {"memory", check_memory},
                                   {"graphs", check_graphs},
+                                  {"group streams", check_group_streams},
                                   {"messages", check_messages},
                                   {"windows", check_windows},
+                                  {"null windows", check_null_windows},
                                   {"configured", check_configured},
                                   {"parameters", check_parameters},
                                   {"properties", check_properties},

@@ -109,6 +109,9 @@ class Programs(unittest.TestCase):
         for executor in ("kernel", "copy"):
             self.check("windows", RONDO_DEVICE_EXECUTOR=executor)
 
+    def test_a_window_is_null_where_devices_cannot_reach_each_other(self):
+        self.check("null windows", SOFT_CUDA_PEERS="off")
+
     def test_messages_and_exchanges_of_blocks_by_copies(self):
         self.check("messages", RONDO_DEVICE_EXECUTOR="copy")
 
@@ -144,6 +147,10 @@ class Programs(unittest.TestCase):
 
     def test_a_group_is_captured_and_replayed(self):
         self.check("graphs")
+
+    def test_all_streams_of_a_communicator_in_a_group_are_joined(self):
+        for executor in ("kernel", "copy"):
+            self.check("group streams", RONDO_DEVICE_EXECUTOR=executor)
 
     def test_operations_with_a_factor_by_kernels_and_by_copies(self):
         self.check("ops")

@@ -48,6 +48,7 @@ class Cuda {
   int (*stream_create)(Stream *, unsigned, int) = find<int(Stream *, unsigned, int)>("cuStreamCreateWithPriority");
   int (*stream_destroy)(Stream) = find<int(Stream)>("cuStreamDestroy_v2");
   int (*synchronize)(Stream) = find<int(Stream)>("cuStreamSynchronize");
+  int (*query)(Stream) = find<int(Stream)>("cuStreamQuery");
   int (*launch_host)(Stream, void (*)(void *), void *) =
       find<int(Stream, void (*)(void *), void *)>("cuLaunchHostFunc");
   int (*begin_capture)(Stream, int) = find<int(Stream, int)>("cuStreamBeginCapture_v2");
@@ -59,6 +60,8 @@ class Cuda {
   int (*exec_destroy)(GraphExec) = find<int(GraphExec)>("cuGraphExecDestroy");
   int (*graph_destroy)(Graph) = find<int(Graph)>("cuGraphDestroy");
   int (*event_create)(void **, unsigned) = find<int(void **, unsigned)>("cuEventCreate");
+  int (*event_record)(void *, Stream) = find<int(void *, Stream)>("cuEventRecord");
+  int (*wait_event)(Stream, void *, unsigned) = find<int(Stream, void *, unsigned)>("cuStreamWaitEvent");
   int (*event_synchronize)(void *) = find<int(void *)>("cuEventSynchronize");
   int (*event_destroy)(void *) = find<int(void *)>("cuEventDestroy_v2");
 

@@ -210,7 +210,7 @@ void check_one_rank() {
     for (const Kind kind : all_kinds) {
       Case it{kind, ncclFloat16, ncclProd, 100};
       part.write(before(it, 0));
-      NCCL(call(it, 0, part, comm));
+      for (int step = 0; step < it.steps(); ++step) NCCL(call(it, 0, part, comm, step));
       check_after(it, 0, part);
     }
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));

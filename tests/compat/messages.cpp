@@ -64,46 +64,64 @@ void check_messages(Ranks &ranks) {
       });
 }
 
-void check_all_to_all(Ranks &ranks) {
-  check_call(
-      ranks, "all to all", [&](Memory &memory, int rank) {
-        for (int peer = 0; peer < ranks.size(); ++peer) place(memory, block(peer), values(rank, peer, count));
-      },
-      [&](int rank, const DevicePart &part) {
-        NCCL(ncclAlltoAll(part.at(0), part.at(half_bytes), count, ncclInt32, ranks.comm(rank), part.stream()));
-      },
-      [&](Memory &memory, int rank) {
-        for (int peer = 0; peer < ranks.size(); ++peer)
-          place(memory, half_bytes + block(peer), values(peer, rank, count));
-      });
+/// Makes the calls of a case, each step in a group of all ranks.
+void call_all(const Case &it, Ranks &ranks) {
+  for (int step = 0; step < it.steps(); ++step) {
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < ranks.size(); ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank), step));
+    NCCL(ncclGroupEnd());
+  }
 }
 
-/// Checks gather. The root works in place, by the address of its own block, and the other ranks use another buffer.
-void check_gather(Ranks &ranks, int root) {
-  const auto own = [&](int rank) { return rank == root ? half_bytes + block(rank) : 0; };
-  check_call(
-      ranks, "gather", [&](Memory &memory, int rank) { place(memory, own(rank), values(rank, root, count)); },
-      [&](int rank, const DevicePart &part) {
-        void *const recv = rank == root ? part.at(half_bytes) : nullptr;
-        NCCL(ncclGather(part.at(own(rank)), recv, count, ncclInt32, root, ranks.comm(rank), part.stream()));
-      },
-      [&](Memory &memory, int rank) {
-        for (int peer = 0; peer < ranks.size() && rank == root; ++peer)
-          place(memory, half_bytes + block(peer), values(peer, root, count));
-      });
+/// Captures the calls of a case, each rank's by a graph, and runs the graphs twice.
+void check_replays(const Case &it, Ranks &ranks) {
+  const OnDevice current(0);
+  constexpr int thread_local_capture = 1;
+  std::vector<GraphExec> execs(static_cast<size_t>(ranks.size()));
+  for (int rank = 0; rank < ranks.size(); ++rank) CU(begin_capture(ranks.part(rank).stream(), thread_local_capture));
+  call_all(it, ranks);
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const Stream stream = ranks.part(rank).stream();
+    GraphExec &exec = execs[static_cast<size_t>(rank)];
+    Graph graph = nullptr;
+    CU(end_capture(stream, &graph));
+    CU(instantiate(&exec, graph, 0));
+    CU(graph_destroy(graph));
+    CU(upload(exec, stream));  // because a launch could wait for the device
+    CU(synchronize(stream));
+  }
+  for (int replay = 0; replay < 2; ++replay) {
+    ranks.write(it);
+    for (int rank = 0; rank < ranks.size(); ++rank)
+      CU(launch(execs[static_cast<size_t>(rank)], ranks.part(rank).stream()));
+    ranks.check(it);
+  }
+  for (const GraphExec exec : execs) CU(exec_destroy(exec));
 }
 
-void check_scatter(Ranks &ranks, int root) {
-  check_call(
-      ranks, "scatter", [&](Memory &memory, int rank) {
-        for (int peer = 0; peer < ranks.size() && rank == root; ++peer)
-          place(memory, block(peer), values(root, peer, count));
-      },
-      [&](int rank, const DevicePart &part) {
-        const void *const send = rank == root ? part.at(0) : nullptr;
-        NCCL(ncclScatter(send, part.at(half_bytes), count, ncclInt32, root, ranks.comm(rank), part.stream()));
-      },
-      [&](Memory &memory, int rank) { place(memory, half_bytes, values(root, rank, count)); });
+/// Checks all exchanges of blocks. Blocks of one size are also exchanged in graphs.
+void check_exchanges(Ranks &ranks) {
+  for (const Case &it : all_cases(ranks.size())) {
+    if (!it.exchanges()) continue;
+    ranks.write(it);
+    call_all(it, ranks);
+    ranks.check(it);
+    if (it.count > 1 && it.count < case_count_max) check_replays(it, ranks);
+  }
+}
+
+/// Checks that a receive of no bytes ends only once its send, also of no bytes, was called.
+void check_empty_messages(Ranks &ranks) {
+  constexpr int not_ready = 600;  // CUDA_ERROR_NOT_READY
+  const OnDevice current(0);
+  const Stream sender = ranks.part(0).stream(), receiver = ranks.part(1).stream();
+  for (int round = 0; round < 2; ++round) {
+    NCCL(ncclRecv(nullptr, 0, ncclInt8, 0, ranks.comm(1), receiver));
+    const int state = cuda().query(receiver);
+    CHECK(state == not_ready);
+    NCCL(ncclSend(nullptr, 0, ncclInt8, 1, ranks.comm(0), sender));
+    for (const Stream stream : {sender, receiver}) CU(synchronize(stream));
+  }
 }
 
 void check_refusals(Ranks &ranks) {
@@ -125,10 +143,9 @@ void check_refusals(Ranks &ranks) {
 void compat_test::check_messages() {
   Ranks ranks(3);
   ::check_messages(ranks);
-  check_all_to_all(ranks);
-  for (int root = 0; root < ranks.size(); ++root) {
-    check_gather(ranks, root);
-    check_scatter(ranks, root);
-  }
+  check_exchanges(ranks);
+  check_empty_messages(ranks);
   check_refusals(ranks);
+  Ranks four(4);
+  check_exchanges(four);
 }

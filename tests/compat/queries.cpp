@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // This part of the test program reads parameters of the library, and properties of a communicator.
+#include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
@@ -129,6 +131,49 @@ void check_hashes(Ranks &ranks) {
   }
 }
 
+/// A set of ranks, which NVIDIA declares in a header for device code.
+struct Team {
+  int rank_count, rank, stride;
+  bool operator==(const Team &) const = default;
+};
+
+template <class Function>
+Function *function_of(const char *name) {
+  auto *const found = reinterpret_cast<Function *>(::dlsym(RTLD_DEFAULT, name));
+  if (found == nullptr) fail_test(name, __FILE__, __LINE__, 0);
+  return found;
+}
+
+/// Checks the teams of a rank, and the ranks that their numbers mean.
+void check_teams(Ranks &ranks) {
+  auto *const to_world = function_of<int(ncclComm_t, Team, int)>("ncclTeamRankToWorld");
+  auto *const to_lsa = function_of<int(ncclComm_t, Team, int)>("ncclTeamRankToLsa");
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const ncclComm_t comm = ranks.comm(rank);
+    const Team all{ranks.size(), rank, 1}, alone{1, 0, 1}, none{0, 0, 0};
+    const std::pair<const char *, Team> teams[] = {{"ncclTeamWorld", all},
+                                                   {"ncclTeamRail", all},
+                                                   {"ncclTeamLsa", alone},
+                                                   {"ncclTeamCft", alone},
+                                                   {"ncclTeamCftMultimem", alone}};
+    for (const auto &[name, team] : teams) {
+      auto *const team_of = function_of<Team(ncclComm_t)>(name);
+      CHECK(team_of(comm) == team);
+      CHECK(team_of(nullptr) == none);
+      check_last_error(name, __FILE__, __LINE__);
+    }
+    for (int other = 0; other < ranks.size(); ++other) {
+      CHECK(to_world(comm, all, other) == other);
+      CHECK(to_lsa(comm, all, other) == other - rank);
+    }
+    CHECK(to_world(comm, alone, 0) == rank && to_lsa(comm, alone, 0) == 0);
+  }
+  CHECK(to_world(nullptr, {2, 0, 1}, 1) == -1);
+  check_last_error("ncclTeamRankToWorld", __FILE__, __LINE__);
+  CHECK(to_lsa(nullptr, {2, 0, 1}, 1) == -1);
+  check_last_error("ncclTeamRankToLsa", __FILE__, __LINE__);
+}
+
 }  // namespace
 
 void compat_test::check_parameters() {
@@ -167,6 +212,7 @@ void compat_test::check_properties() {
   check_release(comm, 144, 23102);
   check_release(comm, 152, 23203);
   check_hashes(ranks);
+  check_teams(ranks);
   ncclCommProperties_t properties{};
   CHECK_REFUSED(ncclCommQueryProperties(comm, nullptr), ncclInvalidArgument, "NULL");
   CHECK_REFUSED(ncclCommQueryProperties(nullptr, &properties), ncclInvalidArgument, "the communicator is NULL");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // This part of the test program makes mistakes, and checks the errors that it gets.
 #include <dlfcn.h>
+#include <nccl.h>
 
 #include <cstring>
 
+#include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
 
 using namespace compat_test;
@@ -17,7 +19,7 @@ constexpr const char *unsupported[] = {
     "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
     "ncclGetPeerDeviceLeInfo", "ncclGetPeerDevicePointer", "ncclGinBarrierCreateRequirement",
     "ncclGinInboxA2ACreateRequirement", "ncclGinOutboxCreateRequirement", "ncclLLA2ACreateRequirement",
-    "ncclLsaBarrierCreateRequirement", "ncclSetEncryption"};
+    "ncclLsaBarrierCreateRequirement"};
 
 constexpr ncclRedOp_t created_op = static_cast<ncclRedOp_t>(5);
 
@@ -95,6 +97,66 @@ void check_handles(Ranks &ranks) {
   ranks.comm(0) = nullptr;
 }
 
+/// Checks that the end of a simulated group drops its calls, and fails at the outermost level only.
+void check_simulation(Ranks &ranks) {
+  ncclSimInfo_t info{sizeof info, 0x74685283, 22907, -1}, unset{};
+  const DevicePart &part = ranks.part(0);
+  CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "SimulateEnd: this thread has started no group");
+  ncclComm_t made = nullptr;
+  ncclUniqueId id{};
+  for (ncclSimInfo_t *const each : {&info, &unset, static_cast<ncclSimInfo_t *>(nullptr)}) {
+    const Case it = ranks.sum(100);
+    ranks.write(it);
+    const auto unchanged = part.read();
+    NCCL(ncclGroupStart());
+    NCCL(ncclGroupStart());
+    NCCL(call(it, 0, part, ranks.comm(0)));
+    NCCL(ncclCommInitRank(&made, 1, id, 0));
+    NCCL(ncclGroupSimulateEnd(each));
+    const bool right = each == &info;
+    const ncclResult_t wanted_result = right ? ncclInvalidUsage : ncclInvalidArgument;
+    CHECK_REFUSED(ncclGroupSimulateEnd(each), wanted_result,
+                  right ? "cannot estimate the time of a group; the calls of the group were dropped"
+                        : "NCCL_SIM_INFO_INITIALIZER; the calls of the group were dropped");
+    CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
+    CHECK(part.read() == unchanged && info.estimatedTime == -1);
+    ncclResult_t state = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(made, &state));
+    CHECK(state == ncclInvalidUsage);
+    NCCL(ncclCommAbort(made));
+  }
+  NCCL(ncclGroupStart());
+  CHECK(ncclAllReduce(nullptr, nullptr, 4, ncclInt8, ncclSum, ranks.comm(0), part.stream()) == ncclInvalidArgument);
+  CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "sendbuff is NULL");
+}
+
+void check_encryption() {
+  NCCL(ncclSetEncryption(nullptr));
+  ncclEncryptionConfig_t config{sizeof config, 0xcafebeef, 23203, 0, nullptr};  // mode NONE
+  NCCL(ncclSetEncryption(&config));
+  config.psk = "0123456789abcdef0123456789abcdef";
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidUsage, "Rondo does not encrypt");
+  config.mode = 1;
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidUsage, "Rondo does not encrypt");
+  config.magic = 0;
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+}
+
+/// Calls the functions that return no result, and have no effect.
+void check_without_effect(Ranks &ranks) {
+  CHECK_REFUSED(ncclCommCount(nullptr, nullptr), ncclInvalidArgument, "ncclCommCount");
+  for (const char *const name : {"ncclResetDebugInit", "ncclResetDebugInitInternal"}) {
+    auto *const reset = reinterpret_cast<void (*)()>(::dlsym(RTLD_DEFAULT, name));
+    if (reset == nullptr) fail_test(name, __FILE__, __LINE__, 0);
+    reset();
+    check_last_error("ncclCommCount", __FILE__, __LINE__);
+  }
+  auto *const slots = reinterpret_cast<int (*)(int, int)>(::dlsym(RTLD_DEFAULT, "ncclLLA2ACalcSlots"));
+  CHECK(slots != nullptr && slots(64, 16) == 0);
+  check_last_error("ncclCommCount", __FILE__, __LINE__);
+  ranks.check_usable();
+}
+
 }  // namespace
 
 void compat_test::check_arguments() {
@@ -119,10 +181,9 @@ void compat_test::check_unsupported() {
       reinterpret_cast<ncclResult_t (*)(ncclComm_t, const void *)>(::dlsym(RTLD_DEFAULT, "ncclDevCommDestroy"));
   NCCL(end_device_side(ranks.comm(0), nullptr));
   CHECK_REFUSED(end_device_side(ranks.comm(0), &ranks), ncclInvalidUsage, "ncclDevCommDestroy: Rondo ");
-  auto *const simulate = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGroupSimulateEnd"));
-  NCCL(ncclGroupStart());
-  CHECK_REFUSED(simulate(), ncclInvalidUsage, "cannot estimate");
-  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
+  check_simulation(ranks);
+  check_encryption();
+  check_without_effect(ranks);
   ranks.check_usable();
 }
 

@@ -81,7 +81,9 @@ class Library(unittest.TestCase):
 
     def test_a_program_that_destroys_nothing_ends_and_is_told_nothing(self):
         # The library also prints nothing about a variable that only this library knows.
-        self.assertEqual(run(self.client, "leave", RONDO_NCCL_VERSION="2.28.9"), "done\n")
+        for executor in ("kernel", "copy"):
+            self.assertEqual(run(self.client, "leave", RONDO_NCCL_VERSION="2.28.9", RONDO_DEVICE_EXECUTOR=executor),
+                             "done\n")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,34 @@ void run_rank(Ranks &ranks, int rank) {
   NCCL(ncclMemFree(memory));
 }
 
+/// Runs one of two ranks on devices that cannot reach each other, so that there are no windows.
+void run_apart(int rank, const ncclUniqueId &id) {
+  const OnDevice current(rank);
+  const DevicePart part(rank, 64);
+  part.write(std::vector<unsigned char>(64, static_cast<unsigned char>(rank + 1)));
+  void *memory = nullptr;
+  NCCL(ncclMemAlloc(&memory, 4096));
+  ncclComm_t comm = nullptr;
+  NCCL(ncclCommInitRank(&comm, 2, id, rank));
+  auto window = reinterpret_cast<ncclWindow_t>(&memory);
+  NCCL(ncclCommWindowRegister(comm, memory, 4096, &window, 0));
+  CHECK(window == nullptr);
+  NCCL(ncclCommWindowDeregister(comm, window));
+  NCCL(ncclAllReduce(part.at(0), part.at(0), 64, ncclInt8, ncclSum, comm, part.stream()));
+  CHECK(part.read() == std::vector<unsigned char>(64, 3));
+  NCCL(ncclCommDestroy(comm));
+  NCCL(ncclMemFree(memory));
+}
+
 }  // namespace
+
+void compat_test::check_null_windows() {
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  std::thread other([&] { run_apart(1, id); });
+  run_apart(0, id);
+  other.join();
+}
 
 void compat_test::check_windows() {
   Ranks ranks(2);
