@@ -99,15 +99,10 @@ class Interface(unittest.TestCase):
     def test_each_function_is_called_by_the_package(self):
         text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/python/rondo").glob("*.py"))
         called = set(re.findall(r"\b(?:C|library)\.(rondo_\w+)", text))
-<<<<<<< HEAD
-        # Some functions need no method: ctypes has defaults, IntEnum has names, and rondo_comm_last_error() the text.
-        needless = {name for name in _interface.FUNCTIONS if re.search(r"(_default|_string|_error_message)$", name)}
-=======
         # Some functions need no method: ctypes and IntEnum have defaults and names, rondo_comm_last_error() the text,
         # and rondo_comm_init_ids() takes one id, too.
         needless = {name for name in _interface.FUNCTIONS
                     if re.search(r"(_default|_string|_error_message|^rondo_comm_init)$", name)}
->>>>>>> 6c2510732b77a00de6e382eb40839727cb016efc
         self.assertEqual(set(_interface.FUNCTIONS) - called - needless, set(), "give each a method")
 
     def test_each_argument_has_the_size_and_the_kind_that_c_has(self):
