@@ -203,7 +203,7 @@ class Files(RunTest):
     def test_what_is_no_recording_is_refused(self):
         good = recording("ab" * 16, "h", 5000, {0: [(1000, 4000)]}, "c")
         self.refused("cannot open .*No such file", self.folder / "nothing")
-        self.refused("no operation is recorded", self.write("empty", ""))
+        self.refused("no operation or message is recorded", self.write("empty", ""))
         self.refused("is no flight recording", self.write("text", "Lorem ipsum\n"))
         self.refused("it is a folder, no regular file", self.folder)
         self.refused("a line has more than|a line is too long", self.write("long", '"' + "x" * (2 << 20)))

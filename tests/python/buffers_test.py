@@ -55,6 +55,8 @@ class Plain(unittest.TestCase):
             first = comm.all_gather(array.array("i", [1, 2]), reuse=True)
             self.assertIs(comm.all_gather(array.array("i", [3, 4]), reuse=True), first)
             self.assertEqual(first.tolist(), [3, 4])
+            first.append(5)
+            self.assertEqual(comm.all_gather(array.array("i", [3, 4]), reuse=True).tolist(), [3, 4])
             others = [comm.all_gather(array.array("i", [5, 6])), comm.all_gather(array.array("i", [7]), reuse=True),
                       comm.all_gather(array.array("l", [8, 9]), reuse=True),
                       comm.all_gather(bytearray(2), reuse=True)]
@@ -63,7 +65,7 @@ class Plain(unittest.TestCase):
                 self.assertIs(made[2], made[0])
                 others += made[:2]
             self.assertEqual(len({id(each) for each in [first, *others]}), 1 + len(others))
-            self.assertEqual(first.tolist(), [3, 4])
+            self.assertEqual(first.tolist(), [3, 4, 5])
 
     def test_an_empty_buffer_is_one(self):
         with rondo.init() as comm:

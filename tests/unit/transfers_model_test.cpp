@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This model runs small groups of messages in every order in which the queues of all ranks can be visited. So it shows
 // for these groups what docs/messages.md proves for all: something can always move until all messages are complete.
-// A visit is one step, because the ends of a FIFO have one writer each, so a visit that others interrupt acts like two.
+// A visit is one step here: it moves what it can, up to its limit. Each end of a FIFO has one writer.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -128,11 +128,8 @@ class Model {
  private:
   /// Continues from the state to which `path_` leads. A visit that moves nothing does not change the state.
   void explore(std::unique_ptr<Moment> moment) {  // as deep as the group has slices
-    if (!seen_.insert(moment->key()).second) return;
-    if (moment->done()) {
-      right_ &= moment->right();
-      return;
-    }
+    if (moment->done()) right_ &= moment->right();  // in every order, though all orders end in one state
+    if (!seen_.insert(moment->key()).second || moment->done()) return;
     bool moves = false;
     const uint32_t choice_count = moment->choice_count();
     for (uint32_t choice = 0; choice < choice_count; ++choice) {

@@ -130,7 +130,7 @@ Result<TracedLane *> Timeline::lane_of(const Fields &fields, const char *what, u
   ++count;
   if (operation_count_ + message_count_ > operations_max)
     return invalid_argument("there are more than " + std::to_string(operations_max) +
-                            " operations; give fewer recordings at a time");
+                            " operations and messages; give fewer recordings at a time");
   return &lanes_[lane->second];
 }
 
@@ -204,7 +204,7 @@ bool Timeline::connect_clocks() {
 }
 
 Result<void> Timeline::align() {
-  if (operation_count_ + message_count_ == 0) return invalid_argument("no operation is recorded there yet");
+  if (operation_count_ + message_count_ == 0) return invalid_argument("no operation or message is recorded there yet");
   offsets_[sources_.front().clock] = {};
   while (connect_clocks()) {  // bounded by the clocks
   }

@@ -76,9 +76,10 @@ def new_like(data: Any, described: Described, shape: Tuple[int, ...], count: int
 def reused_like(reused: Dict[Any, Any], data: Any, described: Described, shape: Tuple[int, ...], count: int) -> Any:
     """Works as new_like(), but returns one array for each type and shape."""
     key = (type(data), shape, *(str(getattr(data, name, None)) for name in ("dtype", "typecode", "device")))
-    if key not in reused:
-        reused[key] = new_like(data, described, shape, count)
-    return reused[key]
+    if key not in reused or len(reused[key][0]) != reused[key][1]:  # the caller may have resized it
+        fresh = new_like(data, described, shape, count)
+        reused[key] = fresh, len(fresh)
+    return reused[key][0]
 
 
 def shape_of(data: Any, described: Described) -> Tuple[int, ...]:

@@ -110,7 +110,7 @@ class Work:
 
     @property
     def cost(self) -> Optional[float]:
-        """Returns the seconds from the call, or from the end of its group, until the operation was done.
+        """Returns the seconds from the call, or from the end of its group, until the stream passed the operation.
 
         That includes the time in which the operation waited for other ranks or for earlier operations of the stream.
         Returns None until the operation is done."""
