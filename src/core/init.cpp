@@ -167,8 +167,8 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // from an aborted rank
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // A failure is checked a second time, even if lag_ns is 0. The store is checked before the ranks. If the store
-        // failed in between, and a rank died because of that, the second check of the store finds the reason.
+        // A failure is checked twice, even if lag_ns is 0. Each check tests the store, and then the ranks. If the
+        // store fails between these tests, and a rank dies because of that, the second check finds the store's failure.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }

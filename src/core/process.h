@@ -59,14 +59,14 @@ struct Process {
 /// run until the process has ended.
 [[nodiscard]] Process &process();
 
-/// Fails in a child of fork() that has not called exec(), if the parent had used Rondo for more than unique ids. Such a
-/// child has none of Rondo's threads, and cannot use the memory and connections of the parent's objects. Every entry
-/// point checks this before it uses process().
+/// Fails in a child of fork() that has not called exec(), if the parent had done more with Rondo than make unique ids.
+/// Such a child has none of Rondo's threads, and cannot use the memory and connections of the parent's objects. Every
+/// entry point calls this before it uses process().
 [[nodiscard]] Result<void> check_not_forked();
 /// Returns whether check_not_forked() would fail. It costs one load.
 [[nodiscard]] bool is_forked() noexcept;
-/// Records that this process uses Rondo for more than unique ids. Returns false if check_not_forked() would fail. The
-/// call costs one load.
+/// Records that this process does more with Rondo than make unique ids. Returns false if check_not_forked() would fail.
+/// The call costs one load.
 [[nodiscard]] bool begin_use() noexcept;
 
 }  // namespace rondo

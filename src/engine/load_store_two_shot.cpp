@@ -58,7 +58,7 @@ void TwoShotCall::contribute(uint64_t chunk) const {
 RunOutcome TwoShotCall::reduce_part(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // No wait is needed if the peer exports its operand and this rank exports recv: the announcement covers the data.
+    // An exported operand was ready when its peer announced it. So if this rank also exports recv, it need not wait.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }

@@ -98,7 +98,7 @@ class RegionTable {
 /// Frees the pages of a memfd at once, even if peers still map the memfd.
 void drop_pages(int descriptor, size_t bytes);
 
-/// The whole pages of a buffer, moved into a memfd in place and added to a table. The destructor moves them back.
+/// A buffer's whole pages, moved to a memfd at the same addresses and added to a table. The destructor undoes both.
 class MovedPages {
  public:
   /// A run of pages with one protection.

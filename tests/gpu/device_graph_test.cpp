@@ -128,7 +128,7 @@ TEST_CASE("device: a capture that binds all threads is not ended by the one that
   CU_OK(group.world.cu.graph_destroy(graph));
 }
 
-// With this many ranks and channels, the memory for plans holds fewer plans than a communicator keeps.
+// With this number of ranks and channels, a communicator's memory for plans is full before its cache has 256 plans.
 TEST_CASE("device: calls of more sizes than a communicator has memory for plans", "[.][plan memory]") {
   constexpr size_t size_count = 240, count = 4096;
   constexpr int rank_count = 8;

@@ -149,7 +149,7 @@ rondo_status_t call(const Case &it, int rank, rondo_comm_t comm, Buffer &send, B
   return status;
 }
 
-/// Returns how many elements of all ranks differ from the documented ones, or -1 if a call failed.
+/// Returns how many elements, on all ranks, differ from the results that the pages promise, or -1 if a call failed.
 int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(it.type);
   const size_t all = vector_count(it);

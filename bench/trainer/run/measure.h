@@ -17,9 +17,9 @@ namespace rondo::train {
 /// Returns how many steps a round makes.
 [[nodiscard]] uint64_t steps_of_round(const Options &options);
 
-/// Measures options.measure_rounds rounds. In modes other than `sync`, it measures only one rank alone. If ranks share
-/// a model, it measures everything except one rank alone. With --no-overlap, it measures everything except steps with
-/// overlap.
+/// Measures options.measure_rounds rounds. In mode `sync`, a round has steps of all ranks, but none with overlap if
+/// --no-overlap is given. In every mode, unless ranks share a model, a round also has a step in which one rank
+/// computes while the others wait.
 [[nodiscard]] Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks,
                                      std::vector<Round> &rounds);
 

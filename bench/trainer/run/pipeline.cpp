@@ -62,8 +62,8 @@ Outcome Trainer::run_pipeline(Work work, StepTimes &times, std::vector<Span> *sp
   return std::nullopt;
 }
 
-/// Adds the last stage's gradient to the first stage's. The first stage then sums it over the copies of the model. If
-/// both summed, results would differ: the order in which ranks add depends on an element's place in a bucket.
+/// Adds the last stage's gradient to the first stage's. Only the first stage sums the total over the model's copies. If
+/// the last stage did so, too, its sum would differ: an element's place in a bucket decides the order of additions.
 Outcome Trainer::join_tokens() {
   const Tensor &token = layout().tensors[layout().token];
   float *const mine = exchange_.gradients() + token.offset;
