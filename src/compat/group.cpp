@@ -26,6 +26,7 @@ struct OpEnd {
 
 /// An event that a collective's configuration has named.
 struct Mark {
+  int device;
   cudaEvent_t event;
   cudaStream_t stream;
 };
@@ -240,7 +241,8 @@ ncclResult_t run_kept(Group &of) {
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
   for (const Mark &each : of.marks)
-    if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
+    if (const ncclResult_t recorded = record(each.device, each.event, each.stream); recorded != ncclSuccess)
+      return recorded;
   ncclResult_t launched = join_before(joined);
   if (launched == ncclSuccess) launched = run_all(of);
   if (launched == ncclSuccess) launched = join_after(joined);
@@ -295,9 +297,9 @@ ncclResult_t run_or_keep(OneSided operation) {
   return ncclSuccess;
 }
 
-ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream) {
-  if (depth == 0) return record(event, stream);
-  group().marks.push_back({event, stream});
+ncclResult_t record_or_keep(int device, cudaEvent_t event, cudaStream_t stream) {
+  if (depth == 0) return record(device, event, stream);
+  group().marks.push_back({device, event, stream});
   return ncclSuccess;
 }
 

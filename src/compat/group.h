@@ -70,7 +70,7 @@ ncclResult_t run_or_keep(const Collective &collective);
 ncclResult_t run_or_keep(OneSided operation);
 /// Records an event before the collective that follows. In a group, the group's end records all events before it runs
 /// collectives. So either all events are recorded, or no collective runs.
-ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
+ncclResult_t record_or_keep(int device, cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator. This waits for the other ranks. In a group, the group's end does so, after the
