@@ -144,10 +144,11 @@ ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   }
   const bool alone = of.comm->rank_count == 1;
   if (alone)
-    if (const rondo_status_t got = rondo_get_unique_id(&of.id, &config); got != RONDO_OK) return pass_on(got, nullptr);
-  const rondo_status_t begun = rondo_comm_init(handle, &of.id, of.comm->rank, of.comm->rank_count, &config);
+    if (const auto got = rondo_get_unique_id(of.ids.data(), &config); got != RONDO_OK) return pass_on(got, nullptr);
+  const rondo_status_t begun = rondo_comm_init_ids(handle, of.ids.data(), static_cast<int>(of.ids.size()),
+                                                   of.comm->rank, of.comm->rank_count, &config);
   const ncclResult_t result = pass_on(begun, nullptr);
-  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(&of.id));
+  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(of.ids.data()));
   return result;
 }
 

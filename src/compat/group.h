@@ -34,8 +34,8 @@ struct OneSided {
 /// One rank's initialisation of a communicator.
 struct Initialisation {
   ncclComm *comm = nullptr;
-  rondo_unique_id_t id{};      ///< used by a communicator of several ranks without a parent
-  ncclComm *parent = nullptr;  ///< communicator to derive from, or null if made from the id
+  std::vector<rondo_unique_id_t> ids;  ///< used by a communicator of several ranks without a parent
+  ncclComm *parent = nullptr;          ///< communicator to derive from, or null if made from the ids
   enum class From { split, shrink, grow } from = From::split;  ///< with a parent: the call that makes the communicator
   int color = 0, key = 0;                                      ///< arguments of a split
   std::vector<int> excluded;                                   ///< argument of a shrink, like shrink_flags
