@@ -245,8 +245,11 @@ ncclResult_t run_kept(Group &of) {
     if (const ncclResult_t recorded = record(each.device, each.event, each.stream); recorded != ncclSuccess)
       return recorded;
   ncclResult_t launched = join_before(joined);
-  if (launched == ncclSuccess) launched = run_all(of);
-  if (launched == ncclSuccess) launched = join_after(joined);
+  if (launched == ncclSuccess) {
+    launched = run_all(of);
+    const ncclResult_t after = join_after(joined);  // even if a call failed, because earlier calls may run
+    if (launched == ncclSuccess) launched = after;
+  }
   if (launched == ncclSuccess) launched = run_suspensions(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }
