@@ -282,8 +282,9 @@ ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
 }
 
 ncclResult_t note(ncclResult_t result) {
+  if (depth == 0 || !is_failure(result)) return result;
   Group &own = group();
-  if (depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
+  if (own.refusal != ncclSuccess) return result;
   own.refusal = result;
   own.sentence = last_failure();
   return result;
