@@ -359,10 +359,12 @@ NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
 /// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs no collective and no
-/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds.
+/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds. Without an argument, NCCL does not
+/// simulate.
 NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info) {
   constexpr unsigned sim_info_magic = 0x74685283;
-  if (info == nullptr || info->magic != sim_info_magic)
+  if (info == nullptr) return end_group();
+  if (info->magic != sim_info_magic)
     return drop_group(ncclInvalidArgument,
                       "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with NCCL_SIM_INFO_INITIALIZER; "
                       "the calls of the group were dropped");
