@@ -201,7 +201,7 @@ void check_event(Ranks &ranks) {
   run(ranks, it, &config);
   Ranks alone(1);
   {
-    const OnDevice other(1);  // but the event and the thread's stream are those of the communicator's device
+    const OnDevice other(1);  // the event and the thread's stream belong to device 0
     NCCL(ncclAllReduceConfig(alone.part(0).at(0), alone.part(0).at(0), 4, ncclInt8, ncclSum, alone.comm(0),
                              stream_of_thread, &config));
   }

@@ -251,6 +251,9 @@ void compat_test::check_group_streams() {
   Lanes lanes;
   const OnDevice current(0);
   for (const Calls calls : {Calls::collectives, Calls::messages, Calls::signals}) {
+    lanes.reset();
+    lanes.enqueue(calls);  // the first one may allocate, which waits for the device
+    lanes.check(calls);
     lanes.check_gated(calls, false, [&] { lanes.enqueue(calls); });
     if (calls != Calls::signals) check_captured(lanes, calls);  // graphs have no signals
   }
