@@ -94,7 +94,8 @@ ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream, 
       checked != ncclSuccess)
     return note(checked);
   if (taken.event != nullptr)
-    if (const ncclResult_t kept = record_or_keep(taken.event, stream); kept != ncclSuccess) return note(kept);
+    if (const ncclResult_t kept = record_or_keep(comm->device, taken.event, stream); kept != ncclSuccess)
+      return note(kept);
   return pass(call, comm, stream);
 }
 

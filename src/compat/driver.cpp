@@ -25,6 +25,7 @@ struct Driver {
   Status (*get_device)(int *) = nullptr;
   Status (*device_get)(int *, int) = nullptr;
   Status (*retain)(Context *, int) = nullptr;
+  Status (*release)(int) = nullptr;
   Status (*push)(Context) = nullptr;
   Status (*pop)(Context *) = nullptr;
   Status (*create_event)(cudaEvent_t *, unsigned) = nullptr;
@@ -62,6 +63,7 @@ Driver open_driver() {
   find(library, driver.get_device, "cuCtxGetDevice", driver.trouble);
   find(library, driver.device_get, "cuDeviceGet", driver.trouble);
   find(library, driver.retain, "cuDevicePrimaryCtxRetain", driver.trouble);
+  find(library, driver.release, "cuDevicePrimaryCtxRelease_v2", driver.trouble);
   find(library, driver.push, "cuCtxPushCurrent_v2", driver.trouble);
   find(library, driver.pop, "cuCtxPopCurrent_v2", driver.trouble);
   find(library, driver.create_event, "cuEventCreate", driver.trouble);
@@ -86,24 +88,17 @@ ncclResult_t check(Status status, const char *call) {
   return fail(ncclUnhandledCudaError, std::string(call) + ": " + named(driver(), status));
 }
 
-/// Makes a device current for the calling thread, until this object is destroyed.
+/// Makes a communicator's device current for the calling thread, until this object is destroyed.
 class CurrentContext {
  public:
-  /// Makes the first device current if no device is.
-  [[nodiscard]] ncclResult_t ensure() {
-    int device = 0;
-    const Status status = driver().get_device(&device);
-    return status == invalid_context ? enter(0) : check(status, "cuCtxGetDevice");
-  }
   [[nodiscard]] ncclResult_t enter(int ordinal) {
-    int device = 0;
-    // The context is kept, because a release could free it.
-    Context context = nullptr;
-    if (const auto found = check(driver().device_get(&device, ordinal), "cuDeviceGet"); found != ncclSuccess)
+    if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+    if (const auto found = check(driver().device_get(&device_, ordinal), "cuDeviceGet"); found != ncclSuccess)
       return found;
-    if (const auto retained = check(driver().retain(&context, device), "cuDevicePrimaryCtxRetain");
-        retained != ncclSuccess)
-      return retained;
+    Context context = nullptr;
+    const ncclResult_t retained = check(driver().retain(&context, device_), "cuDevicePrimaryCtxRetain");
+    retained_ = retained == ncclSuccess;
+    if (!retained_) return retained;
     const ncclResult_t pushed = check(driver().push(context), "cuCtxPushCurrent");
     pushed_ = pushed == ncclSuccess;
     return pushed;
@@ -114,10 +109,13 @@ class CurrentContext {
   ~CurrentContext() {
     Context context = nullptr;
     if (pushed_) static_cast<void>(driver().pop(&context));
+    // This does not free the context, because the communicator uses it.
+    if (retained_) static_cast<void>(driver().release(device_));
   }
 
  private:
-  bool pushed_ = false;
+  int device_ = 0;
+  bool retained_ = false, pushed_ = false;
 };
 
 }  // namespace
@@ -132,10 +130,9 @@ ncclResult_t current_device(int *device) {
   return check(status, "cuCtxGetDevice");
 }
 
-ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number) {
-  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+ncclResult_t capture_of(int device, cudaStream_t stream, unsigned long long *number) {
   CurrentContext context;
-  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
+  if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
   int state = 0;
   const ncclResult_t asked = check(driver().capture_info(stream, &state, number, nullptr, nullptr, nullptr),
                                    "cuStreamGetCaptureInfo");
@@ -143,15 +140,13 @@ ncclResult_t capture_of(cudaStream_t stream, unsigned long long *number) {
   return asked;
 }
 
-ncclResult_t record(cudaEvent_t event, cudaStream_t stream) {
-  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
+ncclResult_t record(int device, cudaEvent_t event, cudaStream_t stream) {
   CurrentContext context;
-  if (const ncclResult_t current = context.ensure(); current != ncclSuccess) return current;
+  if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
   return check(driver().record(event, stream), "launchCompletionEvent: cuEventRecord");
 }
 
 ncclResult_t follow(int device, cudaStream_t before, cudaStream_t behind) {
-  if (!driver().trouble.empty()) return fail(ncclUnhandledCudaError, driver().trouble);
   CurrentContext context;
   if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
   cudaEvent_t event = nullptr;

@@ -26,6 +26,7 @@ struct OpEnd {
 
 /// An event that a collective's configuration has named.
 struct Mark {
+  int device;
   cudaEvent_t event;
   cudaStream_t stream;
 };
@@ -143,10 +144,11 @@ ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   }
   const bool alone = of.comm->rank_count == 1;
   if (alone)
-    if (const rondo_status_t got = rondo_get_unique_id(&of.id, &config); got != RONDO_OK) return pass_on(got, nullptr);
-  const rondo_status_t begun = rondo_comm_init(handle, &of.id, of.comm->rank, of.comm->rank_count, &config);
+    if (const auto got = rondo_get_unique_id(of.ids.data(), &config); got != RONDO_OK) return pass_on(got, nullptr);
+  const rondo_status_t begun = rondo_comm_init_ids(handle, of.ids.data(), static_cast<int>(of.ids.size()),
+                                                   of.comm->rank, of.comm->rank_count, &config);
   const ncclResult_t result = pass_on(begun, nullptr);
-  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(&of.id));
+  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(of.ids.data()));
   return result;
 }
 
@@ -240,10 +242,14 @@ ncclResult_t run_kept(Group &of) {
   result = run_all(of.initialisations);
   if (is_failure(result)) return result;
   for (const Mark &each : of.marks)
-    if (const ncclResult_t recorded = record(each.event, each.stream); recorded != ncclSuccess) return recorded;
+    if (const ncclResult_t recorded = record(each.device, each.event, each.stream); recorded != ncclSuccess)
+      return recorded;
   ncclResult_t launched = join_before(joined);
-  if (launched == ncclSuccess) launched = run_all(of);
-  if (launched == ncclSuccess) launched = join_after(joined);
+  if (launched == ncclSuccess) {
+    launched = run_all(of);
+    const ncclResult_t after = join_after(joined);  // even if a call failed, because earlier calls may run
+    if (launched == ncclSuccess) launched = after;
+  }
   if (launched == ncclSuccess) launched = run_suspensions(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }
@@ -276,8 +282,9 @@ ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
 }
 
 ncclResult_t note(ncclResult_t result) {
+  if (depth == 0 || !is_failure(result)) return result;
   Group &own = group();
-  if (depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
+  if (own.refusal != ncclSuccess) return result;
   own.refusal = result;
   own.sentence = last_failure();
   return result;
@@ -295,9 +302,9 @@ ncclResult_t run_or_keep(OneSided operation) {
   return ncclSuccess;
 }
 
-ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream) {
-  if (depth == 0) return record(event, stream);
-  group().marks.push_back({event, stream});
+ncclResult_t record_or_keep(int device, cudaEvent_t event, cudaStream_t stream) {
+  if (depth == 0) return record(device, event, stream);
+  group().marks.push_back({device, event, stream});
   return ncclSuccess;
 }
 
@@ -352,10 +359,12 @@ NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
 /// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs no collective and no
-/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds.
+/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds. Without an argument, NCCL does not
+/// simulate.
 NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info) {
   constexpr unsigned sim_info_magic = 0x74685283;
-  if (info == nullptr || info->magic != sim_info_magic)
+  if (info == nullptr) return end_group();
+  if (info->magic != sim_info_magic)
     return drop_group(ncclInvalidArgument,
                       "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with NCCL_SIM_INFO_INITIALIZER; "
                       "the calls of the group were dropped");

@@ -34,8 +34,8 @@ struct OneSided {
 /// One rank's initialisation of a communicator.
 struct Initialisation {
   ncclComm *comm = nullptr;
-  rondo_unique_id_t id{};      ///< used by a communicator of several ranks without a parent
-  ncclComm *parent = nullptr;  ///< communicator to derive from, or null if made from the id
+  std::vector<rondo_unique_id_t> ids;  ///< used by a communicator of several ranks without a parent
+  ncclComm *parent = nullptr;          ///< communicator to derive from, or null if made from the ids
   enum class From { split, shrink, grow } from = From::split;  ///< with a parent: the call that makes the communicator
   int color = 0, key = 0;                                      ///< arguments of a split
   std::vector<int> excluded;                                   ///< argument of a shrink, like shrink_flags
@@ -70,7 +70,7 @@ ncclResult_t run_or_keep(const Collective &collective);
 ncclResult_t run_or_keep(OneSided operation);
 /// Records an event before the collective that follows. In a group, the group's end records all events before it runs
 /// collectives. So either all events are recorded, or no collective runs.
-ncclResult_t record_or_keep(cudaEvent_t event, cudaStream_t stream);
+ncclResult_t record_or_keep(int device, cudaEvent_t event, cudaStream_t stream);
 /// Starts an initialisation, and waits for it if the communicator is blocking. In a group, the group's end does both.
 ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator. This waits for the other ranks. In a group, the group's end does so, after the

@@ -17,10 +17,10 @@ struct First {
 };
 
 /// Checks that two streams are captured by the same graph, or neither is.
-ncclResult_t check_captures(cudaStream_t first, cudaStream_t second) {
+ncclResult_t check_captures(int device, cudaStream_t first, cudaStream_t second) {
   unsigned long long one = 0, other = 0;
   for (const auto &[asked, number] : {std::pair{first, &one}, std::pair{second, &other}})
-    if (const ncclResult_t found = capture_of(asked, number); found != ncclSuccess) return found;
+    if (const ncclResult_t found = capture_of(device, asked, number); found != ncclSuccess) return found;
   if (one == other) return ncclSuccess;
   return fail(ncclInvalidUsage,
               "ncclGroupEnd: the group has two streams of one communicator, and they are not captured by the same "
@@ -41,7 +41,7 @@ ncclResult_t unite(const ncclComm *comm, cudaStream_t &stream, std::vector<First
     return each.lead == of->stream && each.stream == stream && each.device == comm->device;
   });
   if (!known) {
-    if (const auto checked = check_captures(of->stream, stream); checked != ncclSuccess) return checked;
+    if (const auto checked = check_captures(comm->device, of->stream, stream); checked != ncclSuccess) return checked;
     joined.push_back({comm->device, of->stream, stream});
   }
   stream = of->stream;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a group, all calls of a communicator run on the stream of its first call, and its other streams are joined to it.
-// This file finds these streams, checks them against the graphs that capture them, and joins them.
+// In a group, all calls of a communicator run on the stream of one of its calls. Its other streams are joined to that
+// one. This file finds these streams, checks them against the graphs that capture them, and joins them.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct JoinedStream {
   cudaStream_t stream;
 };
 
-/// Gives all calls of each communicator the stream of its first call, and adds their other streams to `joined`. Checks
+/// Gives all calls of each communicator the stream of one of them, and adds their other streams to `joined`. Checks
 /// that all streams of a communicator are captured by the same graph, or none is. It asks the driver only if there are
 /// several streams.
 ncclResult_t unite_streams(std::vector<Collective> &collectives, std::vector<OneSided> &one_sided,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file makes, ends and queries communicators.
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,19 +33,20 @@ struct Place {
 };
 
 /// Makes a communicator. Writes the handle before it waits, so that another thread can abort the initialisation.
-ncclResult_t make(ncclComm_t *comm, const Place &place, const ncclUniqueId &id, Settings settings) {
+ncclResult_t make(ncclComm_t *comm, const Place &place, std::span<const ncclUniqueId> ids, Settings settings) {
   Initialisation initialisation;
   initialisation.comm = make_communicator(place.rank, place.rank_count, place.device, settings.blocking);
   initialisation.settings = std::move(settings);
-  std::memcpy(initialisation.id.internal, id.internal, sizeof id.internal);
+  for (const ncclUniqueId &id : ids)
+    std::memcpy(initialisation.ids.emplace_back().internal, id.internal, sizeof id.internal);
   *comm = initialisation.comm;
   const ncclResult_t result = run_or_keep(std::move(initialisation));
   if (result != ncclSuccess && result != ncclInProgress) *comm = nullptr;
   return result;
 }
 
-ncclResult_t init_rank(const char *function, ncclComm_t *comm, int rank, int rank_count, const ncclUniqueId &id,
-                       const ncclConfig_t *config) {
+ncclResult_t init_rank(const char *function, ncclComm_t *comm, int rank, int rank_count,
+                       std::span<const ncclUniqueId> ids, const ncclConfig_t *config) {
   if (comm == nullptr) return refuse(function, "comm is NULL");
   *comm = nullptr;
   if (const ncclResult_t ranks = check_ranks(function, rank, rank_count); ranks != ncclSuccess) return ranks;
@@ -52,7 +54,7 @@ ncclResult_t init_rank(const char *function, ncclComm_t *comm, int rank, int ran
   if (const ncclResult_t read = read_settings(config, function, &settings); read != ncclSuccess) return read;
   Place place{rank, rank_count, 0};
   if (const ncclResult_t found = current_device(&place.device); found != ncclSuccess) return found;
-  return make(comm, place, id, std::move(settings));
+  return make(comm, place, ids, std::move(settings));
 }
 
 ncclResult_t get_unique_id(ncclUniqueId *id) {
@@ -79,7 +81,7 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   start_group();
   for (int rank = 0; rank < device_count; ++rank)
     static_cast<void>(
-        make(&comms[rank], {rank, device_count, devices != nullptr ? devices[rank] : rank}, id, settings));
+        make(&comms[rank], {rank, device_count, devices != nullptr ? devices[rank] : rank}, {&id, 1}, settings));
   const ncclResult_t result = end_group();
   if (!alone || result == ncclSuccess) return result;
   for (int rank = 0; rank < device_count; ++rank) {
@@ -163,7 +165,7 @@ ncclResult_t grow(ncclComm *parent, int rank_count, const ncclUniqueId *id, int 
   if (grown == nullptr) return refuse(function, "newcomm is NULL");
   *grown = nullptr;
   if (parent == nullptr && id == nullptr) return refuse(function, "the id is NULL, and a new rank needs it");
-  if (parent == nullptr) return init_rank(function, grown, rank, rank_count, *id, config);
+  if (parent == nullptr) return init_rank(function, grown, rank, rank_count, {id, 1}, config);
   if (const ncclResult_t ready = check_ready(parent, function); ready != ncclSuccess) return ready;
   if (rank != -1)
     return refuse(function, "the rank is " + std::to_string(rank) + "; ranks of the communicator pass -1");
@@ -216,27 +218,23 @@ NCCL_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) { return note(get_uni
 NCCL_ALIAS(GetUniqueId)
 
 NCCL_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int rank_count, ncclUniqueId id, int rank) {
-  return note(init_rank("ncclCommInitRank", comm, rank, rank_count, id, nullptr));
+  return note(init_rank("ncclCommInitRank", comm, rank, rank_count, {&id, 1}, nullptr));
 }
 NCCL_ALIAS(CommInitRank)
 
 NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count, ncclUniqueId id, int rank,
                                                 ncclConfig_t *config) {
-  return note(init_rank("ncclCommInitRankConfig", comm, rank, rank_count, id, config));
+  return note(init_rank("ncclCommInitRankConfig", comm, rank, rank_count, {&id, 1}, config));
 }
 NCCL_ALIAS(CommInitRankConfig)
 
-/// Uses the first id. Other ids that this process has made are discarded, and their listeners end.
+/// Uses the first id. The other ids that this process has made are discarded, and their listeners end, unless an
+/// argument is refused.
 NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count,
                                                   ncclUniqueId *ids, ncclConfig_t *config) {
   constexpr const char *function = "ncclCommInitRankScalable";
   if (id_count < 1 || ids == nullptr) return note(refuse(function, "there is no id"));
-  for (int each = 1; each < id_count; ++each) {
-    rondo_unique_id_t unused;
-    std::memcpy(unused.internal, ids[each].internal, sizeof unused.internal);
-    static_cast<void>(rondo_unique_id_free(&unused));
-  }
-  return note(init_rank(function, comm, rank, rank_count, ids[0], config));
+  return note(init_rank(function, comm, rank, rank_count, {ids, static_cast<size_t>(id_count)}, config));
 }
 NCCL_ALIAS(CommInitRankScalable)
 

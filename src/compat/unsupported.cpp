@@ -2,6 +2,8 @@
 // Rondo does not support these functions of NCCL's interface yet. A program that was linked with NCCL needs their names
 // to start. If it calls one of them, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. Most of them
 // read no argument, and declare none. C's calling conventions allow the callee to ignore arguments.
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "src/compat/exports.h"
@@ -16,7 +18,8 @@ ncclResult_t refuse(const char *function, const char *reason) {
 }
 
 constexpr unsigned config_magic = 0xcafebeef;
-constexpr int no_encryption = 0;  // NCCL_ENCRYPTION_MODE_NONE
+constexpr int no_encryption = 0, shared_key = 1;  // NCCL_ENCRYPTION_MODE_NONE and _PSK
+constexpr size_t key_bytes_min = 32;
 constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
 
 }  // namespace
@@ -40,15 +43,23 @@ NCCL_UNSUPPORTED(GinOutboxCreateRequirement, device_code)
 NCCL_UNSUPPORTED(LLA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(LsaBarrierCreateRequirement, device_code)
 
-/// Accepts a configuration without encryption, which is also the meaning of null.
+/// Accepts a configuration without encryption, which is also the meaning of null. A smaller configuration is that of an
+/// older release, and its missing fields are 0. As in NCCL, the key is read only in the mode that needs it.
 NCCL_EXPORT ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config) {
   constexpr const char *function = "ncclSetEncryption";
+  const auto wrong = [](const std::string &what) {
+    return fail(ncclInvalidArgument, std::string(function) + ": " + what);
+  };
   if (config == nullptr) return ncclSuccess;
-  if (config->size < sizeof *config || config->magic != config_magic)
-    return fail(ncclInvalidArgument, std::string(function) + ": the ncclEncryptionConfig_t was not initialised with "
-                                                             "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
-  const bool none = config->mode == no_encryption && config->psk == nullptr;
-  return none ? ncclSuccess : refuse(function, "Rondo does not encrypt what collectives move");
+  if (config->magic != config_magic)
+    return wrong("the ncclEncryptionConfig_t was not initialised with NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+  ncclEncryptionConfig_t given{};
+  std::memcpy(&given, config, std::min(config->size, sizeof given));
+  if (given.mode == no_encryption) return ncclSuccess;
+  if (given.mode != shared_key) return wrong("the mode is " + std::to_string(given.mode) + "; it must be 0 or 1");
+  if (given.psk == nullptr || ::strnlen(given.psk, key_bytes_min) < key_bytes_min)
+    return wrong("the key (psk) must have at least " + std::to_string(key_bytes_min) + " bytes");
+  return refuse(function, "Rondo does not encrypt what collectives move");
 }
 NCCL_ALIAS(SetEncryption)
 

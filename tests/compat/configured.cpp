@@ -199,6 +199,12 @@ void check_event(Ranks &ranks) {
   NCCL(call_with(it, 1, ranks.part(1), ranks.comm(1), &config));
   ranks.check(it);
   run(ranks, it, &config);
+  Ranks alone(1);
+  {
+    const OnDevice other(1);  // the event and the thread's stream belong to device 0
+    NCCL(ncclAllReduceConfig(alone.part(0).at(0), alone.part(0).at(0), 4, ncclInt8, ncclSum, alone.comm(0),
+                             stream_of_thread, &config));
+  }
   const OnDevice current(0);
   CU(event_destroy(event));
 }

@@ -15,6 +15,8 @@ struct CUstream_st;
 namespace compat_test {
 
 using Stream = CUstream_st *;
+/// The calling thread's default stream of the current device, CU_STREAM_PER_THREAD.
+inline const auto stream_of_thread = reinterpret_cast<Stream>(uintptr_t{2});
 using Address = uint64_t;
 using Context = void *;
 using Graph = void *;
@@ -33,6 +35,7 @@ class Cuda {
   }
   int (*init)(unsigned) = find<int(unsigned)>("cuInit");
   int (*retain)(Context *, int) = find<int(Context *, int)>("cuDevicePrimaryCtxRetain");
+  int (*release)(int) = find<int(int)>("cuDevicePrimaryCtxRelease_v2");
   int (*push)(Context) = find<int(Context)>("cuCtxPushCurrent_v2");
   int (*pop)(Context *) = find<int(Context *)>("cuCtxPopCurrent_v2");
   int (*alloc)(Address *, size_t) = find<int(Address *, size_t)>("cuMemAlloc_v2");

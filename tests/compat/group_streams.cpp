@@ -4,6 +4,9 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+
 #include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
 
@@ -11,7 +14,36 @@ using namespace compat_test;
 
 namespace {
 
-constexpr size_t count = 1000;  // int32
+constexpr size_t count = 1000;           // int32
+constexpr int thread_local_capture = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+/// Makes streams wait until the test opens it, at most a minute.
+class Gate {
+ public:
+  void close() { open_.store(false, std::memory_order_relaxed); }
+  void open() { open_.store(true, std::memory_order_release); }  // pairs with pass()
+  /// Makes later work of the stream wait while the gate is closed.
+  void add_to(Stream stream) { CU(launch_host(stream, pass, this)); }
+
+ private:
+  static void pass(void *gate) {
+    const auto late_at = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!static_cast<const Gate *>(gate)->open_.load(std::memory_order_acquire)) {  // pairs with open()
+      if (std::chrono::steady_clock::now() > late_at) fail_test("a gate stayed closed", __FILE__, __LINE__, 0);
+      ::usleep(1'000);
+    }
+  }
+
+  std::atomic<bool> open_ = true;
+};
+
+/// Waits for a time in which a stream that does not wait would become ready, and checks that this one waits.
+void check_waits(Stream stream) {
+  constexpr int not_ready = 600;  // CUDA_ERROR_NOT_READY
+  ::usleep(50'000);
+  const int state = cuda().query(stream);
+  CHECK(state == not_ready);
+}
 
 /// One rank's numbers. All pointers are host memory that the device reaches.
 struct Numbers {
@@ -22,11 +54,8 @@ struct Numbers {
   int32_t value = 0;
 };
 
-void delay(void *) { ::usleep(20'000); }  // time for work that does not wait
-
-void fill_late(void *of) {
+void fill(void *of) {
   auto &numbers = *static_cast<Numbers *>(of);
-  delay(nullptr);
   std::fill_n(numbers.in, count, numbers.value);
 }
 
@@ -66,12 +95,13 @@ class Lanes {
       std::fill_n(each.seen.begin(), count, 0);
     }
   }
-  /// Makes the calls of both ranks in one group, between the other work of their streams.
+  /// Makes the calls of both ranks in one group, between the other work of their streams. Every stream has a gate.
   void enqueue(Calls calls) {
     for (int rank = 0; rank < 2; ++rank) {
       numbers_[rank].result = calls == Calls::signals ? numbers_[1 - rank].in : numbers_[rank].out;
-      CU(launch_host(first(rank), delay, nullptr));
-      CU(launch_host(second_[rank], fill_late, &numbers_[rank]));
+      gates_[0].add_to(first(rank));
+      gates_[1].add_to(second_[rank]);
+      CU(launch_host(second_[rank], fill, &numbers_[rank]));
     }
     NCCL(ncclGroupStart());
     for (int rank = 0; rank < 2; ++rank) call(calls, rank);
@@ -84,6 +114,35 @@ class Lanes {
       const int32_t wanted = calls == Calls::collectives ? 3 : numbers_[1 - rank].value;
       CHECK(numbers_[rank].seen == std::vector<int32_t>(count, wanted));
     }
+  }
+  /// Runs calls, by `run`, while the first or the second streams wait at a gate, and checks the results. Calls that do
+  /// not wait for the gate get wrong results. If no graph runs the calls, the other streams must not become ready.
+  template <class Run>
+  void check_gated(Calls calls, bool by_graph, const Run &run) {
+    for (const int gated : {0, 1}) {
+      reset();
+      gates_[gated].close();
+      run();
+      for (int rank = 0; rank < 2; ++rank) check_waits(gated == 1 || by_graph ? first(rank) : second_[rank]);
+      gates_[gated].open();
+      check(calls);
+    }
+  }
+  /// Checks that the second stream waits for a call on the first one, even if a later call of the group fails.
+  void check_failed_group() {
+    reset();
+    gates_[0].close();
+    for (int rank = 0; rank < 2; ++rank) gates_[0].add_to(first(rank));
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank)
+      NCCL(ncclAllReduce(numbers_[rank].in, numbers_[rank].out, count, ncclInt32, ncclSum, ranks_.comm(rank),
+                         first(rank)));
+    const DevicePart &part = ranks_.part(0);
+    NCCL(ncclAllReduce(part.at(0), part.at(8), 4, ncclInt32, ncclSum, ranks_.comm(0), second_[0]));
+    CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "overlap");
+    check_waits(second_[0]);
+    gates_[0].open();
+    for (int rank = 0; rank < 2; ++rank) CU(synchronize(first(rank)));
   }
   [[nodiscard]] Stream first(int rank) const { return ranks_.part(rank).stream(); }
   [[nodiscard]] Stream second(int rank) const { return second_[rank]; }
@@ -115,6 +174,7 @@ class Lanes {
   Ranks ranks_{2};
   Stream second_[2] = {};
   Numbers numbers_[2];
+  Gate gates_[2];  ///< of the first streams, and of the second ones
 };
 
 /// Makes the later work of `behind` wait for the present work of `before`.
@@ -126,9 +186,8 @@ void follow(Stream before, Stream behind) {
   CU(event_destroy(event));
 }
 
-/// Captures the calls of both ranks, each by a graph, and runs the graphs twice.
+/// Captures the calls of both ranks, each by a graph, and runs the graphs.
 void check_captured(Lanes &lanes, Calls calls) {
-  constexpr int thread_local_capture = 1;
   GraphExec execs[2] = {};
   for (int rank = 0; rank < 2; ++rank) {
     CU(begin_capture(lanes.first(rank), thread_local_capture));
@@ -144,23 +203,59 @@ void check_captured(Lanes &lanes, Calls calls) {
     CU(upload(execs[rank], lanes.first(rank)));  // because a launch could wait for the device
     CU(synchronize(lanes.first(rank)));
   }
-  for (int replay = 0; replay < 2; ++replay) {
-    lanes.reset();
+  lanes.check_gated(calls, true, [&] {
     for (int rank = 0; rank < 2; ++rank) CU(launch(execs[rank], lanes.first(rank)));
-    lanes.check(calls);
-  }
+  });
   for (const GraphExec exec : execs) CU(exec_destroy(exec));
+}
+
+/// Checks that a group captures the thread's stream of the communicator's device while another device is current.
+void check_stream_of_thread() {
+  Ranks alone(1);
+  const DevicePart &part = alone.part(0);
+  const OnDevice current(0);
+  Graph graph = nullptr;
+  CU(begin_capture(stream_of_thread, thread_local_capture));
+  follow(stream_of_thread, part.stream());
+  {
+    const OnDevice other(1);
+    NCCL(ncclGroupStart());
+    for (const Stream stream : {stream_of_thread, part.stream()})
+      NCCL(ncclAllReduce(part.at(0), part.at(half_bytes), 4, ncclInt8, ncclSum, alone.comm(0), stream));
+    NCCL(ncclGroupEnd());
+  }
+  follow(part.stream(), stream_of_thread);
+  CU(end_capture(stream_of_thread, &graph));
+  CU(graph_destroy(graph));
+}
+
+/// Returns how many references the context of device 0 has after this number of groups whose streams are joined. It
+/// releases them all, so the next call starts with a new context.
+int references_after(int groups) {
+  {
+    Lanes lanes;
+    const OnDevice current(0);
+    for (int group = 0; group < groups; ++group) lanes.enqueue(Calls::collectives);
+    lanes.check(Calls::collectives);
+  }
+  int references = 0;
+  while (cuda().release(0) == 0) ++references;
+  return references;
 }
 
 }  // namespace
 
 void compat_test::check_group_streams() {
+  CHECK(references_after(1) == references_after(3));
+  check_stream_of_thread();
   Lanes lanes;
   const OnDevice current(0);
   for (const Calls calls : {Calls::collectives, Calls::messages, Calls::signals}) {
     lanes.reset();
-    lanes.enqueue(calls);
+    lanes.enqueue(calls);  // the first one may allocate, which waits for the device
     lanes.check(calls);
+    lanes.check_gated(calls, false, [&] { lanes.enqueue(calls); });
     if (calls != Calls::signals) check_captured(lanes, calls);  // graphs have no signals
   }
+  lanes.check_failed_group();
 }

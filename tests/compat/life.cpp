@@ -216,13 +216,17 @@ void check_one_rank() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks a call with several ids of this process, of which the first one is used.
+/// Checks a call with several ids of this process, of which the first one is used, also if it is there twice. A refused
+/// call discards no id.
 void check_scalable() {
   const OnDevice current(0);
   ncclUniqueId ids[3];
   for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));
   ncclComm_t comms[2] = {};
   CHECK_REFUSED(ncclCommInitRankScalable(&comms[0], 2, 0, 0, ids, nullptr), ncclInvalidArgument, "no id");
+  CHECK_REFUSED(ncclCommInitRankScalable(&comms[0], 2, 2, 3, ids, nullptr), ncclInvalidArgument, "rank is 2");
+  std::swap(ids[0], ids[1]);
+  ids[2] = ids[0];
   NCCL(ncclGroupStart());
   for (int rank = 0; rank < 2; ++rank) NCCL(ncclCommInitRankScalable(&comms[rank], 2, rank, 3, ids, nullptr));
   NCCL(ncclGroupEnd());

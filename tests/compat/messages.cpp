@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This part of the test program sends, receives, and exchanges blocks.
+#include <unistd.h>
+
 #include "tests/compat/client.h"
 
 using namespace compat_test;
@@ -117,6 +119,7 @@ void check_empty_messages(Ranks &ranks) {
   const Stream sender = ranks.part(0).stream(), receiver = ranks.part(1).stream();
   for (int round = 0; round < 2; ++round) {
     NCCL(ncclRecv(nullptr, 0, ncclInt8, 0, ranks.comm(1), receiver));
+    ::usleep(20'000);  // time for a receive that does not wait
     const int state = cuda().query(receiver);
     CHECK(state == not_ready);
     NCCL(ncclSend(nullptr, 0, ncclInt8, 1, ranks.comm(0), sender));

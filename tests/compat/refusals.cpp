@@ -104,7 +104,7 @@ void check_simulation(Ranks &ranks) {
   CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "SimulateEnd: this thread has started no group");
   ncclComm_t made = nullptr;
   ncclUniqueId id{};
-  for (ncclSimInfo_t *const each : {&info, &unset, static_cast<ncclSimInfo_t *>(nullptr)}) {
+  for (ncclSimInfo_t *const each : {&info, &unset}) {
     const Case it = ranks.sum(100);
     ranks.write(it);
     const auto unchanged = part.read();
@@ -130,14 +130,38 @@ void check_simulation(Ranks &ranks) {
   CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "sendbuff is NULL");
 }
 
+/// Checks that without an argument, the end of a simulated group runs the group's calls.
+void check_end_without_simulation(Ranks &ranks) {
+  CHECK_REFUSED(ncclGroupSimulateEnd(nullptr), ncclInvalidUsage, "started no group");
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < ranks.size(); ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank)));
+  NCCL(ncclGroupSimulateEnd(nullptr));
+  ranks.check(it);
+}
+
+/// Checks that a configuration without encryption is accepted, and that others are refused as in NCCL.
 void check_encryption() {
   NCCL(ncclSetEncryption(nullptr));
   ncclEncryptionConfig_t config{sizeof config, 0xcafebeef, 23203, 0, nullptr};  // mode NONE
   NCCL(ncclSetEncryption(&config));
+  config.psk = reinterpret_cast<const char *>(1);  // not read in this mode
+  NCCL(ncclSetEncryption(&config));
+  config.mode = 1;
+  config.size = offsetof(ncclEncryptionConfig_t, mode);  // as in a release without the later fields
+  NCCL(ncclSetEncryption(&config));
+  config.size = offsetof(ncclEncryptionConfig_t, psk);
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "at least 32 bytes");
+  config.size = sizeof config + 8;  // as in a later release
+  config.psk = nullptr;
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "at least 32 bytes");
+  config.psk = "0123456789abcdef0123456789abcde";
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "at least 32 bytes");
   config.psk = "0123456789abcdef0123456789abcdef";
   CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidUsage, "Rondo does not encrypt");
-  config.mode = 1;
-  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidUsage, "Rondo does not encrypt");
+  config.mode = 2;
+  CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "the mode is 2");
   config.magic = 0;
   CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
 }
@@ -182,6 +206,7 @@ void compat_test::check_unsupported() {
   NCCL(end_device_side(ranks.comm(0), nullptr));
   CHECK_REFUSED(end_device_side(ranks.comm(0), &ranks), ncclInvalidUsage, "ncclDevCommDestroy: Rondo ");
   check_simulation(ranks);
+  check_end_without_simulation(ranks);
   check_encryption();
   check_without_effect(ranks);
   ranks.check_usable();

@@ -16,12 +16,13 @@ rondo_config_t latest{};  ///< the configuration of the latest call
 
 }  // namespace
 
-extern "C" rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
-                                          const rondo_config_t *config) noexcept {
-  static auto *const real = reinterpret_cast<decltype(&rondo_comm_init)>(::dlsym(RTLD_NEXT, "rondo_comm_init"));
+extern "C" rondo_status_t rondo_comm_init_ids(rondo_comm_t *comm, const rondo_unique_id_t *ids, int id_count, int rank,
+                                              int size, const rondo_config_t *config) noexcept {
+  static auto *const real =
+      reinterpret_cast<decltype(&rondo_comm_init_ids)>(::dlsym(RTLD_NEXT, "rondo_comm_init_ids"));
   static const bool counts = std::getenv("CLIENT_TIMEOUTS") != nullptr;
   if (counts) latest = *config;  // one thread makes communicators then
-  return real(comm, id, rank, size, config);
+  return real(comm, ids, id_count, rank, size, config);
 }
 
 /// Checks that both timeouts are CLIENT_TIMEOUTS milliseconds. 0 means that Rondo's variables decide.
