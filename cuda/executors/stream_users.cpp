@@ -82,7 +82,7 @@ void StreamUsers::forget_ended(Place &place) {
   });
 }
 
-Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
+Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used, StreamRole role) {
   const std::lock_guard lock(mutex_);
   Place &own = places_[place];
   const uint64_t number = own.number + 1;
@@ -91,10 +91,10 @@ Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
     if (at == place || !other.ended) continue;
     forget_ended(other);
     const auto waits_there = [&](const Use &use) { return use.number >= number && use.used.is_in_line_with(used); };
-    if (waits_there(other.next) || std::ranges::any_of(other.uses, waits_there))
+    if ((role == StreamRole::lead && waits_there(other.next)) || std::ranges::any_of(other.uses, waits_there))
       return same_stream(own.rank, other.rank, used);
   }
-  own.next = {used, number, 0};
+  if (role == StreamRole::lead) own.next = {used, number, 0};
   return {};
 }
 

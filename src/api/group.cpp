@@ -161,23 +161,28 @@ Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
-  // If one of several streams is null, all calls run within rondo_group_end(). So null goes first and becomes `lead`.
+  // On host memory, if one of several streams is null, all calls run within rondo_group_end(). So null goes first and
+  // becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
-  bool was_captured = false;  // the stream before
+  uint64_t capture = 0;  // of the lead
   for (const rondo_stream_t stream : part.streams) {
     std::shared_ptr<HostStream> held;
     RONDO_TRY_ASSIGN(const StreamRef found, stream_ref(stream, held));
+    const bool leads = part.held.empty();
     // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
-    if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
+    if (leads && (!part.sends.empty() || !part.waits.empty()))
+      RONDO_TRY(part.comm->check_one_sided(part.waits, found));
     if (!alone || part.streams.size() > 1) {
-      RONDO_TRY_ASSIGN(const bool captured, part.comm->check_usable(found));
-      if (std::exchange(was_captured, captured) != captured && !part.held.empty())
+      const StreamRole role = leads ? StreamRole::lead : StreamRole::joined;
+      RONDO_TRY_ASSIGN(const uint64_t own, part.comm->check_usable(found, role));
+      if (leads) capture = own;
+      if (own != capture)
         return Error{RONDO_ERROR_INVALID_USAGE,
-                     "a group has calls of one communicator on a stream that is captured and on one that is not; "
+                     "a group has calls of one communicator on two streams that are not captured by the same graph; "
                      "capture both into one graph, or end the group between them"};
     }
-    if (part.held.empty()) part.lead = found;
+    if (leads) part.lead = found;
     part.held.push_back(std::move(held));
   }
   return {};
