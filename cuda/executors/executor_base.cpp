@@ -196,8 +196,20 @@ Result<void> ExecutorBase::join_streams(StreamRef before, StreamRef behind) {
   }
   const CuEvent event = joined_.get().object;
   RONDO_TRY(cuda_check(*driver_, driver_->event_record(event, static_cast<CuStream>(before.device)), "cuEventRecord"));
-  return cuda_check(*driver_, driver_->stream_wait_event(static_cast<CuStream>(behind.device), event, 0),
-                    "cuStreamWaitEvent");
+  RONDO_TRY(cuda_check(*driver_, driver_->stream_wait_event(static_cast<CuStream>(behind.device), event, 0),
+                       "cuStreamWaitEvent"));
+  if (stream_users_ == nullptr) return {};
+  RONDO_TRY_ASSIGN(const UsedStream first, describe_use(before));
+  RONDO_TRY_ASSIGN(const UsedStream second, describe_use(behind));
+  stream_users_->joined(stream_place_, first, second);
+  return {};
+}
+
+Result<UsedStream> ExecutorBase::describe_use(StreamRef of) const {
+  auto *const stream = static_cast<CuStream>(of.device);
+  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream));
+  if (stream != nullptr) RONDO_TRY(know_stream(stream));
+  return used_stream(stream, capture, known_flags_);
 }
 
 /// Reserves the stream for the next call. Its handle may have belonged to a destroyed stream with other flags. So if

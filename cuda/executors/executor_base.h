@@ -123,6 +123,7 @@ class ExecutorBase : public DeviceExecutor {
  private:
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;
   [[nodiscard]] Result<uint64_t> capture_of(CuStream stream) const;
+  [[nodiscard]] Result<UsedStream> describe_use(StreamRef stream) const;
   [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture, StreamRole role) const;
 
   std::mutex suspend_mutex_;  ///< guards suspended_

@@ -58,6 +58,8 @@ class StreamUsers {
   /// Records that the rank at `place` has enqueued an operation, on its reserved stream if there is one. `number` is
   /// the number of a collective, or 0 for messages.
   void enqueued(uint32_t place, uint64_t turn, uint64_t number);
+  /// Records that later work on `behind` waits for the operations of the rank at `place` on `before`.
+  void joined(uint32_t place, const UsedStream &before, const UsedStream &behind);
 
  private:
   struct Use {
@@ -74,6 +76,7 @@ class StreamUsers {
   };
 
   static void forget_ended(Place &place);
+  static void add_use(Place &place, const Use &use);
 
   std::mutex mutex_;  ///< guards places_
   std::vector<Place> places_;

@@ -181,6 +181,24 @@ TEST_CASE("streams: ranks of one group may share all streams but their first one
   }
 }
 
+TEST_CASE("streams: a stream that waits for another rank's group is refused as one that has its call") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t other = pair.group.stream(1), shared = pair.another_stream(), third = pair.another_stream();
+    REQUIRE(pair.sum_all({{pair.group.stream(0), shared}}) == RONDO_OK);
+    CHECK(pair.sum_all({{}, {other, shared}}) == RONDO_ERROR_INVALID_ARGUMENT);
+    pair.check_refused(1, shared, "the stream");
+    REQUIRE(pair.sum_all({{}, {other, third}}) == RONDO_OK);
+    REQUIRE(pair.sum(0, pair.group.stream(0)) == RONDO_OK);
+    pair.complete();
+    REQUIRE(pair.sum(1, shared) == RONDO_OK);
+    REQUIRE(pair.sum(0, pair.group.stream(0)) == RONDO_OK);
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
+  }
+}
+
 TEST_CASE("streams: a stream with the handle of a destroyed one is used by its own flags") {
   Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
   const auto &cu = pair.group.world.cu;
