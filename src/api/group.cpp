@@ -227,18 +227,20 @@ Result<void> join_after(const Part &part) {
   return {};
 }
 
-Result<void> run(const Part &part) {
-  RONDO_TRY(join_before(part));
-  RONDO_TRY(submit(part));
-  return join_after(part);
-}
-
-Result<void> run_safely(const Part &part, Result<void> (*step)(const Part &) = run) noexcept {
+Result<void> run_safely(const Part &part, Result<void> (*step)(const Part &)) noexcept {
   try {
     return step(part);
   } catch (const std::exception &) {
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
+}
+
+/// Runs a part alone. Its streams also wait for what was enqueued before a failure.
+Result<void> run(const Part &part) noexcept {
+  RONDO_TRY(run_safely(part, join_before));
+  Result<void> done = run_safely(part, submit);
+  Result<void> joined = run_safely(part, join_after);
+  return done.ok() ? std::move(joined) : std::move(done);
 }
 
 /// Threads that each run one part. They wait for release() before they run it. So if one thread cannot start, no part
@@ -253,7 +255,7 @@ class Helpers {
   Result<void> start(const Part &part) {
     Result<void> &result = results_[threads_.size()];
     RONDO_TRY_ASSIGN(auto thread, start_thread("a further communicator of a group", [&part, &result, go = released_] {
-      if (go.get()) result = run_safely(part);
+      if (go.get()) result = run(part);
     }));
     threads_.push_back(std::move(thread));
     return {};
@@ -300,7 +302,7 @@ Result<void> run_all(std::span<const Part> all) {
     if (step == join_before && !first.ok()) return first;  // nothing is enqueued
   }
   helpers.release(true);
-  if (last != nullptr) note(run_safely(*last));
+  if (last != nullptr) note(run(*last));
   for (Result<void> &result : helpers.join()) note(std::move(result));
   return first;
 }
@@ -322,11 +324,11 @@ Result<void> check_all(std::span<Part> parts) {
 Result<void> run(Group &group) {
   if (group.refusal) return *std::move(group.refusal);
   const auto parts = group.parts();
-  if (auto checked = check_all(parts); !checked.ok()) {
-    for (const Part &part : parts) part.comm->forget_stream();
-    return checked;
-  }
-  return parts.size() == 1 ? run(parts.front()) : run_all(parts);
+  Result<void> done = check_all(parts);
+  if (done.ok()) done = parts.size() == 1 ? run(parts.front()) : run_all(parts);
+  for (const Part &part : parts)
+    if (!done.ok()) part.comm->forget_stream();
+  return done;
 }
 
 }  // namespace

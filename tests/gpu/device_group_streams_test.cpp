@@ -143,3 +143,14 @@ TEST_CASE("device group streams: a captured stream and one that is not are refus
   CHECK(all_ok(call_each(two.group.ranks, [&](int rank, rondo_comm_t comm) { return two.call(rank, comm); })));
   two.check(10);
 }
+
+TEST_CASE("device group streams: each stream waits for what a group enqueued before it failed", "[.][launch fault]") {
+  TwoStreams two(false);
+  Gate gate(two.group.world);
+  gate.close(two.first(0));
+  // SOFT_CUDA_FAULTS refuses the second kernel, which is that of the messages.
+  CHECK(two.call(0, two.group.ranks[0]) != RONDO_OK);
+  check_message({"messages could not be enqueued"});
+  std::this_thread::sleep_for(a_while);
+  CHECK(two.group.world.cu.stream_query(two.second(0)) == CuStatus::not_ready);
+}

@@ -218,6 +218,16 @@ TEST_CASE("streams: a stream with the handle of a destroyed one is used by its o
   CU_OK(cu.stream_destroy(now));
 }
 
+TEST_CASE("streams: a group whose streams cannot be joined leaves no stream in use", "[.][join fault]") {
+  Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
+  rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), third = pair.another_stream();
+  CHECK(pair.sum_all({{one, third}}) == RONDO_ERROR_OUT_OF_RESOURCES);  // SOFT_CUDA_FAULTS fails the first join
+  REQUIRE(pair.sum(1, one) == RONDO_OK);
+  REQUIRE(pair.sum(0, other) == RONDO_OK);
+  pair.complete();
+  CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
+}
+
 TEST_CASE("streams: a thread without a context may call on a stream", "[.][no context]") {
   DeviceRanks group(1, Pair::with(RONDO_DEVICE_EXECUTOR_KERNEL));
   const DeviceBuffer values(group.world, Pair::ones());
