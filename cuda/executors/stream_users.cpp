@@ -82,7 +82,7 @@ void StreamUsers::forget_ended(Place &place) {
   });
 }
 
-/// Adds a use to those of its stream, which count as one use.
+/// Adds a use. All uses of one stream count as one.
 void StreamUsers::add_use(Place &place, const Use &use) {
   const auto same = std::ranges::find(place.uses, use.used, &Use::used);
   if (same == place.uses.end()) return place.uses.push_back(use);

@@ -161,28 +161,23 @@ Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
-  // On host memory, if one of several streams is null, all calls run within rondo_group_end(). So null goes first and
-  // becomes `lead`.
+  // On host memory, null makes all calls run within rondo_group_end(). So null goes first and becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
   uint64_t capture = 0;  // of the lead
   for (const rondo_stream_t stream : part.streams) {
     std::shared_ptr<HostStream> held;
     RONDO_TRY_ASSIGN(const StreamRef found, stream_ref(stream, held));
-    const bool leads = part.held.empty();
-    // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
-    if (leads && (!part.sends.empty() || !part.waits.empty()))
-      RONDO_TRY(part.comm->check_one_sided(part.waits, found));
-    if (!alone || part.streams.size() > 1) {
-      const StreamRole role = leads ? StreamRole::lead : StreamRole::joined;
-      RONDO_TRY_ASSIGN(const uint64_t own, part.comm->check_usable(found, role));
-      if (leads) capture = own;
-      if (own != capture)
-        return Error{RONDO_ERROR_INVALID_USAGE,
-                     "a group has calls of one communicator on two streams that are not captured by the same graph; "
-                     "capture both into one graph, or end the group between them"};
+    if (!part.held.empty()) {
+      RONDO_TRY(part.comm->check_joined(found, capture));
+    } else {
+      part.lead = found;
+      // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
+      if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
+      if (!alone || part.streams.size() > 1) {
+        RONDO_TRY_ASSIGN(capture, part.comm->check_usable(found));
+      }
     }
-    if (leads) part.lead = found;
     part.held.push_back(std::move(held));
   }
   return {};
@@ -198,8 +193,7 @@ Result<void> join(const Part &part, StreamRef before, StreamRef behind) {
 
 /// Returns a stream of the part, which check() has found.
 StreamRef stream_at(const Part &part, size_t index) {
-  HostStream *const held = part.held[index].get();
-  return held != nullptr ? StreamRef{held, nullptr} : StreamRef{nullptr, part.streams[index]};
+  return part.held[index] ? StreamRef{part.held[index].get(), nullptr} : StreamRef{nullptr, part.streams[index]};
 }
 
 /// Submits the operations of a part. Puts and signals go first, and waits last, so that their order among the other
@@ -238,8 +232,7 @@ Result<void> run_safely(const Part &part, Result<void> (*step)(const Part &)) no
 /// Runs a part alone. Its streams also wait for what was enqueued before a failure.
 Result<void> run(const Part &part) noexcept {
   RONDO_TRY(run_safely(part, join_before));
-  Result<void> done = run_safely(part, submit);
-  Result<void> joined = run_safely(part, join_after);
+  Result<void> done = run_safely(part, submit), joined = run_safely(part, join_after);
   return done.ok() ? std::move(joined) : std::move(done);
 }
 

@@ -99,7 +99,7 @@ struct WorkItem {
   [[nodiscard]] const Factor *factor() const { return std::get_if<Factor>(details.get()); }
 };
 
-/// What a call does with a stream: it runs on it, or a group on another stream only waits for it and holds it up.
+/// A call runs on its lead. A group also waits for joined streams, and they wait for the group.
 enum class StreamRole { lead, joined };
 
 class Executor {

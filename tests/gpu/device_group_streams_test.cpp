@@ -84,18 +84,19 @@ TEST_CASE("device group streams: a group waits for all of its streams, and each 
   for (const bool uses_default_stream : {false, true}) {
     CAPTURE(uses_default_stream);
     TwoStreams two(uses_default_stream);
+    const auto &world = two.group.world;
     for (const bool closes_first : {false, true}) {
       const uint64_t seed = closes_first ? 10 : 20;
       two.fill(seed);
-      Gate gate(two.group.world);
+      Gate gate(world);
       for (int rank = 0; rank < 2; ++rank) gate.close(closes_first ? two.first(rank) : two.second(rank));
       CHECK(all_ok(call_each(two.group.ranks, [&](int rank, rondo_comm_t comm) { return two.call(rank, comm); })));
       std::this_thread::sleep_for(a_while);
       for (int rank = 0; rank < 2; ++rank)
-        CHECK(two.group.world.cu.stream_query(closes_first ? two.second(rank) : two.first(rank)) == CuStatus::not_ready);
+        CHECK(world.cu.stream_query(closes_first ? two.second(rank) : two.first(rank)) == CuStatus::not_ready);
       gate.open();
       two.check(seed);
-      CU_OK(two.group.world.cu.stream_synchronize(nullptr));
+      CU_OK(world.cu.stream_synchronize(nullptr));
     }
     CHECK(all_ok(two.group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
   }
@@ -153,4 +154,6 @@ TEST_CASE("device group streams: each stream waits for what a group enqueued bef
   check_message({"messages could not be enqueued"});
   std::this_thread::sleep_for(a_while);
   CHECK(two.group.world.cu.stream_query(two.second(0)) == CuStatus::not_ready);
+  gate.open();
+  two.group.synchronize();
 }

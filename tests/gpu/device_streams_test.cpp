@@ -153,7 +153,7 @@ TEST_CASE("streams: a group that was refused leaves no stream in use") {
   CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
 }
 
-TEST_CASE("streams: a group of ranks with one first stream is refused before it enqueues, whatever their other streams") {
+TEST_CASE("streams: a group of ranks that have the same first stream is refused before it enqueues") {
   for (const rondo_device_executor_t executor : both) {
     CAPTURE(executor);
     Pair pair(executor);
