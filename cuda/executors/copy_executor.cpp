@@ -70,7 +70,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }
-  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] Result<uint64_t> check_stream(StreamRef stream, StreamRole role) const override;
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] Result<void> launch_messages(const DeviceMessages &messages, void *stream) override;
@@ -174,9 +174,9 @@ Result<void> CopyExecutor::check_memory_operations() {
   return {};
 }
 
-Result<bool> CopyExecutor::check_stream(StreamRef stream) const {
-  RONDO_TRY_ASSIGN(const bool captured, ExecutorBase::check_stream(stream));
-  if (!captured || !no_capture_) return captured;
+Result<uint64_t> CopyExecutor::check_stream(StreamRef stream, StreamRole role) const {
+  RONDO_TRY_ASSIGN(const uint64_t capture, ExecutorBase::check_stream(stream, role));
+  if (capture == 0 || !no_capture_) return capture;
   return Error{RONDO_ERROR_UNSUPPORTED,
                "the stream is being captured, but the driver of " + describe() +
                    " does not capture stream memory operations, which the copy-engine executor waits by (" +

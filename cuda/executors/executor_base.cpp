@@ -156,12 +156,8 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
   return {};
 }
 
-Result<bool> ExecutorBase::check_stream(StreamRef given) const {
-  if (given.host != nullptr)
-    return invalid_argument(
-        "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
-        "give a cudaStream_t");
-  auto *const stream = static_cast<CuStream>(given.device);
+/// Returns the id of the capture that the stream is in, or 0 without one.
+Result<uint64_t> ExecutorBase::capture_of(CuStream stream) const {
   std::optional<ContextGuard> guard;
   if (is_default_stream(stream)) {  // it belongs to the current context
     guard.emplace(*driver_, context_.get().context);
@@ -169,23 +165,27 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   }
   CaptureStatus capture = CaptureStatus::none;
   unsigned long long id = 0;
-  const auto ask = [&] {
-    return stream_users_ == nullptr
-               ? driver_->stream_is_capturing(stream, &capture)
-               : driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr);
-  };
+  const auto ask = [&] { return driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr); };
   CuStatus status = ask();
   if (status == CuStatus::invalid_context && !guard) {  // the thread has no context yet
     guard.emplace(*driver_, context_.get().context);
     RONDO_TRY(guard->status());
     status = ask();
   }
-  RONDO_TRY(
-      cuda_check(*driver_, status, stream_users_ == nullptr ? "cuStreamIsCapturing" : "cuStreamGetCaptureInfo"));
+  RONDO_TRY(cuda_check(*driver_, status, "cuStreamGetCaptureInfo"));
+  return capture == CaptureStatus::none ? uint64_t{0} : uint64_t{id};
+}
+
+Result<uint64_t> ExecutorBase::check_stream(StreamRef given, StreamRole role) const {
+  if (given.host != nullptr)
+    return invalid_argument(
+        "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
+        "give a cudaStream_t");
+  auto *const stream = static_cast<CuStream>(given.device);
+  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream));
   if (stream != nullptr) RONDO_TRY(know_stream(stream));
-  const bool captured = capture != CaptureStatus::none;
-  if (stream_users_ != nullptr && launches_alone(captured)) RONDO_TRY(reserve_stream(stream, captured ? id : 0));
-  return captured;
+  if (stream_users_ != nullptr && launches_alone(capture != 0)) RONDO_TRY(reserve_stream(stream, capture, role));
+  return capture;
 }
 
 Result<void> ExecutorBase::join_streams(StreamRef before, StreamRef behind) {
@@ -196,17 +196,29 @@ Result<void> ExecutorBase::join_streams(StreamRef before, StreamRef behind) {
   }
   const CuEvent event = joined_.get().object;
   RONDO_TRY(cuda_check(*driver_, driver_->event_record(event, static_cast<CuStream>(before.device)), "cuEventRecord"));
-  return cuda_check(*driver_, driver_->stream_wait_event(static_cast<CuStream>(behind.device), event, 0),
-                    "cuStreamWaitEvent");
+  RONDO_TRY(cuda_check(*driver_, driver_->stream_wait_event(static_cast<CuStream>(behind.device), event, 0),
+                       "cuStreamWaitEvent"));
+  if (stream_users_ == nullptr) return {};
+  RONDO_TRY_ASSIGN(const UsedStream first, describe_use(before));
+  RONDO_TRY_ASSIGN(const UsedStream second, describe_use(behind));
+  stream_users_->joined(stream_place_, first, second);
+  return {};
+}
+
+Result<UsedStream> ExecutorBase::describe_use(StreamRef of) const {
+  auto *const stream = static_cast<CuStream>(of.device);
+  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream));
+  if (stream != nullptr) RONDO_TRY(know_stream(stream));
+  return used_stream(stream, capture, known_flags_);
 }
 
 /// Reserves the stream for the next call. Its handle may have belonged to a destroyed stream with other flags. So if
 /// the known flags lead to a refusal, they are read again.
-Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture) const {
-  if (stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_)).ok()) return {};
+Result<void> ExecutorBase::reserve_stream(CuStream stream, uint64_t capture, StreamRole role) const {
+  if (stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_), role).ok()) return {};
   known_stream_ = nullptr;
   if (stream != nullptr) RONDO_TRY(know_stream(stream));
-  return stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_));
+  return stream_users_->reserve(stream_place_, used_stream(stream, capture, known_flags_), role);
 }
 
 /// Finds the context and the flags of a stream, unless the latest call had the same handle. Since that call, the handle

@@ -35,7 +35,7 @@ class ExecutorBase : public DeviceExecutor {
     return "CUDA device " + std::to_string(device_.ordinal) + " (" + device_.name + ")";
   }
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
-  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] Result<uint64_t> check_stream(StreamRef stream, StreamRole role) const override;
   [[nodiscard]] Result<void> join_streams(StreamRef before, StreamRef behind) override;
   void forget_stream() const override {
     if (stream_users_ != nullptr) stream_users_->cancel(stream_place_);
@@ -122,7 +122,9 @@ class ExecutorBase : public DeviceExecutor {
 
  private:
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;
-  [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture) const;
+  [[nodiscard]] Result<uint64_t> capture_of(CuStream stream) const;
+  [[nodiscard]] Result<UsedStream> describe_use(StreamRef stream) const;
+  [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture, StreamRole role) const;
 
   std::mutex suspend_mutex_;  ///< guards suspended_
   bool suspended_ = false;

@@ -82,7 +82,15 @@ void StreamUsers::forget_ended(Place &place) {
   });
 }
 
-Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
+/// Adds a use. All uses of one stream count as one.
+void StreamUsers::add_use(Place &place, const Use &use) {
+  const auto same = std::ranges::find(place.uses, use.used, &Use::used);
+  if (same == place.uses.end()) return place.uses.push_back(use);
+  same->number = std::max(same->number, use.number);
+  same->turn = std::max(same->turn, use.turn);
+}
+
+Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used, StreamRole role) {
   const std::lock_guard lock(mutex_);
   Place &own = places_[place];
   const uint64_t number = own.number + 1;
@@ -91,10 +99,10 @@ Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
     if (at == place || !other.ended) continue;
     forget_ended(other);
     const auto waits_there = [&](const Use &use) { return use.number >= number && use.used.is_in_line_with(used); };
-    if (waits_there(other.next) || std::ranges::any_of(other.uses, waits_there))
+    if ((role == StreamRole::lead && waits_there(other.next)) || std::ranges::any_of(other.uses, waits_there))
       return same_stream(own.rank, other.rank, used);
   }
-  own.next = {used, number, 0};
+  if (role == StreamRole::lead) own.next = {used, number, 0};
   return {};
 }
 
@@ -109,14 +117,15 @@ void StreamUsers::enqueued(uint32_t place, uint64_t turn, uint64_t number) {
   forget_ended(own);
   own.number = std::max(own.number, number);
   if (own.next.number == 0) return;
-  const auto same = std::ranges::find_if(own.uses, [&](const Use &use) { return use.used == own.next.used; });
-  if (same == own.uses.end()) {
-    own.uses.push_back({own.next.used, number, turn});
-  } else {
-    same->number = std::max(same->number, number);
-    same->turn = turn;
-  }
+  add_use(own, {own.next.used, number, turn});
   own.next.number = 0;
+}
+
+void StreamUsers::joined(uint32_t place, const UsedStream &before, const UsedStream &behind) {
+  const std::lock_guard lock(mutex_);
+  Place &own = places_[place];
+  const auto use = std::ranges::find(own.uses, before, &Use::used);
+  if (use != own.uses.end()) add_use(own, {behind, use->number, use->turn});
 }
 
 }  // namespace rondo::cuda

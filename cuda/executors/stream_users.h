@@ -12,6 +12,7 @@
 
 #include "cuda/driver/driver.h"
 #include "src/base/result.h"
+#include "src/engine/executor.h"
 
 namespace rondo::cuda {
 
@@ -48,14 +49,17 @@ class StreamUsers {
   void enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended);
   void leave(uint32_t place);
   /// Records that the rank at `place` will enqueue its next operation on `used`. The record holds until the rank's next
-  /// reserve() or enqueued(). If another rank's operation would run before the new operation and wait for it, reserve()
-  /// records nothing and returns RONDO_ERROR_INVALID_ARGUMENT.
-  [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used);
+  /// reserve() of a lead, or enqueued(). If another rank's operation would run before the new operation and wait for
+  /// it, reserve() records nothing and returns RONDO_ERROR_INVALID_ARGUMENT. A joined stream is not recorded. Another
+  /// rank may have reserved it, because a group joins its streams before it enqueues.
+  [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used, StreamRole role);
   /// Removes the rank's reservation, if there is one.
   void cancel(uint32_t place);
   /// Records that the rank at `place` has enqueued an operation, on its reserved stream if there is one. `number` is
   /// the number of a collective, or 0 for messages.
   void enqueued(uint32_t place, uint64_t turn, uint64_t number);
+  /// Records that later work on `behind` waits for the operations of the rank at `place` on `before`.
+  void joined(uint32_t place, const UsedStream &before, const UsedStream &behind);
 
  private:
   struct Use {
@@ -72,6 +76,7 @@ class StreamUsers {
   };
 
   static void forget_ended(Place &place);
+  static void add_use(Place &place, const Use &use);
 
   std::mutex mutex_;  ///< guards places_
   std::vector<Place> places_;

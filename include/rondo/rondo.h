@@ -236,9 +236,9 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  * The calls of a thread between rondo_group_begin() and the matching rondo_group_end() form a group. Rondo checks each
  * call at once and keeps it, and the end of the group enqueues all kept calls. On each communicator, the collectives of
  * the group run first, in the order of their calls. Then all its messages run at once, so that their order cannot make
- * ranks wait for each other. Several communicators do not wait for each other, unless they share a stream. Groups nest:
- * only the outermost end enqueues. A group keeps collectives, rondo_send(), rondo_recv() and the operations of
- * rondo/window.h. All other functions act at once, also inside of a group.
+ * ranks wait for each other. Several communicators do not wait for each other, unless their first calls are on one
+ * stream. Groups nest: only the outermost end enqueues. A group keeps collectives, rondo_send(), rondo_recv() and the
+ * operations of rondo/window.h. All other functions act at once, also inside of a group.
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. If two ranks
  * both send before they receive, they wait for each other as soon as a message does not fit into the buffers between
@@ -286,14 +286,15 @@ RONDO_API rondo_status_t rondo_recv(void *recv, size_t count, rondo_type_t type,
 RONDO_API rondo_status_t rondo_group_begin(void) RONDO_NOEXCEPT;
 
 /** Ends the innermost group of this thread. The outermost end enqueues the kept calls. For calls on host memory without
- * a stream, it returns when all of them are complete. If one communicator has calls on several host streams in the
- * group, each of the streams waits for all of these calls.
+ * a stream, it returns when all of them are complete. If one communicator has calls on several streams in the group,
+ * the calls wait for what each of the streams has, and later work on each of the streams waits for all of these calls.
  *
  * If a call inside the group was refused, the outermost end returns the first refusal again and enqueues nothing.
  * The end enqueues the operations of one communicator after those on another. If one communicator fails, the operations
  * on the others remain enqueued. Any thread.
- * @return The first failure of the kept calls. RONDO_ERROR_INVALID_USAGE: This thread has no group, or this rank sends
- *         to itself or receives from itself without a counterpart in the group. */
+ * @return The first failure of the kept calls. RONDO_ERROR_INVALID_USAGE: This thread has no group. Or this rank sends
+ *         to itself or receives from itself without a counterpart in the group. Or one communicator has calls on two
+ *         streams of a device that are not captured by the same graph. */
 RONDO_API rondo_status_t rondo_group_end(void) RONDO_NOEXCEPT;
 
 /** Discards the outermost group of this thread, with all groups inside of it, and enqueues none of the calls. Any

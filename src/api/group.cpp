@@ -161,23 +161,23 @@ Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
-  // If one of several streams is null, all calls run within rondo_group_end(). So null goes first and becomes `lead`.
+  // On host memory, null makes all calls run within rondo_group_end(). So null goes first and becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
-  bool was_captured = false;  // the stream before
+  uint64_t capture = 0;  // of the lead
   for (const rondo_stream_t stream : part.streams) {
     std::shared_ptr<HostStream> held;
     RONDO_TRY_ASSIGN(const StreamRef found, stream_ref(stream, held));
-    // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
-    if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
-    if (!alone || part.streams.size() > 1) {
-      RONDO_TRY_ASSIGN(const bool captured, part.comm->check_usable(found));
-      if (std::exchange(was_captured, captured) != captured && !part.held.empty())
-        return Error{RONDO_ERROR_INVALID_USAGE,
-                     "a group has calls of one communicator on a stream that is captured and on one that is not; "
-                     "capture both into one graph, or end the group between them"};
+    if (!part.held.empty()) {
+      RONDO_TRY(part.comm->check_joined(found, capture));
+    } else {
+      part.lead = found;
+      // A captured stream is refused here. Otherwise it would capture the other calls without the one-sided operations.
+      if (!part.sends.empty() || !part.waits.empty()) RONDO_TRY(part.comm->check_one_sided(part.waits, found));
+      if (!alone || part.streams.size() > 1) {
+        RONDO_TRY_ASSIGN(capture, part.comm->check_usable(found));
+      }
     }
-    if (part.held.empty()) part.lead = found;
     part.held.push_back(std::move(held));
   }
   return {};
@@ -193,8 +193,7 @@ Result<void> join(const Part &part, StreamRef before, StreamRef behind) {
 
 /// Returns a stream of the part, which check() has found.
 StreamRef stream_at(const Part &part, size_t index) {
-  HostStream *const held = part.held[index].get();
-  return held != nullptr ? StreamRef{held, nullptr} : StreamRef{nullptr, part.streams[index]};
+  return part.held[index] ? StreamRef{part.held[index].get(), nullptr} : StreamRef{nullptr, part.streams[index]};
 }
 
 /// Submits the operations of a part. Puts and signals go first, and waits last, so that their order among the other
@@ -222,18 +221,19 @@ Result<void> join_after(const Part &part) {
   return {};
 }
 
-Result<void> run(const Part &part) {
-  RONDO_TRY(join_before(part));
-  RONDO_TRY(submit(part));
-  return join_after(part);
-}
-
-Result<void> run_safely(const Part &part, Result<void> (*step)(const Part &) = run) noexcept {
+Result<void> run_safely(const Part &part, Result<void> (*step)(const Part &)) noexcept {
   try {
     return step(part);
   } catch (const std::exception &) {
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
+}
+
+/// Runs a part alone. Its streams also wait for what was enqueued before a failure.
+Result<void> run(const Part &part) noexcept {
+  RONDO_TRY(run_safely(part, join_before));
+  Result<void> done = run_safely(part, submit), joined = run_safely(part, join_after);
+  return done.ok() ? std::move(joined) : std::move(done);
 }
 
 /// Threads that each run one part. They wait for release() before they run it. So if one thread cannot start, no part
@@ -248,7 +248,7 @@ class Helpers {
   Result<void> start(const Part &part) {
     Result<void> &result = results_[threads_.size()];
     RONDO_TRY_ASSIGN(auto thread, start_thread("a further communicator of a group", [&part, &result, go = released_] {
-      if (go.get()) result = run_safely(part);
+      if (go.get()) result = run(part);
     }));
     threads_.push_back(std::move(thread));
     return {};
@@ -295,7 +295,7 @@ Result<void> run_all(std::span<const Part> all) {
     if (step == join_before && !first.ok()) return first;  // nothing is enqueued
   }
   helpers.release(true);
-  if (last != nullptr) note(run_safely(*last));
+  if (last != nullptr) note(run(*last));
   for (Result<void> &result : helpers.join()) note(std::move(result));
   return first;
 }
@@ -317,11 +317,11 @@ Result<void> check_all(std::span<Part> parts) {
 Result<void> run(Group &group) {
   if (group.refusal) return *std::move(group.refusal);
   const auto parts = group.parts();
-  if (auto checked = check_all(parts); !checked.ok()) {
-    for (const Part &part : parts) part.comm->forget_stream();
-    return checked;
-  }
-  return parts.size() == 1 ? run(parts.front()) : run_all(parts);
+  Result<void> done = check_all(parts);
+  if (done.ok()) done = parts.size() == 1 ? run(parts.front()) : run_all(parts);
+  for (const Part &part : parts)
+    if (!done.ok()) part.comm->forget_stream();
+  return done;
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
   std::unique_lock lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
   if (!runs_here) {
-    RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
-    for (WorkItem &work : works) work.captured = captured;
+    RONDO_TRY_ASSIGN(const uint64_t capture, executor_->check_stream(stream, StreamRole::lead));
+    for (WorkItem &work : works) work.captured = capture != 0;
   }
   if (auto numbered = give_numbers(calls, works); !numbered.ok()) {
     executor_->forget_stream();

@@ -126,8 +126,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void wait_for_writers() const {
     if (ranks_.failed() || capabilities_.one_sided_by_stream) executor_->wait_for_writers();
   }
-  /// Returns whether `stream` is captured, or the error with which submit() on it would fail at once.
-  [[nodiscard]] Result<bool> check_usable(StreamRef stream);
+  /// Returns the id of the capture that `stream` is in, and 0 without one, or the error with which submit() on it would
+  /// fail at once.
+  [[nodiscard]] Result<uint64_t> check_usable(StreamRef stream);
+  /// Checks that `stream` can be joined with one that is in this capture, which check_usable() has returned.
+  [[nodiscard]] Result<void> check_joined(StreamRef stream, uint64_t capture);
   /// Makes later work on `behind` wait for the work that `before` has now. For streams of a device only.
   [[nodiscard]] Result<void> join_streams(StreamRef before, StreamRef behind);
   /// Discards the notes of check_usable() about the stream. Call it if no submit() follows.

@@ -35,11 +35,20 @@ Result<void> Communicator::why_unusable() {
   return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
 }
 
-Result<bool> Communicator::check_usable(StreamRef stream) {
+Result<uint64_t> Communicator::check_usable(StreamRef stream) {
   const std::lock_guard lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
-  if (stream.none() && capabilities_.runs_in_call) return false;
-  return executor_->check_stream(stream);
+  if (stream.none() && capabilities_.runs_in_call) return uint64_t{0};
+  return executor_->check_stream(stream, StreamRole::lead);
+}
+
+Result<void> Communicator::check_joined(StreamRef stream, uint64_t capture) {
+  const std::lock_guard lock(submit_lock_);
+  RONDO_TRY_ASSIGN(const uint64_t own, executor_->check_stream(stream, StreamRole::joined));
+  if (own == capture) return {};
+  return Error{RONDO_ERROR_INVALID_USAGE,
+               "a group has calls of one communicator on two streams that are not captured by the same graph; capture "
+               "both into one graph, or end the group between them"};
 }
 
 Result<void> Communicator::join_streams(StreamRef before, StreamRef behind) {
@@ -62,7 +71,8 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   std::unique_lock lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
   if (!runs_here) {
-    RONDO_TRY_ASSIGN(batch.captured, executor_->check_stream(stream));
+    RONDO_TRY_ASSIGN(const uint64_t capture, executor_->check_stream(stream, StreamRole::lead));
+    batch.captured = capture != 0;
     for (WorkItem &work : works) work.captured = batch.captured;
   }
   batch.transfers.reserve(messages.size());

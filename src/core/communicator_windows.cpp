@@ -48,9 +48,9 @@ Result<void> Communicator::open_one_sided(StreamRef stream) {
 /// Checks that the stream is not captured, so that it takes one-sided operations. The caller holds submit_lock_.
 Result<void> Communicator::check_not_captured_locked(StreamRef stream) {
   if (stream.none() && capabilities_.runs_in_call) return {};
-  RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
+  RONDO_TRY_ASSIGN(const uint64_t capture, executor_->check_stream(stream, StreamRole::lead));
   executor_->forget_stream();  // the call has no turn among the operations
-  if (!captured) return {};
+  if (capture == 0) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                "puts, signals and waits cannot be captured into a graph in this version; enqueue them on a stream "
                "that is not captured"};

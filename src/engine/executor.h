@@ -99,6 +99,9 @@ struct WorkItem {
   [[nodiscard]] const Factor *factor() const { return std::get_if<Factor>(details.get()); }
 };
 
+/// A call runs on its lead. A group also waits for joined streams, and they wait for the group.
+enum class StreamRole { lead, joined };
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -112,9 +115,9 @@ class Executor {
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on the buffer. `name` is the buffer's name in the
   /// message. Null with 0 bytes is allowed. Any thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
-  /// Returns whether the stream is captured into a graph, or an error if work cannot be enqueued on the stream. Any
-  /// thread.
-  [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
+  /// Returns the id of the capture that the stream is in, and 0 without one, or an error if work cannot be enqueued on
+  /// the stream. Notes that the next call runs on a lead. Any thread.
+  [[nodiscard]] virtual Result<uint64_t> check_stream(StreamRef stream, StreamRole role) const = 0;
   /// Makes later work on `behind` wait for the work that `before` has now. Both are streams of a device that
   /// check_stream() has accepted.
   [[nodiscard]] virtual Result<void> join_streams(StreamRef /*before*/, StreamRef /*behind*/) { return {}; }

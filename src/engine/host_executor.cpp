@@ -93,8 +93,8 @@ Result<void> HostExecutor::check_buffer(const char *name, const void *pointer, s
                           "to that device's number when you make one");
 }
 
-Result<bool> HostExecutor::check_stream(StreamRef stream) const {
-  if (stream.device == nullptr) return false;
+Result<uint64_t> HostExecutor::check_stream(StreamRef stream, StreamRole /*role*/) const {
+  if (stream.device == nullptr) return uint64_t{0};
   return Error{RONDO_ERROR_INVALID_HANDLE,
                "the stream is not a handle that Rondo has made, but the communicator is on host memory; pass one of "
                "rondo_stream_create(), or NULL"};

@@ -37,7 +37,7 @@ class HostExecutor final : public Executor {
   [[nodiscard]] ExecutorCapabilities capabilities() const override;
   [[nodiscard]] std::string describe() const override { return "host memory"; }
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
-  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] Result<uint64_t> check_stream(StreamRef stream, StreamRole role) const override;
   [[nodiscard]] StreamRef own_stream() const override { return {}; }
 
   void start(Operations &operations) override { operations_ = &operations; }

@@ -84,17 +84,19 @@ TEST_CASE("device group streams: a group waits for all of its streams, and each 
   for (const bool uses_default_stream : {false, true}) {
     CAPTURE(uses_default_stream);
     TwoStreams two(uses_default_stream);
-    for (const uint64_t seed : {10u, 20u}) {
+    const auto &world = two.group.world;
+    for (const bool closes_first : {false, true}) {
+      const uint64_t seed = closes_first ? 10 : 20;
       two.fill(seed);
-      Gate gate(two.group.world);
-      for (int rank = 0; rank < 2; ++rank) gate.close(two.second(rank));
+      Gate gate(world);
+      for (int rank = 0; rank < 2; ++rank) gate.close(closes_first ? two.first(rank) : two.second(rank));
       CHECK(all_ok(call_each(two.group.ranks, [&](int rank, rondo_comm_t comm) { return two.call(rank, comm); })));
       std::this_thread::sleep_for(a_while);
       for (int rank = 0; rank < 2; ++rank)
-        CHECK(two.group.world.cu.stream_query(two.first(rank)) == CuStatus::not_ready);
+        CHECK(world.cu.stream_query(closes_first ? two.second(rank) : two.first(rank)) == CuStatus::not_ready);
       gate.open();
       two.check(seed);
-      CU_OK(two.group.world.cu.stream_synchronize(nullptr));
+      CU_OK(world.cu.stream_synchronize(nullptr));
     }
     CHECK(all_ok(two.group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
   }
@@ -118,14 +120,40 @@ TEST_CASE("device group streams: streams that one graph captures are joined in t
   }
 }
 
+TEST_CASE("device group streams: streams in two captures are refused, and both captures go on") {
+  TwoStreams two(false);
+  two.fill(10);
+  const auto &world = two.group.world;
+  for (CuStream stream : {two.first(0), two.second(0)})
+    CU_OK(world.cu.stream_begin_capture(stream, rondo::cuda::CaptureMode::relaxed));
+  CHECK(two.call(0, two.group.ranks[0]) == RONDO_ERROR_INVALID_USAGE);
+  check_message({"on two streams that are not captured by the same graph"});
+  for (CuStream stream : {two.first(0), two.second(0)}) static_cast<void>(world.end_capture(stream));
+  CHECK(all_ok(call_each(two.group.ranks, [&](int rank, rondo_comm_t comm) { return two.call(rank, comm); })));
+  two.check(10);
+}
+
 TEST_CASE("device group streams: a captured stream and one that is not are refused, and nothing is enqueued") {
   TwoStreams two(false);
   two.fill(10);
   const auto graph = captured(two.group.world, two.first(0), [&] {
     CHECK(two.call(0, two.group.ranks[0]) == RONDO_ERROR_INVALID_USAGE);
-    check_message({"on a stream that is captured and on one that is not", "capture both into one graph"});
+    check_message({"on two streams that are not captured by the same graph", "capture both into one graph"});
   });
   two.group.synchronize();
   CHECK(all_ok(call_each(two.group.ranks, [&](int rank, rondo_comm_t comm) { return two.call(rank, comm); })));
   two.check(10);
+}
+
+TEST_CASE("device group streams: each stream waits for what a group enqueued before it failed", "[.][launch fault]") {
+  TwoStreams two(false);
+  Gate gate(two.group.world);
+  gate.close(two.first(0));
+  // SOFT_CUDA_FAULTS refuses the second kernel, which is that of the messages.
+  CHECK(two.call(0, two.group.ranks[0]) != RONDO_OK);
+  check_message({"messages could not be enqueued"});
+  std::this_thread::sleep_for(a_while);
+  CHECK(two.group.world.cu.stream_query(two.second(0)) == CuStatus::not_ready);
+  gate.open();
+  two.group.synchronize();
 }

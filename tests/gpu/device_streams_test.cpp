@@ -28,6 +28,17 @@ struct Pair {
     check_message({which + " of rank " + own + " has a call of rank " + other, "cudaStreamNonBlocking"});
     CHECK(sum(rank, group.stream(rank)) == RONDO_OK);
   }
+  /// Makes a group in which each rank has a call on each of its streams.
+  rondo_status_t sum_all(const std::vector<std::vector<rondo_stream_t>> &streams) {
+    static_cast<void>(rondo_group_begin());
+    for (size_t rank = 0; rank < streams.size(); ++rank)
+      for (const rondo_stream_t stream : streams[rank]) static_cast<void>(sum(static_cast<int>(rank), stream));
+    return rondo_group_end();
+  }
+  rondo_stream_t another_stream() {
+    group.streams.push_back(group.world.another_stream());
+    return group.streams.back().get().object;
+  }
   void complete() const {
     CU_OK(group.world.cu.stream_synchronize(nullptr));
     group.complete();
@@ -142,6 +153,52 @@ TEST_CASE("streams: a group that was refused leaves no stream in use") {
   CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
 }
 
+TEST_CASE("streams: a group of ranks that have the same first stream is refused before it enqueues") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1);
+    rondo_stream_t third = pair.another_stream(), fourth = pair.another_stream();
+    CHECK(pair.sum_all({{one, third}, {one, fourth}}) == RONDO_ERROR_INVALID_ARGUMENT);
+    check_message({"the stream of rank 1 has a call of rank 0"});
+    REQUIRE(pair.sum(1, one) == RONDO_OK);
+    REQUIRE(pair.sum(0, other) == RONDO_OK);
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
+  }
+}
+
+TEST_CASE("streams: ranks of one group may share all streams but their first ones") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), shared = pair.another_stream();
+    REQUIRE(pair.sum_all({{one, other}, {other, one}}) == RONDO_OK);
+    REQUIRE(pair.sum_all({{one, shared}, {other, shared}}) == RONDO_OK);
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 16));
+  }
+}
+
+TEST_CASE("streams: a stream that waits for another rank's group is refused as one that has its call") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t other = pair.group.stream(1), shared = pair.another_stream(), third = pair.another_stream();
+    REQUIRE(pair.sum_all({{pair.group.stream(0), shared}}) == RONDO_OK);
+    CHECK(pair.sum_all({{}, {other, shared}}) == RONDO_ERROR_INVALID_ARGUMENT);
+    pair.check_refused(1, shared, "the stream");
+    REQUIRE(pair.sum_all({{}, {other, third}}) == RONDO_OK);
+    REQUIRE(pair.sum(0, pair.group.stream(0)) == RONDO_OK);
+    pair.complete();
+    REQUIRE(pair.sum(1, shared) == RONDO_OK);
+    REQUIRE(pair.sum(0, pair.group.stream(0)) == RONDO_OK);
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
+  }
+}
+
 TEST_CASE("streams: a stream with the handle of a destroyed one is used by its own flags") {
   Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
   const auto &cu = pair.group.world.cu;
@@ -159,6 +216,16 @@ TEST_CASE("streams: a stream with the handle of a destroyed one is used by its o
   pair.complete();
   CHECK_VALUES(pair.first.read(), std::vector<float>(16, 4));
   CU_OK(cu.stream_destroy(now));
+}
+
+TEST_CASE("streams: a group whose streams cannot be joined leaves no stream in use", "[.][join fault]") {
+  Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
+  rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), third = pair.another_stream();
+  CHECK(pair.sum_all({{one, third}}) == RONDO_ERROR_OUT_OF_RESOURCES);  // SOFT_CUDA_FAULTS fails the first join
+  REQUIRE(pair.sum(1, one) == RONDO_OK);
+  REQUIRE(pair.sum(0, other) == RONDO_OK);
+  pair.complete();
+  CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
 }
 
 TEST_CASE("streams: a thread without a context may call on a stream", "[.][no context]") {
