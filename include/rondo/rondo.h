@@ -287,7 +287,7 @@ RONDO_API rondo_status_t rondo_group_begin(void) RONDO_NOEXCEPT;
 
 /** Ends the innermost group of this thread. The outermost end enqueues the kept calls. For calls on host memory without
  * a stream, it returns when all of them are complete. If one communicator has calls on several streams in the group,
- * the calls wait for what each of the streams has, and later work on each of the streams waits for all of these calls.
+ * they wait for what each of the streams has. Later work on each of the streams waits for all of these calls.
  *
  * If a call inside the group was refused, the outermost end returns the first refusal again and enqueues nothing.
  * The end enqueues the operations of one communicator after those on another. If one communicator fails, the operations

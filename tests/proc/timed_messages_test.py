@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how soon all other ranks get an error when one dies while another waits, or is about to wait, in a message to it.
+"""Tests how soon all other ranks get an error when one dies while another sends to it, or is about to send.
 
 usage: timed_messages_test.py RANK_PROGRAM"""
 
