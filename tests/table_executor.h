@@ -97,7 +97,7 @@ class TableExecutor final : public rondo::Executor {
     ++seen_.buffers_checked;
     return rondo::invalid_argument("not on this table");
   }
-  [[nodiscard]] Result<bool> check_stream(rondo::StreamRef) const override {
+  [[nodiscard]] Result<uint64_t> check_stream(rondo::StreamRef, rondo::StreamRole) const override {
     return rondo::invalid_argument("a table has no streams");
   }
   [[nodiscard]] rondo::StreamRef own_stream() const override { return {}; }

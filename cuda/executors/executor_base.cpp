@@ -156,9 +156,9 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
   return {};
 }
 
-/// Returns the id of the capture that the stream is in, or 0 without one.
-Result<uint64_t> ExecutorBase::capture_of(CuStream stream) const {
-  std::optional<ContextGuard> guard;
+/// Returns the id of the capture that the stream is in, or 0 without one. Makes the context of the communicator current
+/// in `guard`, if a question about the stream needs a context.
+Result<uint64_t> ExecutorBase::capture_of(CuStream stream, std::optional<ContextGuard> &guard) const {
   if (is_default_stream(stream)) {  // it belongs to the current context
     guard.emplace(*driver_, context_.get().context);
     RONDO_TRY(guard->status());
@@ -182,7 +182,8 @@ Result<uint64_t> ExecutorBase::check_stream(StreamRef given, StreamRole role) co
         "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
         "give a cudaStream_t");
   auto *const stream = static_cast<CuStream>(given.device);
-  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream));
+  std::optional<ContextGuard> guard;
+  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream, guard));
   if (stream != nullptr) RONDO_TRY(know_stream(stream));
   if (stream_users_ != nullptr && launches_alone(capture != 0)) RONDO_TRY(reserve_stream(stream, capture, role));
   return capture;
@@ -207,7 +208,8 @@ Result<void> ExecutorBase::join_streams(StreamRef before, StreamRef behind) {
 
 Result<UsedStream> ExecutorBase::describe_use(StreamRef of) const {
   auto *const stream = static_cast<CuStream>(of.device);
-  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream));
+  std::optional<ContextGuard> guard;
+  RONDO_TRY_ASSIGN(const uint64_t capture, capture_of(stream, guard));
   if (stream != nullptr) RONDO_TRY(know_stream(stream));
   return used_stream(stream, capture, known_flags_);
 }

@@ -122,7 +122,7 @@ class ExecutorBase : public DeviceExecutor {
 
  private:
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;
-  [[nodiscard]] Result<uint64_t> capture_of(CuStream stream) const;
+  [[nodiscard]] Result<uint64_t> capture_of(CuStream stream, std::optional<ContextGuard> &guard) const;
   [[nodiscard]] Result<UsedStream> describe_use(StreamRef stream) const;
   [[nodiscard]] Result<void> reserve_stream(CuStream stream, uint64_t capture, StreamRole role) const;
 

@@ -324,10 +324,10 @@ TEST_CASE("executors: a stream or a buffer of another place is refused before an
     Place other(kind == Kind::host ? Kind::kernel : Kind::host);  // a rank on the host loads no driver
     RankGroup group(kind);
     const Executor &executor = *group.ranks[0].executor;
-    CHECK(executor.check_stream(group.place.stream()).ok());
-    CHECK(executor.check_stream({}).ok());
-    CHECK(executor.check_stream(executor.own_stream()).ok());
-    const auto stream = executor.check_stream(other.stream());
+    CHECK(executor.check_stream(group.place.stream(), StreamRole::lead).ok());
+    CHECK(executor.check_stream({}, StreamRole::lead).ok());
+    CHECK(executor.check_stream(executor.own_stream(), StreamRole::lead).ok());
+    const auto stream = executor.check_stream(other.stream(), StreamRole::lead);
     REQUIRE_FALSE(stream.ok());
     CHECK(stream.error().status == (kind == Kind::host ? RONDO_ERROR_INVALID_HANDLE : RONDO_ERROR_INVALID_ARGUMENT));
     CHECK(executor.check_buffer("send", group.place.put(all(1)), 4 * element_count).ok());

@@ -26,7 +26,9 @@ class FakeDevice final : public rondo::DeviceExecutor {
   [[nodiscard]] rondo::ExecutorCapabilities capabilities() const override { return {}; }
   [[nodiscard]] std::string describe() const override { return "a device of the test"; }
   [[nodiscard]] rondo::Result<void> check_buffer(const char *, const void *, size_t) const override { return {}; }
-  [[nodiscard]] rondo::Result<bool> check_stream(rondo::StreamRef) const override { return false; }
+  [[nodiscard]] rondo::Result<uint64_t> check_stream(rondo::StreamRef, rondo::StreamRole) const override {
+    return uint64_t{0};
+  }
   [[nodiscard]] rondo::StreamRef own_stream() const override { return {}; }
   [[nodiscard]] rondo::Result<std::unique_ptr<rondo::PreparedPlan>> prepare(const rondo::Plan &) override {
     return {nullptr};
