@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares how an executor on a CUDA device is requested and made. It runs plans by kernels
-// (cuda/executors/cuda_executor.cpp) or by copies (cuda/executors/copy_executor.cpp); docs/gpu.md describes both.
+// (cuda_executor.cpp) or by copies (copy_executor.cpp); docs/gpu-executors.md describes both.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file holds the settings of a user: the environment, which is read once into a Config, and rondo_config_t, which
-// overrides the Config. Both are passed down as plain data. Other code of the library does not read the environment,
-// with two exceptions. One is the description of a job by its launcher (src/bootstrap/launch/environment.h). The other
-// is the log, which must work before a Config exists.
+// overrides the Config. Both are passed down as plain data. Other code of the library reads no setting from the
+// environment, except the log, which must work before a Config exists. The description of a job by its launcher is
+// read, too (src/bootstrap/launch/environment.h).
 //
 // One table has a line for each variable: its name, its values, its meaning, and how it is read and shown. The line
 // also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. No

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t room_patience_ns = 1'000'000'000;
 constexpr uint64_t room_look_ns = 50'000;
 
-/// Returns each rank's block of the collective's logical vector (src/plan/partition.h). If the call has no counts, each
+/// Returns each rank's block of the logical vector (src/proto/partition.h). If the call has no counts, each
 /// block has `count` elements. If it has no displacements, blocks follow one another. An empty block begins at 0.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a rank knows while it makes a communicator. Every request to a transport or a device has an
-// InitContext, so a new setting reaches transports and devices without a change of the code in between.
+// This file declares what a rank knows while it makes a communicator. Requests have an InitContext, so new settings
+// reach transports and devices. The registry passes single settings to shm, tcp and the host executor instead.
 #pragma once
 
 #include <algorithm>

@@ -92,7 +92,7 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
   return is_of_whole_vectors(collective) || collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-// These are the builders, each in a file of its own. algorithm.cpp lists the collectives of each builder.
+// Each builder has a file of its own. X_has() returns whether build_x() has the collective.
 [[nodiscard]] Schedule build_ring(const ScheduleArgs &args);
 [[nodiscard]] bool ring_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_tree(const ScheduleArgs &args);

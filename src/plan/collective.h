@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has the table of collectives. All code that depends on properties of a collective reads this table: checks
+// This file has the table of collectives. Code that depends on properties of a collective reads this table: checks
 // of arguments, plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective needs a row.
 //
 // Every collective works on one logical vector, and each buffer holds a part of it. In an all-to-all, however, each

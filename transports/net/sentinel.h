@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sentinel is the thread of a communicator on several hosts. It always serves the control plane. It serves the
-// links only while it is in charge of them: no operation runs, or the executing thread sleeps.
+// The sentinel is a thread of a communicator on several hosts. It serves the control plane, and the links while no
+// operation runs or the executing thread sleeps. Otherwise the executing thread serves the links, by step().
 //
 // The executing thread does not wake the sentinel at the end of an operation, because that would cost a system call.
 // Instead, a sentinel that is not in charge polls every charge_look_ns. Before the executing thread sleeps, it wakes
