@@ -139,7 +139,8 @@ class Sim(unittest.TestCase):
         self.assertEqual({it["algorithm"] for it in told["fastest"]}, {"one_shot"})
 
     def test_with_load_store_the_comparison_is_of_load_store(self):
-        options = ("--kernel", "load_store", "--nodes", "1", "--gpus", "2" if SANITIZED else "4", "--bytes", "1M")
+        gpus, size = (2, 2 << 20) if SANITIZED else (4, 1 << 20)  # the comparison has this size
+        options = ("--kernel", "load_store", "--nodes", "1", "--gpus", str(gpus), "--bytes", str(size))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "sweep.svg"
             told = self.told(*options, "--plot", str(path))
@@ -150,8 +151,8 @@ class Sim(unittest.TestCase):
         left_out = " ".join(told["left_out"])
         for algorithm in ("tree", "halving_doubling"):
             self.assertIn(f"{algorithm}: the kernel 'load_store' that was asked for is for all_reduce", left_out)
-        size = {it["bytes"]: it["time_us"] for it in told["by_size"][told["algorithm"]]}
-        self.assertEqual(size[1 << 20], told["time_us"])
+        times = {it["bytes"]: it["time_us"] for it in told["by_size"][told["algorithm"]]}
+        self.assertEqual(times[size], told["time_us"])
         self.assertLessEqual({"ring", "one_shot", "two_shot"}, labels)
         self.assertFalse({"tree", "halving_doubling", "hierarchical"} & labels)
 
