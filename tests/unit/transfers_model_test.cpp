@@ -11,6 +11,7 @@
 
 #include "src/plan/plan.h"
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 #include "tests/unit/transfers_world.h"
 
 using namespace rondo;
@@ -178,8 +179,9 @@ void each_small_group(const std::function<void(const SmallGroup &)> &check) {
 }  // namespace
 
 TEST_CASE("transfers: small groups end in every order of visits, with one and two slots a pair") {
-  size_t state_count = 0;
+  size_t state_count = 0, group_count = 0;
   each_small_group([&](const SmallGroup &group) {
+    if (sanitized() && ++group_count % 16 != 0) return;  // all of them take a minute there
     const Model model(group, SIZE_MAX);
     REQUIRE(model.outcome() == Outcome::right);
     state_count += model.state_count();
