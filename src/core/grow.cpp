@@ -114,7 +114,7 @@ void Grow::on_failure(const Error &error) {
   const std::string group = group_name(own_->id);
   Error told = error;
   told.message.insert(0, "rank " + std::to_string(parent().rank()) + " failed: ");
-  process().id_servers.host_failed(group, told);
+  process().id_servers.host_failed(group, told, parent().rank());
   process().id_servers.remove(group);
 }
 

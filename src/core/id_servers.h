@@ -4,11 +4,15 @@
 // environment. Any thread may call it.
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
+#include "src/base/start_thread.h"
 #include "src/bootstrap/store/store.h"
 
 namespace rondo {
@@ -38,9 +42,9 @@ class IdServers {
   }
 
   /// Reports to the server's clients that `rank` will not join, and why.
-  void host_failed(const std::string &group, const Error &error) {
+  void host_failed(const std::string &group, const Error &error, uint32_t rank) {
     const std::lock_guard lock(mutex_);
-    if (const auto found = servers_.find(group); found != servers_.end()) found->second->host_failed(error);
+    if (const auto found = servers_.find(group); found != servers_.end()) found->second->host_failed(error, rank);
   }
 
   /// Calls StoreServer::on_rival() of the group's server, if this process runs it.
@@ -50,27 +54,63 @@ class IdServers {
   }
 
   /// Ends the server of `group`, if this process has it.
-  void remove(const std::string &group) {
-    std::unique_ptr<StoreServer> ended;  // destroyed after the unlock, because its destructor joins a thread
-    const std::lock_guard lock(mutex_);
-    if (const auto found = servers_.find(group); found != servers_.end()) {
-      ended = std::move(found->second);
-      servers_.erase(found);
-    }
+  void remove(const std::string &group) { (void)take(group); }
+
+  /// Ends the server of a group that has failed, if this process has it. The ranks that must still learn of the failure
+  /// have a second for that; the call does not wait for them.
+  void dismiss(const std::string &group) {
+    std::shared_ptr<StoreServer> ended = take(group);
+    if (ended == nullptr) return;
+    const auto counted = std::make_shared<Ending>(*this);
+    auto thread = start_thread("the end of a store", [ended = std::move(ended), counted]() mutable { ended.reset(); });
+    if (thread.ok()) thread.value().detach();
   }
 
   /// Ends all servers. Each server first sends the replies that it owes.
   void remove_all() {
     Servers ended;  // destroyed after the lock is released
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     ended.swap(servers_);
+    none_ends_.wait(lock, [this] { return ending_count_ == 0; });  // bounded, as StoreServer's destructor is
   }
 
  private:
-  using Servers = std::map<std::string, std::unique_ptr<StoreServer>>;
+  using Servers = std::map<std::string, std::shared_ptr<StoreServer>>;
+
+  /// Counts a server that ends on a thread of its own.
+  class Ending {
+   public:
+    explicit Ending(IdServers &of) : of_(of) {
+      const std::lock_guard lock(of_.mutex_);
+      ++of_.ending_count_;
+    }
+    ~Ending() {
+      const std::lock_guard lock(of_.mutex_);
+      --of_.ending_count_;
+      of_.none_ends_.notify_all();
+    }
+    Ending(const Ending &) = delete;
+    Ending &operator=(const Ending &) = delete;
+
+   private:
+    IdServers &of_;
+  };
+
+  /// Returns the server of `group`, or null. The caller destroys it without the lock, because its destructor joins a
+  /// thread.
+  std::shared_ptr<StoreServer> take(const std::string &group) {
+    const std::lock_guard lock(mutex_);
+    const auto found = servers_.find(group);
+    if (found == servers_.end()) return nullptr;
+    std::shared_ptr<StoreServer> taken = std::move(found->second);
+    servers_.erase(found);
+    return taken;
+  }
 
   std::mutex mutex_;
   Servers servers_;
+  std::condition_variable none_ends_;
+  uint32_t ending_count_ = 0;
 };
 
 }  // namespace rondo

@@ -120,8 +120,8 @@ Part::Made Part::make(const Cancel *cancel) {
   const std::string name = group_name(id_);
   if (rank_count_ == 1) return make_alone(name + "/", settings_);
   RONDO_TRY(serve());
-  auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
-                      rank_count_, settings_, now_ns() + settings_.init_timeout_ns, cancel);
+  auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr, serves()}, rank_, rank_count_, settings_,
+                      now_ns() + settings_.init_timeout_ns, cancel);
   // Other ranks may still wait for this rank in the store. If this rank serves the store, the store's end informs them.
   if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return made;
@@ -179,6 +179,12 @@ std::function<void()> Part::death_watch() const {
 }
 
 Error Part::explain(Error error, const std::string &call) const {
+  // All members derive the secret from the parent's. So where another program answers, the store has ended.
+  if (error.status == RONDO_ERROR_AUTHENTICATION)
+    error = {RONDO_ERROR_REMOTE,
+             "another program has the port of " + store_host().name + ", which has ended, or given up (" +
+                 error.message + ")",
+             static_cast<int32_t>(rank_), store_host().rank};
   std::string ranks;
   for (size_t at = 0; at < std::min(members_.size(), shown_members_max); ++at)
     ranks += (at == 0 ? "" : ", ") + std::to_string(members_[at]);

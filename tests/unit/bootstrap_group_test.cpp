@@ -219,6 +219,21 @@ TEST_CASE("store group: what the process of the store lacks fails every group, a
   }
 }
 
+TEST_CASE("store group: if a rank of the store's process fails before any rank has entered, the others are awaited") {
+  Group group(12);
+  StoreHub &hub = group.world.hub;
+  CHECK_FALSE(hub.core().expects_ranks());
+  hub.fail_all({RONDO_ERROR_ABORTED, "aborted"}, group.world.now, 0);
+  group.ranks.erase(group.ranks.begin());
+  CHECK(hub.core().expects_ranks());
+  group.carry();
+  for (const auto &rank : group.ranks) {
+    REQUIRE(rank->told);
+    CHECK(rank->told->status == RONDO_ERROR_ABORTED);
+  }
+  CHECK_FALSE(hub.core().expects_ranks());  // all except rank 0 know of the failure
+}
+
 TEST_CASE("store group: clients that were told whose process runs the store name that rank when the store ends") {
   Group group(8);
   group.carry();

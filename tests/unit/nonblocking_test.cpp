@@ -103,6 +103,24 @@ TEST_CASE("nonblocking: an abort ends the attempt, on the ranks that have come, 
   CHECK_THAT(error_message(begun.comms[0]), Contains("rank 1"));
 }
 
+TEST_CASE("nonblocking: an abort does not wait for ranks that have not come, and they hear of it") {
+  for (const bool has_entered : {false, true}) {
+    CAPTURE(has_entered);
+    Begun begun(3, 1);
+    const rondo_test::HeldClock clock;  // so the store never gives up waiting for ranks that must learn of the abort
+    std::unique_ptr<rondo::Store> rank_2;
+    if (has_entered) rank_2 = rondo_test::wait_until_missing(begun.id, 2, 3, "rank 1 (1 of 3)");
+    CHECK(rondo_comm_abort(begun.comms[0]) == RONDO_OK);
+    CHECK(outcome_of(begun.comms[0]) == RONDO_ERROR_ABORTED);
+    for (const int rank : {1, 2}) {
+      if (rank == 2 && has_entered) continue;
+      rondo_comm_t late = nullptr;
+      CHECK(rondo_comm_init(&late, &begun.id, rank, 3, nullptr) == RONDO_ERROR_ABORTED);
+      CHECK_THAT(error_message(), Contains("rank 0 failed: it was aborted here"));
+    }
+  }
+}
+
 TEST_CASE("nonblocking: whenever the abort comes, the attempt ends, and the handle can be destroyed") {
   for (int delay_us = 0; delay_us < 4000; delay_us += 100) {
     CAPTURE(delay_us);

@@ -61,7 +61,7 @@ Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<Store
   const Error own = error;
   error.message = "rank 0 failed: " + error.message;
   if (error.peer < 0) error.peer = 0;
-  server->host_failed(error);
+  server->host_failed(error, 0);
   return own;
 }
 

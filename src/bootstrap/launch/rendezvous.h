@@ -28,6 +28,7 @@ struct GroupServer {
   UniqueId id;
   StoreHost host;
   std::function<void()> idle{};  ///< work to do while other ranks are awaited, see Store::set_idle_work()
+  bool ends_with_rank = true;    ///< false if another rank ends the server, though it may run in this process
 };
 /// Returns the server that belongs to an id of start_unique_id_server().
 [[nodiscard]] GroupServer server_of(const UniqueId &id);

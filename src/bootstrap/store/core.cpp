@@ -114,9 +114,9 @@ void StoreCore::rank_ended(uint32_t rank, std::vector<Delivery> &out) {
   report_failures(out);
 }
 
-void StoreCore::fail_all(Error error, std::vector<Delivery> &out) {
+void StoreCore::fail_all(Error error, std::optional<uint32_t> failed, std::vector<Delivery> &out) {
   if (error.peer < 0 && host_rank_) error.peer = static_cast<int32_t>(*host_rank_);
-  groups_.fail_all(error);
+  groups_.fail_all(error, failed);
   report_failures(out);
 }
 

@@ -49,7 +49,7 @@ class StoreCore {
 
   /// Passes the call on to StoreGroups.
   void rank_ended(uint32_t rank, std::vector<Delivery> &out);
-  void fail_all(Error error, std::vector<Delivery> &out);
+  void fail_all(Error error, std::optional<uint32_t> failed, std::vector<Delivery> &out);
 
   /// Ends the store. Every waiting request gets RONDO_ERROR_REMOTE, whose text says what was missing.
   void end(std::vector<Delivery> &out);

@@ -158,9 +158,10 @@ void StoreGroups::rank_ended(uint32_t rank) {
     if (rank < group->count && !group->come[rank]) fail(*group, ended(rank));
 }
 
-void StoreGroups::fail_all(const Error &error) {
+void StoreGroups::fail_all(const Error &error, std::optional<uint32_t> failed) {
   failure_of_all_ = error;
   for (auto &[name, group] : groups_) fail(*group, error);
+  if (failed) ended_.insert(*failed);
 }
 
 Error StoreGroups::meet_rival(const Membership &rival) {
@@ -190,6 +191,7 @@ uint64_t StoreGroups::number_of(uint64_t client) const {
 }
 
 bool StoreGroups::expects_ranks() const {
+  if (failure_of_all_ && groups_.empty()) return true;
   for (const auto &[name, group] : groups_)
     for (uint32_t rank = 0; group->failure && rank < group->count; ++rank)
       if (!group->come[rank] && !ended_.contains(rank)) return true;

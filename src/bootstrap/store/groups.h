@@ -41,8 +41,9 @@ class StoreGroups {
   /// Records that the process of this rank has ended, so it can never enter groups that it has not entered.
   void rank_ended(uint32_t rank);
 
-  /// Fails all present and later groups, because the store itself has an error.
-  void fail_all(const Error &error);
+  /// Fails all present and later groups, because the store itself has an error, or the rank `failed` of its process.
+  /// That rank will enter no group any more.
+  void fail_all(const Error &error, std::optional<uint32_t> failed);
 
   /// Handles a rival: a client that is rank 0 of a second job with the same description, and would run its own store
   /// here. If the group that it names is not over, that group fails. If it is over, each rank that enters it later is
@@ -69,7 +70,8 @@ class StoreGroups {
   /// Returns the clients that must be informed that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
   [[nodiscard]] std::vector<uint64_t> clients() const;
-  /// Says whether a failed group has ranks that may still enter, so that they must be informed of the failure.
+  /// Says whether a failed group has ranks that may still enter, so that they must be informed of the failure. If all
+  /// groups fail before any rank has entered, the ranks are not known, but there are some.
   [[nodiscard]] bool expects_ranks() const;
 
  private:

@@ -81,9 +81,9 @@ void StoreHub::rank_ended(uint32_t rank, uint64_t now_ns) {
   deliver(deliveries, now_ns);
 }
 
-void StoreHub::fail_all(const Error &error, uint64_t now_ns) {
+void StoreHub::fail_all(const Error &error, uint64_t now_ns, std::optional<uint32_t> failed) {
   std::vector<Delivery> deliveries;
-  core_.fail_all(error, deliveries);
+  core_.fail_all(error, failed, deliveries);
   deliver(deliveries, now_ns);
 }
 

@@ -45,7 +45,7 @@ class StoreHub {
 
   void hosted_by(uint32_t rank, uint64_t now_ns);   ///< StoreCore::hosted_by()
   void rank_ended(uint32_t rank, uint64_t now_ns);  ///< StoreCore::rank_ended()
-  void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
+  void fail_all(const Error &error, uint64_t now_ns, std::optional<uint32_t> failed = {});  ///< StoreCore::fail_all()
   [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
   /// Ends the server. Each waiting client gets an error that says what was missing. The caller then sends the remaining

@@ -98,8 +98,8 @@ class Server final : public StoreServer {
   void hosted_by(uint32_t rank) override {
     post([this, rank] { hub_.hosted_by(rank, now_ns()); });
   }
-  void host_failed(const Error &error) override {
-    post([this, error] { hub_.fail_all(error, now_ns()); });
+  void host_failed(const Error &error, uint32_t rank) override {
+    post([this, error, rank] { hub_.fail_all(error, now_ns(), rank); });
   }
   void rank_ended(uint32_t rank) override {
     post([this, rank] { hub_.rank_ended(rank, now_ns()); });

@@ -199,14 +199,16 @@ struct StoreHost {
 /// A server with its own thread. It rejects bad, slow and silent clients without disturbing the others.
 class StoreServer {
  public:
-  virtual ~StoreServer() = default;  ///< closes all connections and joins the thread
+  /// Closes all connections and joins the thread. For up to a second, it waits for ranks of failed groups, which must
+  /// learn of the failure.
+  virtual ~StoreServer() = default;
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
   /// Records that the server runs in the process of `rank`, so that clients can name that rank if the server ends. Any
   /// thread may call it.
   virtual void hosted_by(uint32_t rank) = 0;
-  /// Reports to the clients the error of a rank of this process that failed before it was a client itself. Any thread
-  /// may call it.
-  virtual void host_failed(const Error &error) = 0;
+  /// Reports to the clients that `rank`, which runs in this process, has failed, perhaps before it was a client itself.
+  /// An ending server does not wait for that rank. Any thread may call it.
+  virtual void host_failed(const Error &error, uint32_t rank) = 0;
   /// Fails the groups that `rank` has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
   /// Calls `report` on the server's thread for each rival (rival_prefix) whose group is already over. A rival that has
