@@ -54,15 +54,14 @@ class IdServers {
   }
 
   /// Ends the server of `group`, if this process has it.
-  void remove(const std::string &group) { (void)take(group); }
+  void remove(const std::string &group) { const Ending ending(*this, group); }
 
   /// Ends the server of a group that has failed, if this process has it. The ranks that must still learn of the failure
   /// have a second for that; the call does not wait for them.
   void dismiss(const std::string &group) {
-    std::shared_ptr<StoreServer> ended = take(group);
-    if (ended == nullptr) return;
-    const auto counted = std::make_shared<Ending>(*this);
-    auto thread = start_thread("the end of a store", [ended = std::move(ended), counted]() mutable { ended.reset(); });
+    Ending ending(*this, group);
+    if (ending.none()) return;
+    auto thread = start_thread("the end of a store", [ending = std::move(ending)] {});
     if (thread.ok()) thread.value().detach();
   }
 
@@ -75,37 +74,35 @@ class IdServers {
   }
 
  private:
-  using Servers = std::map<std::string, std::shared_ptr<StoreServer>>;
+  using Servers = std::map<std::string, std::unique_ptr<StoreServer>>;
 
-  /// Counts a server that ends on a thread of its own.
+  /// Has the server of a group, if there is one, and counts it until its end. The destructor ends the server.
   class Ending {
    public:
-    explicit Ending(IdServers &of) : of_(of) {
-      const std::lock_guard lock(of_.mutex_);
-      ++of_.ending_count_;
+    Ending(IdServers &of, const std::string &group) : of_(&of) {
+      const std::lock_guard lock(of.mutex_);
+      const auto found = of.servers_.find(group);
+      if (found == of.servers_.end()) return;
+      server_ = std::move(found->second);
+      of.servers_.erase(found);
+      ++of.ending_count_;
     }
     ~Ending() {
-      const std::lock_guard lock(of_.mutex_);
-      --of_.ending_count_;
-      of_.none_ends_.notify_all();
+      if (none()) return;
+      server_.reset();  // without the lock, because this joins a thread
+      const std::lock_guard lock(of_->mutex_);
+      --of_->ending_count_;
+      of_->none_ends_.notify_all();
     }
-    Ending(const Ending &) = delete;
-    Ending &operator=(const Ending &) = delete;
+    Ending(Ending &&) = default;
+    Ending &operator=(Ending &&) = delete;
+
+    [[nodiscard]] bool none() const { return server_ == nullptr; }
 
    private:
-    IdServers &of_;
+    IdServers *of_;
+    std::unique_ptr<StoreServer> server_;
   };
-
-  /// Returns the server of `group`, or null. The caller destroys it without the lock, because its destructor joins a
-  /// thread.
-  std::shared_ptr<StoreServer> take(const std::string &group) {
-    const std::lock_guard lock(mutex_);
-    const auto found = servers_.find(group);
-    if (found == servers_.end()) return nullptr;
-    std::shared_ptr<StoreServer> taken = std::move(found->second);
-    servers_.erase(found);
-    return taken;
-  }
 
   std::mutex mutex_;
   Servers servers_;

@@ -162,7 +162,8 @@ StoreHost Part::store_host() const {
   const auto place = std::ranges::find(members_, server_) - members_.begin();
   return {.rank = static_cast<int32_t>(place),
           .name = parent_->ranks().describe_rank(server_) + " of the parent",
-          .runs_already = true};
+          .runs_already = true,
+          .has_secret = true};
 }
 
 /// Returns a function that reports members that die before they enter the store; only ranks of the parent can see that.
@@ -179,12 +180,6 @@ std::function<void()> Part::death_watch() const {
 }
 
 Error Part::explain(Error error, const std::string &call) const {
-  // All members derive the secret from the parent's. So where another program answers, the store has ended.
-  if (error.status == RONDO_ERROR_AUTHENTICATION)
-    error = {RONDO_ERROR_REMOTE,
-             "another program has the port of " + store_host().name + ", which has ended, or given up (" +
-                 error.message + ")",
-             static_cast<int32_t>(rank_), store_host().rank};
   std::string ranks;
   for (size_t at = 0; at < std::min(members_.size(), shown_members_max); ++at)
     ranks += (at == 0 ? "" : ", ") + std::to_string(members_[at]);

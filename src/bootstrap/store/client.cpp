@@ -231,8 +231,8 @@ class Connector {
         if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
       }
       if (!attempt.again) return requested(cancel_) ? aborted() : attempt.error;
-      if (stranger_ && foreign_count_ >= resolver_.address_count()) return *stranger_;
       if (gone_) return store_gone();
+      if (stranger_ && foreign_count_ >= resolver_.address_count()) return *stranger_;
       last_ = attempt.error.message;
       const uint64_t now = now_ns();
       if (now + pause_ns >= end_ns) return timed_out();
@@ -276,7 +276,8 @@ class Connector {
     // Another host may have one of the addresses of the store's host.
     if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {
       stranger_ = *failure;
-      attempt.again = ++foreign_count_ < resolver_.address_count();
+      gone_ = host_.has_secret && !session.proved();
+      attempt.again = gone_ || ++foreign_count_ < resolver_.address_count();
     }
     return nullptr;
   }
@@ -308,7 +309,7 @@ class Connector {
 
   [[nodiscard]] Error store_gone() const {
     return {RONDO_ERROR_REMOTE,
-            "no process listens at " + name_ + ", where the store was: " + host_text() + " has ended, or given up" +
+            (stranger_ ? "another program" : "no process") + (" listens at " + name_) + ", where the store was: " + host_text() + " has ended, or given up" +
                 (was_there_ || is_loopback(address_)
                      ? ""
                      : "; if this host has the same address, such as docker0's, set RONDO_INTERFACE on both"),
