@@ -199,6 +199,22 @@ TEST_CASE("streams: a stream that waits for another rank's group is refused as o
   }
 }
 
+TEST_CASE("streams: every call of a group counts, on its first stream and on those that wait for the group") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), shared = pair.another_stream();
+    for (const std::vector<rondo_stream_t> &streams : {std::vector{one, one}, std::vector{one, shared}}) {
+      REQUIRE(pair.sum_all({streams}) == RONDO_OK);
+      REQUIRE(pair.sum(1, other) == RONDO_OK);
+      pair.check_refused(1, streams.back(), "the stream");  // the second call of rank 0 is before it
+    }
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 16));
+  }
+}
+
 TEST_CASE("streams: a stream with the handle of a destroyed one is used by its own flags") {
   Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
   const auto &cu = pair.group.world.cu;
