@@ -175,9 +175,10 @@ TEST_CASE("streams: ranks of one group may share all streams but their first one
     rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), shared = pair.another_stream();
     REQUIRE(pair.sum_all({{one, other}, {other, one}}) == RONDO_OK);
     REQUIRE(pair.sum_all({{one, shared}, {other, shared}}) == RONDO_OK);
+    REQUIRE(pair.sum_all({{one, nullptr}, {other, nullptr}}) == RONDO_OK);
     pair.complete();
-    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
-    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 16));
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 64));
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 64));
   }
 }
 
