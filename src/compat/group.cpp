@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -134,8 +135,9 @@ rondo_status_t begin_from(const Initialisation &of, rondo_comm_t parent, const r
   return RONDO_ERROR_INTERNAL;
 }
 
-/// Begins an initialisation. A lone rank gets an id of its own, because the caller's id may be invalid.
-ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
+/// Begins an initialisation. A lone rank gets an id of its own, because the caller's id may be invalid. Once it has
+/// begun, the caller's ids are discarded.
+ncclResult_t begin(const Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
@@ -143,16 +145,22 @@ ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
     return pass_on(begin_from(of, parent, own, handle), parent);
   }
   const bool alone = of.comm->rank_count == 1;
-  if (alone)
-    if (const auto got = rondo_get_unique_id(of.ids.data(), &config); got != RONDO_OK) return pass_on(got, nullptr);
-  const rondo_status_t begun = rondo_comm_init_ids(handle, of.ids.data(), static_cast<int>(of.ids.size()),
-                                                   of.comm->rank, of.comm->rank_count, &config);
+  rondo_unique_id_t own;
+  std::span<const rondo_unique_id_t> ids = of.ids, unused;
+  if (alone) {
+    if (const auto got = rondo_get_unique_id(&own, &config); got != RONDO_OK) return pass_on(got, nullptr);
+    ids = {&own, 1};
+    unused = of.ids;
+  }
+  const rondo_status_t begun = rondo_comm_init_ids(handle, ids.data(), static_cast<int>(ids.size()), of.comm->rank,
+                                                   of.comm->rank_count, &config);
   const ncclResult_t result = pass_on(begun, nullptr);
-  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(of.ids.data()));
+  if (alone && begun != RONDO_OK) unused = ids;
+  for (const rondo_unique_id_t &each : unused) static_cast<void>(rondo_unique_id_free(&each));
   return result;
 }
 
-ncclResult_t start(Initialisation &initialisation) {
+ncclResult_t start(const Initialisation &initialisation) {
   rondo_comm_t handle = nullptr;
   if (const ncclResult_t begun = begin(initialisation, &handle); begun != ncclSuccess) return begun;
   initialisation.comm->handle = handle;
@@ -173,8 +181,8 @@ void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t re
 
 /// Runs all initialisations. All initialisations begin before the function waits for the first one, as they may be
 /// ranks of one communicator.
-ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
-  for (Initialisation &each : initialisations)
+ncclResult_t run_all(const std::vector<Initialisation> &initialisations) {
+  for (const Initialisation &each : initialisations)
     if (const ncclResult_t started = start(each); started != ncclSuccess) {
       give_up(initialisations, started);
       return started;
@@ -254,7 +262,7 @@ ncclResult_t check_blocking(const Group &of) {
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
 }
 
-ncclResult_t run_kept(Group &of) {
+ncclResult_t run_kept(const Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
