@@ -116,9 +116,7 @@ void StreamUsers::enqueued(uint32_t place, uint64_t turn, uint64_t number) {
   Place &own = places_[place];
   forget_ended(own);
   own.number = std::max(own.number, number);
-  if (own.next.number == 0) return;
-  add_use(own, {own.next.used, number, turn});
-  own.next.number = 0;
+  if (own.next.number != 0) add_use(own, {own.next.used, number, turn});
 }
 
 void StreamUsers::joined(uint32_t place, const UsedStream &before, const UsedStream &behind) {

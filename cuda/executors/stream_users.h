@@ -48,10 +48,10 @@ class StreamUsers {
   /// latest ended operation.
   void enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended);
   void leave(uint32_t place);
-  /// Records that the rank at `place` will enqueue its next operation on `used`. The record holds until the rank's next
-  /// reserve() of a lead, or enqueued(). If another rank's operation would run before the new operation and wait for
-  /// it, reserve() records nothing and returns RONDO_ERROR_INVALID_ARGUMENT. A joined stream is not recorded. Another
-  /// rank may have reserved it, because a group joins its streams before it enqueues.
+  /// Records that the rank at `place` will enqueue its next operations on `used`. The record holds until the rank's
+  /// next reserve() of a lead, or cancel(). If another rank's operation would run before the new operations and wait
+  /// for them, reserve() records nothing and returns RONDO_ERROR_INVALID_ARGUMENT. A joined stream is not recorded.
+  /// Another rank may have reserved it, because a group joins its streams before it enqueues.
   [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used, StreamRole role);
   /// Removes the rank's reservation, if there is one.
   void cancel(uint32_t place);

@@ -163,7 +163,7 @@ Result<void> check(Part &part, bool alone) {
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
   // On host memory, null makes all calls run within rondo_group_end(). So null goes first and becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
-  if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
+  if (part.comm->capabilities().runs_in_call && null != part.streams.end()) std::iter_swap(null, part.streams.begin());
   uint64_t capture = 0;  // of the lead
   for (const rondo_stream_t stream : part.streams) {
     std::shared_ptr<HostStream> held;

@@ -15,7 +15,6 @@ using Status = int;
 using Context = void *;
 
 constexpr Status success = 0, invalid_context = 201;
-constexpr unsigned without_timing = 2;  // CU_EVENT_DISABLE_TIMING
 
 /// The functions of the driver, with the names under which the driver exports them.
 struct Driver {
@@ -28,11 +27,7 @@ struct Driver {
   Status (*release)(int) = nullptr;
   Status (*push)(Context) = nullptr;
   Status (*pop)(Context *) = nullptr;
-  Status (*create_event)(cudaEvent_t *, unsigned) = nullptr;
-  Status (*destroy_event)(cudaEvent_t) = nullptr;
   Status (*record)(cudaEvent_t, cudaStream_t) = nullptr;
-  Status (*wait_event)(cudaStream_t, cudaEvent_t, unsigned) = nullptr;
-  Status (*capture_info)(cudaStream_t, int *, unsigned long long *, void *, void *, void *) = nullptr;
 };
 
 std::string named(const Driver &driver, Status status) {
@@ -66,11 +61,7 @@ Driver open_driver() {
   find(library, driver.release, "cuDevicePrimaryCtxRelease_v2", driver.trouble);
   find(library, driver.push, "cuCtxPushCurrent_v2", driver.trouble);
   find(library, driver.pop, "cuCtxPopCurrent_v2", driver.trouble);
-  find(library, driver.create_event, "cuEventCreate", driver.trouble);
-  find(library, driver.destroy_event, "cuEventDestroy_v2", driver.trouble);
   find(library, driver.record, "cuEventRecord", driver.trouble);
-  find(library, driver.wait_event, "cuStreamWaitEvent", driver.trouble);
-  find(library, driver.capture_info, "cuStreamGetCaptureInfo_v2", driver.trouble);
   if (!driver.trouble.empty()) return driver;
   if (const Status status = driver.init(0); status != success)
     driver.trouble = "the CUDA driver cannot be used: cuInit: " + named(driver, status);
@@ -130,33 +121,10 @@ ncclResult_t current_device(int *device) {
   return check(status, "cuCtxGetDevice");
 }
 
-ncclResult_t capture_of(int device, cudaStream_t stream, unsigned long long *number) {
-  CurrentContext context;
-  if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
-  int state = 0;
-  const ncclResult_t asked = check(driver().capture_info(stream, &state, number, nullptr, nullptr, nullptr),
-                                   "cuStreamGetCaptureInfo");
-  if (state == 0) *number = 0;
-  return asked;
-}
-
 ncclResult_t record(int device, cudaEvent_t event, cudaStream_t stream) {
   CurrentContext context;
   if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
   return check(driver().record(event, stream), "launchCompletionEvent: cuEventRecord");
-}
-
-ncclResult_t follow(int device, cudaStream_t before, cudaStream_t behind) {
-  CurrentContext context;
-  if (const ncclResult_t current = context.enter(device); current != ncclSuccess) return current;
-  cudaEvent_t event = nullptr;
-  ncclResult_t result = check(driver().create_event(&event, without_timing), "cuEventCreate");
-  if (result != ncclSuccess) return result;
-  result = check(driver().record(event, before), "cuEventRecord");
-  if (result == ncclSuccess) result = check(driver().wait_event(behind, event, 0), "cuStreamWaitEvent");
-  // The streams keep what they need of the event.
-  const ncclResult_t destroyed = check(driver().destroy_event(event), "cuEventDestroy");
-  return result == ncclSuccess ? destroyed : result;
 }
 
 }  // namespace rondo::compat

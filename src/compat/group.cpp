@@ -2,13 +2,14 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "src/compat/driver.h"
 #include "src/compat/exports.h"
 #include "src/compat/failure.h"
-#include "src/compat/group_streams.h"
 
 namespace rondo::compat {
 namespace {
@@ -134,8 +135,9 @@ rondo_status_t begin_from(const Initialisation &of, rondo_comm_t parent, const r
   return RONDO_ERROR_INTERNAL;
 }
 
-/// Begins an initialisation. A lone rank gets an id of its own, because the caller's id may be invalid.
-ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
+/// Begins an initialisation. A lone rank gets an id of its own, because the caller's id may be invalid. Once it has
+/// begun, the caller's ids are discarded.
+ncclResult_t begin(const Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
@@ -143,16 +145,22 @@ ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
     return pass_on(begin_from(of, parent, own, handle), parent);
   }
   const bool alone = of.comm->rank_count == 1;
-  if (alone)
-    if (const auto got = rondo_get_unique_id(of.ids.data(), &config); got != RONDO_OK) return pass_on(got, nullptr);
-  const rondo_status_t begun = rondo_comm_init_ids(handle, of.ids.data(), static_cast<int>(of.ids.size()),
-                                                   of.comm->rank, of.comm->rank_count, &config);
+  rondo_unique_id_t own;
+  std::span<const rondo_unique_id_t> ids = of.ids, unused;
+  if (alone) {
+    if (const auto got = rondo_get_unique_id(&own, &config); got != RONDO_OK) return pass_on(got, nullptr);
+    ids = {&own, 1};
+    unused = of.ids;
+  }
+  const rondo_status_t begun = rondo_comm_init_ids(handle, ids.data(), static_cast<int>(ids.size()), of.comm->rank,
+                                                   of.comm->rank_count, &config);
   const ncclResult_t result = pass_on(begun, nullptr);
-  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(of.ids.data()));
+  if (alone && begun != RONDO_OK) unused = ids;
+  for (const rondo_unique_id_t &each : unused) static_cast<void>(rondo_unique_id_free(&each));
   return result;
 }
 
-ncclResult_t start(Initialisation &initialisation) {
+ncclResult_t start(const Initialisation &initialisation) {
   rondo_comm_t handle = nullptr;
   if (const ncclResult_t begun = begin(initialisation, &handle); begun != ncclSuccess) return begun;
   initialisation.comm->handle = handle;
@@ -173,8 +181,8 @@ void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t re
 
 /// Runs all initialisations. All initialisations begin before the function waits for the first one, as they may be
 /// ranks of one communicator.
-ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
-  for (Initialisation &each : initialisations)
+ncclResult_t run_all(const std::vector<Initialisation> &initialisations) {
+  for (const Initialisation &each : initialisations)
     if (const ncclResult_t started = start(each); started != ncclSuccess) {
       give_up(initialisations, started);
       return started;
@@ -197,11 +205,36 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
   return ncclSuccess;
 }
 
-/// Runs all operations. Messages and the collectives beside them form one group of Rondo, because messages may cross.
-/// Without messages, the collectives run first. Then the one-sided operations, which may also cross, form a group.
-ncclResult_t run_all(const Group &of) {
+/// Returns whether all operations must form one group of Rondo, because messages may cross, or because a communicator
+/// has several streams.
+bool runs_together(const Group &of) {
+  std::map<const ncclComm *, cudaStream_t> firsts;  // the stream of each communicator's first call
+  const auto has_another = [&](const auto &each) {
+    return firsts.try_emplace(each.comm, each.stream).first->second != each.stream;
+  };
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  const bool together = std::any_of(of.collectives.begin(), of.collectives.end(), is_message);
+  return std::any_of(of.collectives.begin(), of.collectives.end(), is_message) ||
+         std::any_of(of.collectives.begin(), of.collectives.end(), has_another) ||
+         std::any_of(of.one_sided.begin(), of.one_sided.end(), has_another);
+}
+
+/// Returns the first communicator of the group that has failed, or null.
+rondo_comm_t failed_of(const Group &of) {
+  rondo_comm_t failed = nullptr;
+  const auto has_failed = [&](const auto &each) {
+    failed = each.comm->handle;
+    rondo_status_t status = RONDO_OK;
+    return rondo_comm_get_async_error(failed, &status) == RONDO_OK && status != RONDO_OK && status != RONDO_NOT_READY;
+  };
+  const bool any = std::any_of(of.collectives.begin(), of.collectives.end(), has_failed) ||
+                   std::any_of(of.one_sided.begin(), of.one_sided.end(), has_failed);
+  return any ? failed : nullptr;
+}
+
+/// Runs all operations. If they do not run together, the collectives run first. Then the one-sided operations, which
+/// may cross, form a group.
+ncclResult_t run_all(const Group &of) {
+  const bool together = runs_together(of);
   if (!together)
     if (const ncclResult_t result = run_each(of.collectives); result != ncclSuccess || of.one_sided.empty())
       return result;
@@ -213,7 +246,7 @@ ncclResult_t run_all(const Group &of) {
     return result;
   }
   const rondo_status_t ended = rondo_group_end();
-  return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
+  return pass_on(ended, ended == RONDO_ERROR_COMM_FAILED ? failed_of(of) : nullptr);
 }
 
 /// Checks that a group has only blocking or only nonblocking communicators, because its end waits for all or for none.
@@ -229,12 +262,10 @@ ncclResult_t check_blocking(const Group &of) {
               "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
 }
 
-ncclResult_t run_kept(Group &of) {
+ncclResult_t run_kept(const Group &of) {
   ncclResult_t result = of.refusal;
   if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
   if (result == ncclSuccess) result = check_blocking(of);
-  std::vector<JoinedStream> joined;
-  if (result == ncclSuccess) result = unite_streams(of.collectives, of.one_sided, joined);
   if (is_failure(result)) {
     give_up(of.initialisations, result);
     return result;
@@ -244,12 +275,7 @@ ncclResult_t run_kept(Group &of) {
   for (const Mark &each : of.marks)
     if (const ncclResult_t recorded = record(each.device, each.event, each.stream); recorded != ncclSuccess)
       return recorded;
-  ncclResult_t launched = join_before(joined);
-  if (launched == ncclSuccess) {
-    launched = run_all(of);
-    const ncclResult_t after = join_after(joined);  // even if a call failed, because earlier calls may run
-    if (launched == ncclSuccess) launched = after;
-  }
+  ncclResult_t launched = run_all(of);
   if (launched == ncclSuccess) launched = run_suspensions(of.suspensions);
   return launched != ncclSuccess ? launched : result;
 }

@@ -94,8 +94,10 @@ std::vector<uint32_t> DeviceExecutor::find_dead() const { return operations_->ra
 std::string DeviceExecutor::describe_rank(uint32_t rank) const { return operations_->ranks().describe_rank(rank); }
 
 Result<void> DeviceExecutor::enqueue(std::span<const WorkItem> works, StreamRef stream) {
-  for (const WorkItem &work : works) RONDO_TRY(enqueue_one(work, stream.device));
-  return {};
+  Result<void> done;
+  for (auto work = works.begin(); work != works.end() && done.ok(); ++work) done = enqueue_one(*work, stream.device);
+  forget_stream();
+  return done;
 }
 
 Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
@@ -182,6 +184,7 @@ Result<void> DeviceExecutor::enqueue_messages(MessageBatch &batch, StreamRef str
     }
     return launch_held(0, batch.captured, [&] { return launch_messages(messages, stream.device); });
   }();
+  forget_stream();
   if (launched.ok()) return {};
   monitor_->withdraw(batch.turn);
   Error error = launched.error();

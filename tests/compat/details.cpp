@@ -34,7 +34,7 @@ void check_captured_streams() {
   NCCL(ncclGroupStart());
   NCCL(ncclAllReduce(at, at, 4, ncclInt8, ncclSum, ranks.comm(0), streams[0]));
   NCCL(ncclSignal(0, 0, 0, 0, ranks.comm(0), streams[1]));
-  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "not captured by the same graph");
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "cannot be captured into a graph");
   CU(begin_capture(streams[1], global));
   CHECK_REFUSED(group(), ncclInvalidUsage, "not captured by the same graph");
   for (const Stream stream : streams) {

@@ -128,11 +128,10 @@ class Lanes {
       check(calls);
     }
   }
-  /// Checks that the second stream waits for a call on the first one, even if a later call of the group fails.
-  void check_failed_group() {
+  /// Checks that no call of a group on two streams runs if one of them is refused.
+  void check_refused_group() {
     reset();
-    gates_[0].close();
-    for (int rank = 0; rank < 2; ++rank) gates_[0].add_to(first(rank));
+    for (Numbers &each : numbers_) fill(&each);
     NCCL(ncclGroupStart());
     for (int rank = 0; rank < 2; ++rank)
       NCCL(ncclAllReduce(numbers_[rank].in, numbers_[rank].out, count, ncclInt32, ncclSum, ranks_.comm(rank),
@@ -140,9 +139,12 @@ class Lanes {
     const DevicePart &part = ranks_.part(0);
     NCCL(ncclAllReduce(part.at(0), part.at(8), 4, ncclInt32, ncclSum, ranks_.comm(0), second_[0]));
     CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "overlap");
-    check_waits(second_[0]);
-    gates_[0].open();
-    for (int rank = 0; rank < 2; ++rank) CU(synchronize(first(rank)));
+    for (int rank = 0; rank < 2; ++rank) {
+      CU(synchronize(first(rank)));
+      CHECK(std::count(numbers_[rank].out, numbers_[rank].out + count, 0) == count);
+    }
+    enqueue(Calls::collectives);
+    check(Calls::collectives);
   }
   [[nodiscard]] Stream first(int rank) const { return ranks_.part(rank).stream(); }
   [[nodiscard]] Stream second(int rank) const { return second_[rank]; }
@@ -229,6 +231,26 @@ void check_stream_of_thread() {
   CU(graph_destroy(graph));
 }
 
+/// Checks that a group on two streams returns the reason for which a communicator has failed earlier.
+void check_failed_communicator() {
+  Ranks ranks(2);
+  const DevicePart other(0, 64);
+  const OnDevice current(0);
+  const auto sum = [&](int rank, size_t size, Stream stream) {
+    void *const at = ranks.part(rank).at(0);
+    NCCL(ncclAllReduce(at, at, size, ncclInt8, ncclSum, ranks.comm(rank), stream));
+  };
+  NCCL(ncclGroupStart());
+  for (const int rank : {0, 1}) sum(rank, rank == 0 ? 4 : 8, ranks.part(rank).stream());
+  static_cast<void>(ncclGroupEnd());
+  for (const int rank : {0, 1}) CHECK(wait_while(ranks.comm(rank), ncclSuccess) == ncclInvalidUsage);
+  for (int round = 0; round < 2; ++round) {  // the first time, the refusal itself has the reason
+    NCCL(ncclGroupStart());
+    for (const Stream stream : {ranks.part(0).stream(), other.stream()}) sum(0, 4, stream);
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  }
+}
+
 /// Returns how many references the context of device 0 has after this number of groups whose streams are joined. It
 /// releases them all, so the next call starts with a new context.
 int references_after(int groups) {
@@ -257,5 +279,6 @@ void compat_test::check_group_streams() {
     lanes.check_gated(calls, false, [&] { lanes.enqueue(calls); });
     if (calls != Calls::signals) check_captured(lanes, calls);  // graphs have no signals
   }
-  lanes.check_failed_group();
+  lanes.check_refused_group();
+  check_failed_communicator();
 }

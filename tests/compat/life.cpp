@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "tests/compat/client.h"
@@ -216,6 +217,21 @@ void check_one_rank() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
+/// Checks that the ids of a communicator of one rank are discarded. Each has descriptors, as long as it is not used.
+void check_ids_of_one_rank() {
+  const OnDevice current(0);
+  ncclUniqueId ids[2];
+  const auto descriptors_after = [&] {
+    for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));
+    ncclComm_t comm = nullptr;
+    NCCL(ncclCommInitRankScalable(&comm, 1, 0, 2, ids, nullptr));
+    NCCL(ncclCommDestroy(comm));
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto first = descriptors_after();
+  CHECK(descriptors_after() == first);
+}
+
 /// Checks a call with several ids of this process, of which the first one is used, also if it is there twice. A refused
 /// call discards no id.
 void check_scalable() {
@@ -303,6 +319,7 @@ void compat_test::check_life() {
   check_abort_of_an_init();
   check_abort_of_a_collective();
   check_one_rank();
+  check_ids_of_one_rank();
   check_scalable();
   check_split();
 }

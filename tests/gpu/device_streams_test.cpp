@@ -175,9 +175,10 @@ TEST_CASE("streams: ranks of one group may share all streams but their first one
     rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), shared = pair.another_stream();
     REQUIRE(pair.sum_all({{one, other}, {other, one}}) == RONDO_OK);
     REQUIRE(pair.sum_all({{one, shared}, {other, shared}}) == RONDO_OK);
+    REQUIRE(pair.sum_all({{one, nullptr}, {other, nullptr}}) == RONDO_OK);
     pair.complete();
-    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
-    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 16));
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 64));
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 64));
   }
 }
 
@@ -196,6 +197,22 @@ TEST_CASE("streams: a stream that waits for another rank's group is refused as o
     REQUIRE(pair.sum(0, pair.group.stream(0)) == RONDO_OK);
     pair.complete();
     CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
+  }
+}
+
+TEST_CASE("streams: every call of a group counts, on its first stream and on those that wait for the group") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1), shared = pair.another_stream();
+    for (const std::vector<rondo_stream_t> &streams : {std::vector{one, one}, std::vector{one, shared}}) {
+      REQUIRE(pair.sum_all({streams}) == RONDO_OK);
+      REQUIRE(pair.sum(1, other) == RONDO_OK);
+      pair.check_refused(1, streams.back(), "the stream");  // the second call of rank 0 is before it
+    }
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 16));
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 16));
   }
 }
 

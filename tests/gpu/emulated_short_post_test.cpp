@@ -93,7 +93,6 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
   for (const uint32_t rank_count : {2u, 4u, 8u})
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
-        if (!share.has_next() || (under_thread_sanitizer && random() % 4 != 0)) continue;
         EmulatedCase it = short_case(rank_count);
         it.type = static_cast<rondo_type_t>(type);
         it.op = static_cast<rondo_op_t>(op);
@@ -103,7 +102,7 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
         it.count = std::max<uint64_t>(1, bytes / rondo_type_size(it.type));
         it.in_place = random() % 2 == 0;
         if (random() % 4 == 0) it.offset_bytes = static_cast<uint32_t>(rondo_type_size(it.type));
-        check(it, drawn_geometry, {8, 8, 4}, seed, 1);
+        if (share.has_next()) check(it, drawn_geometry, {8, 8, 4}, seed, 1);
       }
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-
           draw_rest(it, random, geometry);
           it.count = draw_count(random);
           const std::vector<uint32_t> threads = draw_threads(random);
-          if (!share.has_next() || (under_thread_sanitizer && random() % 4 != 0)) continue;
+          if (!share.has_next()) continue;
           check(it, geometry, threads, seed);
           ++case_count;
         }
@@ -66,7 +66,7 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
           it.count = draw_count(random);
           if (uses_blocks(it.collective)) it.count /= it.rank_count;
           const std::vector<uint32_t> threads = draw_threads(random);
-          if (!share.has_next() || (under_thread_sanitizer && round % 3 != 0)) continue;
+          if (!share.has_next()) continue;
           check(it, geometry, threads, seed);
           ++case_count;
         }

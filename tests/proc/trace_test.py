@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests rondo trace. Perfetto and Chrome can read the timeline. It has a lane for each rank and communicator,
-operations in order, and the wait for the last rank inside of its operation. Messages have a lane for each peer and
-direction. It shows an overlap that the test has
-caused. Recordings of several hosts lie on one clock, and files that hold anything else are refused.
+operations in order, and the wait for the last rank inside of its operation. Batches have a lane of their own, and
+messages have a lane for each peer and direction. It shows an overlap that the test has caused. Recordings of several
+hosts lie on one clock, and files that hold anything else are refused.
 
 usage: trace_test.py RONDO TRACE_RANKS"""
 
@@ -30,23 +30,26 @@ class Timeline:
     def __init__(self, case, text):
         document = json.loads(text)
         self.events = document["traceEvents"]
-        self.lanes = {}   # (pid, tid): name, of a rank
-        self.queues = {}  # (pid, tid): name, of its messages with a peer in one direction
-        self.groups = {}  # pid: name
+        self.lanes = {}    # (pid, tid): name, of a rank
+        self.batches = {}  # (pid, tid): name, of its batches
+        self.queues = {}   # (pid, tid): name, of its messages with a peer in one direction
+        self.groups = {}   # pid: name
         for event in self.events:
             if event["ph"] == "M" and event["name"] == "thread_name":
                 name = event["args"]["name"]
-                lanes = self.queues if " to rank " in name or " from rank " in name else self.lanes
+                lanes = (self.queues if " to rank " in name or " from rank " in name else
+                         self.batches if " runs batches," in name else self.lanes)
                 lanes[event["pid"], event["tid"]] = name
             if event["ph"] == "M" and event["name"] == "process_name":
                 self.groups[event["pid"]] = event["args"]["name"]
-        tids = [tid for _, tid in (*self.lanes, *self.queues)]
+        every = (*self.lanes, *self.batches, *self.queues)
+        tids = [tid for _, tid in every]
         case.assertEqual(len(tids), len(set(tids)), "a viewer tells lanes by their number alone")
         case.assertFalse(set(tids) & set(self.groups))
-        case.assertLessEqual({pid for pid, _ in (*self.lanes, *self.queues)}, set(self.groups))
+        case.assertLessEqual({pid for pid, _ in every}, set(self.groups))
         slices = [event for event in self.events if event["ph"] == "X"]
         for event in slices:
-            case.assertIn((event["pid"], event["tid"]), {**self.lanes, **self.queues})
+            case.assertIn((event["pid"], event["tid"]), every)
             case.assertGreaterEqual(event["ts"], 0)
             case.assertGreaterEqual(event["dur"], 0)
         for lane in self.lanes:
@@ -58,6 +61,7 @@ class Timeline:
             whole = {event["args"]["operation"]: event for event in operations}
             for wait in self.of(lane, "wait"):
                 case.assertTrue(inside(wait, whole[wait["args"]["operation"]]), wait)
+        for lane in self.batches:
             for before, after in zip(batches := self.of(lane, "batch"), batches[1:]):
                 case.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1, "one batch runs after another")
         for queue in self.queues:
@@ -74,6 +78,11 @@ class Timeline:
         begin, end = f"rank {rank} ", f", communicator {communicator[:8]}"
         return {name[len(begin):-len(end)]: self.of(queue, "message") for queue, name in self.queues.items()
                 if name.startswith(begin) and name.endswith(end)}
+
+    def batches_of(self, rank, communicator):
+        return [event for lane, name in self.batches.items()
+                if name == f"rank {rank} runs batches, communicator {communicator[:8]}"
+                for event in self.of(lane, "batch")]
 
     def lane(self, rank, communicator):
         found = [lane for lane, name in self.lanes.items()
@@ -145,12 +154,13 @@ class Files(RunTest):
         self.assertEqual((late["ts"], late["dur"]), (1.5, 1.5))
         self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "wait"), [])
 
-    def test_messages_have_a_lane_for_each_peer_and_direction_and_their_batch_is_a_slice(self):
+    def test_messages_have_a_lane_for_each_peer_and_direction_and_batches_have_a_lane(self):
         messages = [message(1, 1, "send", 2, 4, 1000, 2000), message(1, 1, "recv", 2, 8, 1000, 5000),
                     message(2, 1, "send", 2, 16, 2000, 3000), message(3, 2, "send", 2, 1, 6000, 7000),
                     # A device's batch is entered while the batch before it runs.
                     message(4, 3, "send", 2, 1, 6500, 8000), message(1, 3, "send", 3, 32, 6500, None)]
-        lines = recording("ab" * 16, "h", 5000, {1: [(500, 900)]}, "c", messages=messages)
+        # The operation overlaps with batches, as on a device.
+        lines = recording("ab" * 16, "h", 5000, {1: [(500, 1500)]}, "c", messages=messages)
         done = trace(self.write("messages", lines), "-o", self.folder / "out")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("1 operation and 6 messages in 1 lane;", done.stdout)
@@ -164,7 +174,8 @@ class Files(RunTest):
         waiting, = timeline.messages(1, "ab" * 16)["sends to rank 3"]
         self.assertEqual(waiting["args"], {"peer": 3, "message": 1, "batch": 3, "bytes": 32, "type": "int8",
                                            "state": "running"})
-        batches = timeline.of(timeline.lane(1, "ab" * 16), "batch")
+        self.assertEqual(len(timeline.batches), 1)
+        batches = timeline.batches_of(1, "ab" * 16)
         self.assertEqual([(it["name"], it["ts"], it["dur"], it["args"]) for it in batches],
                          [("messages", 0.5, 4, {"batch": 1, "messages": 3, "bytes": 28}),
                           ("messages", 5.5, 1, {"batch": 2, "messages": 1, "bytes": 1}),
@@ -178,7 +189,7 @@ class Files(RunTest):
         timeline = Timeline(self, done.stdout)
         sent, = timeline.messages(1, "ab" * 16)["sends to rank 2"]
         self.assertEqual((sent["ts"], sent["dur"]), (0, 1))
-        self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "batch"), [])
+        self.assertEqual(timeline.batches, {})
         self.refused("no 'batch' that is a number", self.write("new", lines.replace('"batch": 1, ', "")))
 
     def test_hosts_lie_on_one_clock(self):
@@ -255,14 +266,14 @@ class Running(RunTest):
         self.assertEqual(wait["name"], "rank 1 is awaited")
         late, = timeline.of(by_count["rank 1", 1], "collective")
         self.assertAlmostEqual(wait["ts"] + wait["dur"], late["ts"], delta=0.002)
-        begin = by_count["rank 0", 7]
-        own = timeline.messages(0, timeline.lanes[begin].split()[-1])
+        communicator = timeline.lanes[by_count["rank 0", 7]].split()[-1]
+        own = timeline.messages(0, communicator)
         sent = own["sends to rank 1"]
         received, = own["receives from rank 1"]
         self.assertEqual([(it["args"]["message"], it["args"]["bytes"], it["args"]["batch"]) for it in sent],
                          [(1, 400, 1), (2, 7, 2)])
         self.assertEqual((received["args"]["bytes"], received["args"]["type"]), (400, "float32"))
-        first, second = timeline.of(begin, "batch")
+        first, second = timeline.batches_of(0, communicator)
         self.assertEqual((first["args"]["messages"], second["args"]["messages"]), (2, 1))
         for event, batch in ((sent[0], first), (received, first), (sent[1], second), (second, outer)):
             self.assertTrue(inside(event, batch), (event, batch))

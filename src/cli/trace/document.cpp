@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file writes a timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in
 // a communicator is a lane, and an operation is a slice. A slice contains the time in which the operation waited for
-// the last rank. Batches of messages are slices of the rank's lane. Messages run concurrently, so each peer and
-// direction has a lane of its own.
+// the last rank. Batches have a lane of their own. Messages run concurrently, so each peer and direction has a lane of
+// its own.
 #include <algorithm>
 #include <unordered_map>
 
@@ -124,52 +124,57 @@ class Document {
     return good_;
   }
 
+  /// A lane of slices that run one after another. On a device, each is entered while the one before it may still run.
+  struct Queue {
+    size_t number = 0;     ///< number of the lane, or 0 before it has a slice
+    uint64_t free_ns = 0;  ///< when its latest slice ends
+  };
+  /// Prints a slice of the queue. `what` names the queue's lane, which is made for the first slice.
+  void queue_slice(size_t index, Queue &queue, const std::string &what, const std::string &name, const char *category,
+                   Span span, const Json &args) {
+    if (queue.number == 0) {
+      queue.number = number_of(timeline_.lanes().size() + queue_count_++);
+      name_lane(index, queue.number, what);
+    }
+    const uint64_t from_ns = std::max(span.from_ns, queue.free_ns);
+    queue.free_ns = std::max(span.until_ns, from_ns);
+    slice(index, queue.number, name, category, {from_ns, queue.free_ns}, args);
+  }
+
   /// Prints the batches of a rank. A batch has the messages that are recorded, which are neighbours.
   void print_batches(size_t index) {
     const std::vector<TracedMessage> &all = timeline_.lanes()[index].messages;
-    uint64_t free_ns = 0;  // on a device, a batch is entered while the previous one may still run
+    Queue batches;
     for (auto first = all.begin(); first != all.end();) {
-      Span span{std::max(first->entered_ns, free_ns), 0};
+      Span span{first->entered_ns, 0};
       uint64_t bytes = 0;
       auto end = first;
       for (; end != all.end() && end->batch == first->batch; ++end) {
-        span.until_ns = std::max({span.until_ns, end->ended_ns, span.from_ns});
+        span.until_ns = std::max(span.until_ns, end->ended_ns);
         bytes += end->bytes;
       }
       if (first->batch != 0)
-        slice(index, number_of(index), "messages", "batch", span,
-              json_object({{"batch", first->batch}, {"messages", end - first}, {"bytes", bytes}}));
-      free_ns = span.until_ns;
+        queue_slice(index, batches, " runs batches", "messages", "batch", span,
+                    json_object({{"batch", first->batch}, {"messages", end - first}, {"bytes", bytes}}));
       first = end;
     }
   }
 
-  /// Prints the messages of a rank. Those of the same peer and direction are a queue, with a lane of its own.
+  /// Prints the messages of a rank. Those of the same peer and direction are a queue.
   void print_messages(size_t index) {
-    struct Queue {
-      size_t number = 0;
-      uint64_t free_ns = 0;  ///< when its previous message ended
-    };
     std::map<std::pair<uint32_t, uint64_t>, Queue> queues;
     for (const TracedMessage &message : timeline_.lanes()[index].messages) {
       const std::string &direction = timeline_.names()[message.direction];
       const bool sends = direction == "send";
-      const std::string peer = std::to_string(message.peer);
-      const auto [found, fresh] = queues.try_emplace({message.direction, message.peer});
-      Queue &queue = found->second;
-      if (fresh) {
-        queue.number = number_of(timeline_.lanes().size() + queue_count_++);
-        name_lane(index, queue.number, (sends ? " sends to rank " : " receives from rank ") + peer);
-      }
-      const uint64_t from_ns = std::max(message.entered_ns, queue.free_ns);
-      queue.free_ns = std::max(message.ended_ns, from_ns);
-      slice(index, queue.number, direction + " " + std::to_string(message.number), "message", {from_ns, queue.free_ns},
-            json_object({{"peer", message.peer},
-                         {"message", message.number},
-                         {"batch", message.batch},
-                         {"bytes", message.bytes},
-                         {"type", timeline_.names()[message.type]},
-                         {"state", timeline_.names()[message.state]}}));
+      queue_slice(index, queues[{message.direction, message.peer}],
+                  (sends ? " sends to rank " : " receives from rank ") + std::to_string(message.peer),
+                  direction + " " + std::to_string(message.number), "message", {message.entered_ns, message.ended_ns},
+                  json_object({{"peer", message.peer},
+                               {"message", message.number},
+                               {"batch", message.batch},
+                               {"bytes", message.bytes},
+                               {"type", timeline_.names()[message.type]},
+                               {"state", timeline_.names()[message.state]}}));
     }
   }
 
