@@ -43,7 +43,7 @@ DriverCalls most_calls(const DeviceRanks &group, const DeviceCase &it, uint32_t 
   for (int round = 0; round < 3; ++round) {
     it.in_place ? buffers.fill_in_place(it, 1) : buffers.fill(1);
     for (int rank = 0; rank < 2; ++rank) {
-      // As in a program whose thread has chosen the rank's device. Otherwise Rondo also sets the context, and resets it.
+      // The thread has chosen the rank's device, as programs do. Otherwise Rondo also sets and resets the context.
       const World &world = group.world_of(rank);
       const rondo::cuda::ContextGuard chosen(world.cu, world.context().get().context);
       const DriverCalls before = driver_calls();

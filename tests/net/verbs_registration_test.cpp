@@ -32,7 +32,7 @@ struct Card : ibv_pd {
   }
 };
 
-/// Returns the functions of rdma-core, or those of an old version.
+/// Returns the functions of rdma-core. An old version has fewer of them.
 verbs::Api functions(bool old) {
   verbs::Api api;
   api.reg_mr = [](ibv_pd *domain, void *, size_t, int flags) { return Card::answer(domain, "mr", flags); };
