@@ -351,7 +351,7 @@ Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCa
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(call, plan.lane_count, plan.scratch_bytes);
   if (operation.mode == device::LoadStoreMode::shared)
-    post_buffers(*driver_, regions_.get(), segment_.shape().buffers, plan, call, operation);
+    post_buffers(*driver_, checked_, regions_.get(), segment_.shape().buffers, plan, call, operation);
   device::fit_to_buffers(operation);
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
@@ -370,6 +370,7 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
 
 void KernelExecutor::note_launched(const DeviceCall &call, CuStream stream) {
   note_enqueued(call.turn, call.number);
+  checked_.forget();
   if (call.captured) return;
   last_turn_ = call.turn;
   note_last_stream(stream);

@@ -153,6 +153,7 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
     return invalid_argument(std::string(name) + " has " + std::to_string(bytes) + " bytes, which is more than the " +
                             std::to_string(info.range_bytes - std::min<uint64_t>(offset, info.range_bytes)) +
                             " that are left of its allocation");
+  if (segment_.shape().buffers == BufferPlace::peer_devices) checked_.keep(pointer, info);
   return {};
 }
 

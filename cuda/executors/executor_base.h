@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "src/engine/device_executor.h"
+#include "cuda/executors/checked_buffers.h"
 #include "cuda/executors/cuda_executor.h"
 #include "cuda/executors/one_sided_streams.h"
 #include "cuda/executors/operand_workspace.h"
@@ -119,6 +120,7 @@ class ExecutorBase : public DeviceExecutor {
   HostLinks host_links_;
   Segment segment_;
   Stream stream_;
+  mutable CheckedBuffers checked_;  ///< what check_buffer() has asked about the buffers of the next call
 
  private:
   [[nodiscard]] Result<void> know_stream(CuStream stream) const;

@@ -24,18 +24,6 @@ constexpr uint32_t peer_chunk_bytes = 64 << 10;
 constexpr uint64_t frugal_place_bytes = 5 << 19, frugal_place_rank_bytes = 1 << 19;
 constexpr uint32_t frugal_chunk_bytes_min = 4 << 10;
 
-/// Says whether kernels on peer devices can read and write the buffers. Peer access covers memory of cuMemAlloc, but
-/// pools and mapped memory have their own lists of devices. Returns false if the driver does not know a buffer. A null
-/// buffer need not be readable. A context must be current.
-bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
-  for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
-    if (pointer == nullptr) continue;
-    const auto info = pointer_info(driver, pointer);
-    if (!info.ok() || !info.value().legacy_ipc_capable) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 BufferPlace place_of_buffers(const PlacedRequest &request) {
@@ -60,8 +48,8 @@ bool wants_load_store(const PlacedRequest &request) {
                                 (request.measured_load_store && request.on_one_node() && !request.shares_launches)));
 }
 
-void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
-                  const DeviceCall &call, device::LoadStoreOperation &operation) {
+void post_buffers(const CudaDriver &driver, const CheckedBuffers &checked, Regions *regions, BufferPlace place,
+                  const CudaPlan &plan, const DeviceCall &call, device::LoadStoreOperation &operation) {
   Buffers touched = call.buffers;
   if (operation.collective == device::LoadStoreCollective::all_gather) touched.send.data = nullptr;
   if (operation.collective == device::LoadStoreCollective::reduce_scatter) touched.recv.data = nullptr;
@@ -74,8 +62,10 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
   posted_recv = recv != nullptr ? post(recv, plan.recv_bytes) : posted_send;
   if (send == nullptr) posted_send = posted_recv;
   operation.can_be_read = posted_send && posted_recv ? 1 : 0;
-  if (regions == nullptr && place == BufferPlace::peer_devices)
-    operation.can_be_read = peers_can_read(driver, touched) ? 1 : 0;
+  if (regions == nullptr && place == BufferPlace::peer_devices) {
+    const auto readable = [&](const std::byte *at) { return at == nullptr || checked.peers_can_read(driver, at); };
+    operation.can_be_read = readable(send) && readable(recv) ? 1 : 0;
+  }
   operation.posted_send = posted_send.value_or(0);
   operation.posted_recv = posted_recv.value_or(0);
 }

@@ -8,6 +8,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernel_set.h"
+#include "cuda/executors/checked_buffers.h"
 #include "cuda/executors/cuda_plan.h"
 #include "cuda/executors/cuda_executor.h"
 #include "cuda/kernels/load_store_kernels.h"
@@ -34,8 +35,8 @@ namespace rondo::cuda {
 /// Sets the call's buffers in `operation`. If the call lacks a buffer, or peers do not touch it, the other buffer is
 /// used for both. Peers do not touch recv of a reduce_scatter, nor send of an all_gather. If `regions` is null, windows
 /// hold addresses. A context must be current.
-void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
-                  const DeviceCall &call, device::LoadStoreOperation &operation);
+void post_buffers(const CudaDriver &driver, const CheckedBuffers &checked, Regions *regions, BufferPlace place,
+                  const CudaPlan &plan, const DeviceCall &call, device::LoadStoreOperation &operation);
 
 /// Returns whether a communicator has the kernels and places of load_store. The user may request them. They are the
 /// default if the ranks share buffers and nothing else is requested. All devices must reach each other.

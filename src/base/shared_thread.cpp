@@ -43,6 +43,7 @@ void SharedThread::remove(ThreadSharer &sharer) {
 
 void SharedThread::notify() {
   const std::lock_guard lock(mutex_);  // so the thread either waits now, or has seen the new count
+  ++notification_count_;
   changed_.notify_all();
 }
 

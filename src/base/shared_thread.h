@@ -39,6 +39,11 @@ class SharedThread {
     wake_count_.fetch_add(1, std::memory_order_seq_cst);  // together with the load below, pairs with run()
     if (is_idle_.load(std::memory_order_seq_cst)) notify();
   }
+  /// Returns how often wake() has notified the thread. Tests compare it with the number of calls.
+  [[nodiscard]] uint64_t notification_count() {
+    const std::lock_guard lock(mutex_);
+    return notification_count_;
+  }
 
  private:
   void run();
@@ -53,6 +58,7 @@ class SharedThread {
   std::vector<ThreadSharer *> sharers_;
   size_t next_ = 0;  ///< index of the sharer that has the next turn of the round
   ThreadSharer *current_ = nullptr;  ///< the sharer whose turn it is; null between turns
+  uint64_t notification_count_ = 0;
   std::atomic<uint64_t> wake_count_ = 0;
   std::atomic<bool> is_idle_ = false;
   std::thread thread_;  ///< guarded by lifecycle_mutex_

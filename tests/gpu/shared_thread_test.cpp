@@ -14,7 +14,11 @@ namespace {
 
 class Sharer final : public ThreadSharer {
  public:
-  Sharer(SharedThread &thread, bool busy) : thread_(thread), busy_(busy) { thread_.add(*this); }
+  /// Makes a sharer. If it is busy, it is idle once in `turns_of_round` turns.
+  Sharer(SharedThread &thread, bool busy, uint64_t turns_of_round = 7)
+      : thread_(thread), busy_(busy), turns_of_round_(turns_of_round) {
+    thread_.add(*this);
+  }
   ~Sharer() override { thread_.remove(*this); }
   Sharer(const Sharer &) = delete;
   Sharer &operator=(const Sharer &) = delete;
@@ -22,7 +26,7 @@ class Sharer final : public ThreadSharer {
   bool take_turn() override {
     ++work_;
     turns_.fetch_add(1, std::memory_order_release);  // pairs with wait_for_turn()
-    return busy_ && work_ % 7 != 0;
+    return busy_ && work_ % turns_of_round_ != 0;
   }
   void wait_for_turn() {
     const uint32_t before = turns_.load(std::memory_order_acquire);
@@ -33,6 +37,7 @@ class Sharer final : public ThreadSharer {
  private:
   SharedThread &thread_;
   const bool busy_;
+  const uint64_t turns_of_round_;
   uint64_t work_ = 0;  ///< only the thread uses it
   std::atomic<uint32_t> turns_ = 0;
 };
@@ -62,6 +67,14 @@ TEST_CASE("shared thread: a sharer that is removed takes no turn from another on
   slow.may_end = true;
   woken.join();
   shared.remove(slow);
+}
+
+TEST_CASE("shared thread: a thread that is busy is woken without a notification") {
+  SharedThread shared(std::chrono::microseconds(200), std::chrono::hours(1));
+  Sharer busy(shared, true, UINT64_MAX);
+  for (int wake = 0; wake < 1000; ++wake) shared.wake();
+  busy.wait_for_turn();
+  CHECK(shared.notification_count() == 0);
 }
 
 TEST_CASE("shared thread: each sharer has its turn when it is woken, and none when it is gone") {

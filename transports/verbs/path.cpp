@@ -10,6 +10,7 @@
 #include <random>
 
 #include "src/base/clock.h"
+#include "transports/verbs/registration.h"
 
 namespace rondo::verbs {
 namespace {
@@ -63,40 +64,6 @@ ibv_mtu mtu_of(uint32_t bytes) {
 
 uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
 
-/// Registers memory. If possible, lets the bus reorder the card's accesses (IBV_ACCESS_RELAXED_ORDERING), which is
-/// faster on many hosts. Both ends read memory only after a completion, so the order of writes does not matter.
-MemoryRegion register_memory_at(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
-  if (api.reg_mr_iova2 == nullptr) return MemoryRegion(api.reg_mr(domain, memory, bytes, access));
-  const unsigned relaxed = static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING;
-  return MemoryRegion(api.reg_mr_iova2(domain, memory, bytes, address_of(memory), relaxed));
-}
-
-Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
-  MemoryRegion region = register_memory_at(api, domain, memory, bytes, access);
-  if (region.valid()) return region;
-  return system_error("registering " + std::to_string(bytes) +
-                          " bytes for RDMA (is the limit of locked memory, ulimit -l, too low?)",
-                      errno);
-}
-
-/// Registers device memory by its dmabuf, if the memory has one and the card's driver supports that. Otherwise
-/// registers the address, which the kernel module nvidia-peermem resolves.
-Result<MemoryRegion> registered_in_device(const Device &device, ibv_pd *domain, const RdmaMemory &memory,
-                                          std::byte *first, size_t bytes, int access) {
-  const Api &api = device.api();
-  if (memory.dmabuf() >= 0 && api.reg_dmabuf_mr != nullptr) {
-    const auto offset = static_cast<uint64_t>(first - memory.bytes().data());
-    MemoryRegion region(api.reg_dmabuf_mr(domain, offset, bytes, address_of(first), memory.dmabuf(), access));
-    if (region.valid()) return region;
-  }
-  MemoryRegion region = register_memory_at(api, domain, first, bytes, access);
-  if (region.valid()) return region;
-  return system_error(device.port().device + " cannot reach the memory of the CUDA device (" +
-                          (memory.dmabuf() >= 0 ? "it takes no dmabuf" : "there is no dmabuf of it") +
-                          "; is the kernel's module nvidia-peermem loaded?)",
-                      errno);
-}
-
 }  // namespace
 
 void Loss::tell(uint32_t number, const std::string &what) {
@@ -127,8 +94,8 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
   const uint32_t slots = slots_of(links);
   cells_.resize(size_t{2} * slots);
   ibv_pd *const domain = domain_.get();
-  RONDO_TRY_ASSIGN(landing_, registered(api_, domain, cells_.data(), slots * sizeof(Cell), written_by_peer));
-  RONDO_TRY_ASSIGN(staging_, registered(api_, domain, cells_.data() + slots, slots * sizeof(Cell), 0));
+  RONDO_TRY_ASSIGN(landing_, register_host(api_, domain, cells_.data(), slots * sizeof(Cell), written_by_peer));
+  RONDO_TRY_ASSIGN(staging_, register_host(api_, domain, cells_.data() + slots, slots * sizeof(Cell), 0));
   links_.resize(links.size());
   Cell *next = cells_.data();
   for (const net::NearLink &ends : links) {
@@ -140,10 +107,10 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
     link.landed = next;
     link.staged = next + slots;
     next += ends.outgoing.geometry.slot_count;
-    RONDO_TRY_ASSIGN(link.incoming, registered(api_, domain, ends.incoming.payload(0),
-                                               net::slot_area_bytes(ends.incoming.geometry), written_by_peer));
-    RONDO_TRY_ASSIGN(link.outgoing, registered(api_, domain, ends.outgoing.payload(0),
-                                               net::slot_area_bytes(ends.outgoing.geometry), 0));
+    RONDO_TRY_ASSIGN(link.incoming, register_host(api_, domain, ends.incoming.payload(0),
+                                                  net::slot_area_bytes(ends.incoming.geometry), written_by_peer));
+    RONDO_TRY_ASSIGN(link.outgoing, register_host(api_, domain, ends.outgoing.payload(0),
+                                                  net::slot_area_bytes(ends.outgoing.geometry), 0));
   }
   return {};
 }
@@ -151,7 +118,8 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
 Result<void> Path::register_device_slots(const RdmaMemory &memory) {
   for (PathLink &link : links_) {
     const auto registered_slots = [&](std::byte *first, const ConnectionView &view, int access) {
-      return registered_in_device(device_, domain_.get(), memory, first, net::slot_area_bytes(view.geometry), access);
+      return register_in_device(api_, device_.port().device, domain_.get(), memory, first,
+                                net::slot_area_bytes(view.geometry), access);
     };
     RONDO_TRY_ASSIGN(link.device_incoming,
                      registered_slots(link.ends.device_incoming, link.ends.incoming, written_by_peer));
