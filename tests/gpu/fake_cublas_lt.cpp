@@ -2,9 +2,11 @@
 // This library has the few functions of cuBLASLt's interface that `rondo train --device cuda` calls, for the CUDA
 // driver in software. It computes real products on the host, in the order of the stream. It refuses options that the
 // trainer does not use, and pointers that break a promised alignment. FAKE_CUBLAS_LT=fails refuses products.
+// FAKE_CUBLAS_LT_LOG names a file to which each batch of products adds a line: the number of its products.
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -129,6 +131,14 @@ void multiply(void *user_data) {
   for (int64_t number = 0; number < work->c_layout.count; ++number) multiply_one(*work, number);
 }
 
+/// Adds a line about the batch to the log, if there is one.
+void log_batch(const Layout &c) {
+  const char *const path = std::getenv("FAKE_CUBLAS_LT_LOG");
+  if (path == nullptr) return;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path, "a"), std::fclose);
+  if (file != nullptr) std::fprintf(file.get(), "%d\n", c.count);
+}
+
 bool aligned(const float *pointer, const Layout &layout, uint32_t alignment) {
   const auto at = reinterpret_cast<uintptr_t>(pointer);
   const auto step_bytes = static_cast<uint64_t>(layout.step) * sizeof(float);
@@ -235,6 +245,7 @@ EXPORT int cublasLtMatmul(Handle *handle, const Description *description, const 
   if (!aligned(a, *a_layout, way->alignments[0]) || !aligned(b, *b_layout, way->alignments[1]) ||
       !aligned(d, *c_layout, way->alignments[2]))
     return invalid_value;
+  log_batch(*c_layout);
   auto made = std::make_unique<Work>(Work{*description, *a_layout, *b_layout, *c_layout, a, b, d, *alpha, *beta});
   Work *const work = made.get();
   {

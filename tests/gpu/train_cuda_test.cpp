@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests compare every operation of the trainer's CUDA backend with the host's, on the same inputs. Kernels run as
 // emulated blocks. Numbers of rows are odd. Lengths are odd unless the host's vectors need a multiple of 16.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/trainer/compute/host_view.h"
@@ -54,6 +60,33 @@ std::unique_ptr<Compute> make_cuda(Precision precision = Precision::float32) {
   REQUIRE(compute != nullptr);
   return compute;
 }
+
+/// The log of the fake cuBLASLt, from construction to destruction.
+class Log {
+ public:
+  Log() {
+    std::filesystem::remove(path_);
+    REQUIRE(::setenv("FAKE_CUBLAS_LT_LOG", path_.c_str(), 1) == 0);
+  }
+  ~Log() {
+    (void)::unsetenv("FAKE_CUBLAS_LT_LOG");
+    std::filesystem::remove(path_);
+  }
+  Log(const Log &) = delete;
+  Log &operator=(const Log &) = delete;
+
+  /// Returns the numbers of products of the batches since the last call.
+  [[nodiscard]] std::vector<int> take() const {
+    std::ifstream file(path_);
+    std::vector<int> counts;
+    for (int count = 0; file >> count;) counts.push_back(count);
+    std::filesystem::remove(path_);
+    return counts;
+  }
+
+ private:
+  const std::string path_ = std::filesystem::temp_directory_path() / ("cublas_lt." + std::to_string(::getpid()));
+};
 
 /// An array of a backend, with the initial values `values`.
 class Array {
@@ -189,7 +222,7 @@ TEST_CASE("cuda trainer: attention and its gradients are the host's", "[train]")
       const size_t count = batch * context * width;
       const Array qkv(compute, random_floats(3 * count, 1)), out(compute, Floats(count));
       const Array weights(compute, Floats(batch * heads * context * context, 9.0f));
-      const Array scratch(compute, Floats(compute.attention_scratch(context, heads)));
+      const Array scratch(compute, Floats(compute.attention_scratch({batch, context, width, heads})));
       const Array given(compute, random_floats(count, 2)), gradients(compute, Floats(3 * count, 9.0f));
       const Attention attention{batch, context, width, heads, qkv, weights, scratch};
       compute.attend(attention, out);
@@ -293,6 +326,25 @@ TEST_CASE("cuda trainer: losses and gradients of a model are the host's, recompu
       model.backward(parameters, 0.01f, gradients, [](size_t) {});
       return std::vector<Floats>{found, gradients.values()};
     }, 1e-5);
+  }
+}
+
+TEST_CASE("cuda trainer: a pass has a fixed number of batches of products, whatever the batch and the heads", "[train]") {
+  const Log log;
+  for (const auto &[batch, heads] : {std::pair<size_t, size_t>{1, 1}, {3, 4}, {5, 2}}) {
+    const Shape shape{"test", 32, 2, heads, 16};
+    const auto tokens = random_tokens(batch * shape.context, 1);
+    const auto compute = make_cuda();
+    Model model(shape, batch, *compute);
+    Floats values(model.layout().count);
+    initialise(model.layout(), 3, values.data());
+    const Array parameters(*compute, values), gradients(*compute, Floats(values.size()));
+    (void)model.forward(parameters, tokens.data(), tokens.data());
+    model.backward(parameters, 0.01f, gradients, [](size_t) {});
+    REQUIRE_FALSE(compute->finish().has_value());
+    const std::vector<int> counts = log.take();
+    CHECK(counts.size() == shape.layers * (4 + 8 + 2 + 4) + 3);  // linear layers, attention, the output
+    CHECK(std::count(counts.begin(), counts.end(), batch * heads) == (batch * heads == 1 ? 39 : 12));
   }
 }
 

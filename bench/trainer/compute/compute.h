@@ -42,7 +42,7 @@ struct Attention {
   size_t batch = 0, context = 0, width = 0, heads = 0;
   const float *qkv = nullptr;
   float *weights = nullptr;  ///< batch * heads square matrices: the weight of each earlier token for each token
-  float *scratch = nullptr;  ///< attention_scratch() floats; used by the backward pass
+  float *scratch = nullptr;  ///< attention_scratch() floats, which may be used for other purposes between calls
 };
 
 /// The update of one tensor by AdamW. `step` counts from 1.
@@ -73,8 +73,8 @@ class Compute {
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
   /// Allocates memory that collectives read and write.
   [[nodiscard]] virtual Outcome allocate_shared(size_t count, Buffer &buffer) = 0;
-  /// Returns the number of floats that Attention::scratch must have.
-  [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
+  /// Returns the number of floats that Attention::scratch must have, from the four sizes of `attention`.
+  [[nodiscard]] virtual size_t attention_scratch(const Attention &attention) const = 0;
 
   /// Opens a lane, which runs collectives beside the backend's operations. All ranks of the group call it together.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;

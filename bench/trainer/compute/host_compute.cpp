@@ -48,7 +48,7 @@ class HostCompute final : public Compute {
   }
 
   Outcome allocate_shared(size_t count, Buffer &buffer) override { return train::allocate_shared(count, buffer); }
-  size_t attention_scratch(size_t context, size_t) const override { return context * context; }
+  size_t attention_scratch(const Attention &all) const override { return all.context * all.context; }
 
   Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override { return open_host_lane(group, lane); }
   Outcome finish() override { return std::nullopt; }

@@ -72,7 +72,9 @@ class CudaCompute final : public Compute {
     return device_->zero(memory, bytes, stream_);
   }
 
-  size_t attention_scratch(size_t context, size_t heads) const override { return heads * context * context; }
+  size_t attention_scratch(const Attention &all) const override {
+    return 7 * all.batch * all.context * all.width + all.batch * all.heads * all.context * all.context;
+  }
 
   Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override {
     return open_cuda_lane(*device_, stream_, group, config_, lane);
@@ -156,32 +158,29 @@ class CudaCompute final : public Compute {
   }
 
   void attend(const Attention &all, float *out) override {
-    for (size_t sample = 0; sample < all.batch; ++sample) {
-      const Heads heads = heads_of(all, sample);
-      multiply(heads.product({false, true, all.context, all.context, heads.width}, heads.queries, heads.keys,
-                             heads.weights));
-      const uint64_t rows = all.heads * all.context;
-      launch_rows(CausalSoftmax{heads.weights, rows, all.context, heads.scale}, rows);
-      multiply(heads.product({false, false, all.context, heads.width, all.context}, {heads.weights, heads.square},
-                             heads.values, {out + sample * all.context * all.width, heads.rows}));
-    }
+    const Heads heads(all);
+    pack(heads, 3, all.qkv, heads.queries);
+    multiply(heads.product({false, true, all.context, all.context, heads.width}, heads.queries, heads.keys,
+                           all.weights));
+    launch_rows(CausalSoftmax{all.weights, heads.count * all.context, all.context, heads.scale},
+                heads.count * all.context);
+    multiply(heads.product({false, false, all.context, heads.width, all.context}, all.weights, heads.values,
+                           heads.output));
+    unpack(heads, 1, heads.output, out);
   }
 
   void attend_backward(const Attention &all, const float *out_gradients, float *qkv_gradients) override {
-    for (size_t sample = 0; sample < all.batch; ++sample) {
-      const Heads heads = heads_of(all, sample);
-      const size_t context = all.context, width = heads.width;
-      float *const gradients = qkv_gradients + sample * context * 3 * all.width;
-      const Matrices given{const_cast<float *>(out_gradients) + sample * context * all.width, heads.rows};
-      const Matrices weights{heads.weights, heads.square}, scores{all.scratch, heads.square};
-      const auto gradients_at = [&](size_t part) { return Matrices{gradients + part * all.width, heads.triple}; };
-      multiply(heads.product({true, false, context, width, context}, weights, given, gradients_at(2)));
-      multiply(heads.product({false, true, context, context, width}, given, heads.values, scores));
-      launch_rows(SoftmaxBackward{heads.weights, all.scratch, all.heads * context, context, heads.scale},
-                  all.heads * context);
-      multiply(heads.product({false, false, context, width, context}, scores, heads.keys, gradients_at(0)));
-      multiply(heads.product({true, false, context, width, context}, scores, heads.queries, gradients_at(1)));
-    }
+    const Heads heads(all);
+    const size_t context = all.context, width = heads.width;
+    pack(heads, 3, all.qkv, heads.queries);
+    pack(heads, 1, out_gradients, heads.output);
+    multiply(heads.product({true, false, context, width, context}, all.weights, heads.output, heads.value_gradients));
+    multiply(heads.product({false, true, context, context, width}, heads.output, heads.values, heads.scores));
+    launch_rows(SoftmaxBackward{all.weights, heads.scores, heads.count * context, context, heads.scale},
+                heads.count * context);
+    multiply(heads.product({false, false, context, width, context}, heads.scores, heads.keys, heads.query_gradients));
+    multiply(heads.product({true, false, context, width, context}, heads.scores, heads.queries, heads.key_gradients));
+    unpack(heads, 3, heads.query_gradients, qkv_gradients);
   }
 
   void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows) override {
@@ -231,49 +230,42 @@ class CudaCompute final : public Compute {
   };
   static constexpr size_t sums_max = 1024;
 
-  /// The position of the matrices of one sample's heads. Rows are `stride` floats apart, and matrices `step` floats.
-  struct Lie {
-    size_t stride = 0, step = 0;
-  };
-  struct Matrices {
-    float *first = nullptr;
-    Lie lie;
-  };
+  /// The matrices of all samples' heads, packed in the scratch of an attention.
   struct Heads {
-    size_t count = 0, width = 0;
-    float scale = 1.0f;
-    Lie triple, rows, square;  ///< of queries, keys and values (triple), the output (rows), the weights (square)
-    Matrices queries, keys, values;
-    float *weights = nullptr;
+    explicit Heads(const Attention &all)
+        : samples(all.batch), context(all.context), heads(all.heads), width(all.width / all.heads),
+          count(all.batch * all.heads), scale(1.0f / std::sqrt(static_cast<float>(width))) {
+      float *next = all.scratch;
+      for (float **const part : {&queries, &keys, &values, &output, &query_gradients, &key_gradients, &value_gradients})
+        next = (*part = next) + count * context * width;
+      scores = next;
+    }
 
-    [[nodiscard]] ProductBatch product(Product shape, const Matrices &a, const Matrices &b, const Matrices &c) const {
-      shape.a = a.first;
-      shape.a_stride = a.lie.stride;
-      shape.b = b.first;
-      shape.b_stride = b.lie.stride;
-      shape.c = c.first;
-      shape.c_stride = c.lie.stride;
-      return {shape, count, a.lie.step, b.lie.step, c.lie.step};
+    /// Returns one product for each head of each sample.
+    [[nodiscard]] ProductBatch product(Product shape, const float *a, const float *b, float *c) const {
+      shape.a = a;
+      shape.a_stride = shape.transpose_a ? shape.m : shape.k;
+      shape.b = b;
+      shape.b_stride = shape.transpose_b ? shape.k : shape.n;
+      shape.c = c;
+      shape.c_stride = shape.n;
+      return {shape, count, shape.m * shape.k, shape.k * shape.n, shape.m * shape.n};
     }
-    [[nodiscard]] ProductBatch product(Product shape, const Matrices &a, const Matrices &b, float *c) const {
-      return product(shape, a, b, Matrices{c, square});
+    [[nodiscard]] HeadLayout layout(uint32_t parts) const {
+      return {samples * context, context, parts, static_cast<uint32_t>(heads), static_cast<uint32_t>(width)};
     }
+
+    size_t samples, context, heads, width, count;  ///< width of a head, and number of all samples' heads
+    float scale;
+    float *queries, *keys, *values, *output, *query_gradients, *key_gradients, *value_gradients;
+    float *scores;  ///< gradients of scores
   };
 
-  static Heads heads_of(const Attention &all, size_t sample) {
-    Heads heads;
-    heads.count = all.heads;
-    heads.width = all.width / all.heads;
-    heads.scale = 1.0f / std::sqrt(static_cast<float>(heads.width));
-    heads.triple = {3 * all.width, heads.width};
-    heads.rows = {all.width, heads.width};
-    heads.square = {all.context, all.context * all.context};
-    float *const first = const_cast<float *>(all.qkv) + sample * all.context * 3 * all.width;
-    heads.queries = {first, heads.triple};
-    heads.keys = {first + all.width, heads.triple};
-    heads.values = {first + 2 * all.width, heads.triple};
-    heads.weights = all.weights + sample * all.heads * all.context * all.context;
-    return heads;
+  void pack(const Heads &heads, uint32_t parts, const float *from, float *packed) {
+    launch_rows(PackHeads{from, packed, heads.layout(parts)}, heads.samples * heads.context);
+  }
+  void unpack(const Heads &heads, uint32_t parts, const float *packed, float *to) {
+    launch_rows(UnpackHeads{packed, to, heads.layout(parts)}, heads.samples * heads.context);
   }
 
   void note(Outcome outcome) {

@@ -80,7 +80,7 @@ void Model::place(float *memory) {
     logits_ = deal.take(rows_ * vocabulary);
     losses_ = deal.take(rows_);
   }
-  attention_scratch_ = deal.take(compute_.attention_scratch(shape_.context, own_heads_));
+  attention_scratch_ = deal.take(compute_.attention_scratch(attention_of({})));
   wide_ = deal.take(4 * own_floats);
   if (!shared()) narrow_ = deal.take(row_floats);
   float_count_ = deal.used();

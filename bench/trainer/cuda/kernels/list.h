@@ -24,6 +24,8 @@
   X(rondo_train_normalize_backward, ::rondo::train::cuda::NormalizeBackward)           \
   X(rondo_train_normalize_columns, ::rondo::train::cuda::NormalizeColumns)             \
   X(rondo_train_sum_columns, ::rondo::train::cuda::SumColumns)                         \
+  X(rondo_train_pack_heads, ::rondo::train::cuda::PackHeads)                           \
+  X(rondo_train_unpack_heads, ::rondo::train::cuda::UnpackHeads)                       \
   X(rondo_train_causal_softmax, ::rondo::train::cuda::CausalSoftmax)                   \
   X(rondo_train_softmax_backward, ::rondo::train::cuda::SoftmaxBackward)               \
   X(rondo_train_cross_entropy, ::rondo::train::cuda::CrossEntropy)                     \

@@ -62,6 +62,51 @@ struct NormalizeBackward {
   }
 };
 
+/// The layout of a row of a token: `parts` parts, such as queries, keys and values, each of `heads` slices of `width`
+/// elements. In packed arrays, the matrix of each part, sample and head is contiguous, in this order.
+struct HeadLayout {
+  uint64_t rows, context;
+  uint32_t parts, heads, width;
+
+  /// Calls visit(place in rows, place in the packed array) for each element. A warp has a slice, as far as there are
+  /// as many threads.
+  template <class Block, class Visit>
+  RONDO_TRAIN_FUNCTION void each(const Block &block, const Visit &visit) const {
+    const uint32_t lanes = block.threads() < 32 ? block.threads() : 32, warps = block.threads() / lanes;
+    const uint32_t slices = parts * heads;
+    for (uint64_t row = block.index(); row < rows; row += block.count()) {
+      const uint64_t sample = row / context, token = row % context, samples = rows / context;
+      for (uint32_t slice = block.thread() / lanes; slice < slices; slice += warps) {
+        const uint64_t matrix = (slice / heads * samples + sample) * heads + slice % heads;
+        const uint64_t from = (row * slices + slice) * width, to = (matrix * context + token) * width;
+        for (uint32_t at = block.thread() % lanes; at < width; at += lanes) visit(from + at, to + at);
+      }
+    }
+  }
+};
+
+struct PackHeads {
+  const float *from;
+  float *packed;
+  HeadLayout layout;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    layout.each(block, [this](uint64_t in_rows, uint64_t in_packed) { packed[in_packed] = from[in_rows]; });
+  }
+};
+
+struct UnpackHeads {
+  const float *packed;
+  float *to;
+  HeadLayout layout;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    layout.each(block, [this](uint64_t in_rows, uint64_t in_packed) { to[in_rows] = packed[in_packed]; });
+  }
+};
+
 /// Processes rows of matrices of `context` rows each. The first i + 1 elements of row i become the softmax of their
 /// values times `scale`. The others become 0.
 struct CausalSoftmax {
