@@ -2,7 +2,8 @@
 // This library has the few functions of cuBLASLt's interface that `rondo train --device cuda` calls, for the CUDA
 // driver in software. It computes real products on the host, in the order of the stream. It refuses options that the
 // trainer does not use, and pointers that break a promised alignment. FAKE_CUBLAS_LT=fails refuses products.
-// FAKE_CUBLAS_LT_LOG names a file to which each batch of products adds a line: the number of its products.
+// FAKE_CUBLAS_LT_LOG names a file to which each batch of products adds a line: the number of its products, and the
+// multiprocessors that it may use (0: all).
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace {
 
 constexpr int success = 0, invalid_value = 7, execution_failed = 13, not_supported = 15;
 constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
-constexpr int transpose_a_attribute = 3, transpose_b_attribute = 4, batch_count_attribute = 5, batch_step_attribute = 6;
+constexpr int transpose_a_attribute = 3, transpose_b_attribute = 4, multiprocessors_attribute = 15;
+constexpr int batch_count_attribute = 5, batch_step_attribute = 6;
 constexpr int workspace_attribute = 1, alignment_attribute = 5;
 
 using LaunchHostFunction = int (*)(void *stream, void (*function)(void *), void *user_data);
@@ -30,7 +32,7 @@ struct Handle {
 };
 struct Description {
   int compute_type = 0;
-  int32_t transpose_a = 0, transpose_b = 0;
+  int32_t transpose_a = 0, transpose_b = 0, multiprocessors = 0;
 };
 struct Layout {
   int64_t rows = 0, columns = 0, lead = 0;
@@ -132,11 +134,11 @@ void multiply(void *user_data) {
 }
 
 /// Adds a line about the batch to the log, if there is one.
-void log_batch(const Layout &c) {
+void log_batch(const Description &description, const Layout &c) {
   const char *const path = std::getenv("FAKE_CUBLAS_LT_LOG");
   if (path == nullptr) return;
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path, "a"), std::fclose);
-  if (file != nullptr) std::fprintf(file.get(), "%d\n", c.count);
+  if (file != nullptr) std::fprintf(file.get(), "%d %d\n", c.count, description.multiprocessors);
 }
 
 bool aligned(const float *pointer, const Layout &layout, uint32_t alignment) {
@@ -186,9 +188,13 @@ EXPORT int cublasLtMatmulDescDestroy(Description *description) {
 }
 EXPORT int cublasLtMatmulDescSetAttribute(Description *description, int attribute, const void *value, size_t bytes) {
   if (bytes != sizeof(int32_t)) return invalid_value;
-  if (attribute != transpose_a_attribute && attribute != transpose_b_attribute) return not_supported;
-  std::memcpy(attribute == transpose_a_attribute ? &description->transpose_a : &description->transpose_b, value, bytes);
-  return success;
+  int32_t *const target = attribute == transpose_a_attribute       ? &description->transpose_a
+                          : attribute == transpose_b_attribute     ? &description->transpose_b
+                          : attribute == multiprocessors_attribute ? &description->multiprocessors
+                                                                   : nullptr;
+  if (target == nullptr) return not_supported;
+  std::memcpy(target, value, bytes);
+  return *target < 0 ? invalid_value : success;
 }
 EXPORT int cublasLtMatrixLayoutCreate(Layout **layout, int type, uint64_t rows, uint64_t columns, int64_t lead) {
   if (type != 0) return not_supported;
@@ -245,7 +251,7 @@ EXPORT int cublasLtMatmul(Handle *handle, const Description *description, const 
   if (!aligned(a, *a_layout, way->alignments[0]) || !aligned(b, *b_layout, way->alignments[1]) ||
       !aligned(d, *c_layout, way->alignments[2]))
     return invalid_value;
-  log_batch(*c_layout);
+  log_batch(*description, *c_layout);
   auto made = std::make_unique<Work>(Work{*description, *a_layout, *b_layout, *c_layout, a, b, d, *alpha, *beta});
   Work *const work = made.get();
   {

@@ -46,7 +46,7 @@ std::vector<uint8_t> random_tokens(size_t count, uint64_t seed) {
   return tokens;
 }
 
-std::unique_ptr<Compute> make_cuda(Precision precision = Precision::float32) {
+std::unique_ptr<Compute> make_cuda(Precision precision = Precision::float32, uint32_t collective_blocks = 0) {
   const char *const library = std::getenv("RONDO_TEST_CUBLAS_LT");
   static const auto devices = cli::make_train_devices();
   int device_count = 0;
@@ -55,11 +55,18 @@ std::unique_ptr<Compute> make_cuda(Precision precision = Precision::float32) {
   if (!failure) failure = devices->open(0, device);
   std::unique_ptr<Compute> compute;
   if (!failure)
-    failure = make_cuda_compute(std::move(device), {library == nullptr ? "" : library, precision}, compute);
+    failure = make_cuda_compute(
+        std::move(device), {library == nullptr ? "" : library, precision, RONDO_CONFIG_INIT, collective_blocks}, compute);
   INFO((failure ? failure->message : ""));
   REQUIRE(compute != nullptr);
   return compute;
 }
+
+/// A batch of products, as the fake cuBLASLt logs it.
+struct LoggedBatch {
+  size_t count = 0;
+  uint32_t multiprocessors = 0;  ///< multiprocessors that it may use; 0: all
+};
 
 /// The log of the fake cuBLASLt, from construction to destruction.
 class Log {
@@ -75,13 +82,13 @@ class Log {
   Log(const Log &) = delete;
   Log &operator=(const Log &) = delete;
 
-  /// Returns the numbers of products of the batches since the last call.
-  [[nodiscard]] std::vector<int> take() const {
+  /// Returns the batches since the last call.
+  [[nodiscard]] std::vector<LoggedBatch> take() const {
     std::ifstream file(path_);
-    std::vector<int> counts;
-    for (int count = 0; file >> count;) counts.push_back(count);
+    std::vector<LoggedBatch> batches;
+    for (LoggedBatch batch; file >> batch.count >> batch.multiprocessors;) batches.push_back(batch);
     std::filesystem::remove(path_);
-    return counts;
+    return batches;
   }
 
  private:
@@ -342,9 +349,30 @@ TEST_CASE("cuda trainer: a pass has a fixed number of batches of products, whate
     (void)model.forward(parameters, tokens.data(), tokens.data());
     model.backward(parameters, 0.01f, gradients, [](size_t) {});
     REQUIRE_FALSE(compute->finish().has_value());
-    const std::vector<int> counts = log.take();
-    CHECK(counts.size() == shape.layers * (4 + 8 + 2 + 4) + 3);  // linear layers, attention, the output
-    CHECK(std::count(counts.begin(), counts.end(), batch * heads) == (batch * heads == 1 ? 39 : 12));
+    const std::vector<LoggedBatch> batches = log.take();
+    CHECK(batches.size() == shape.layers * (4 + 8 + 2 + 4) + 3);  // linear layers, attention, the output
+    size_t product_count = 0;
+    for (const LoggedBatch &one : batches) product_count += one.count;
+    CHECK(product_count == shape.layers * (4 + 8 + (2 + 4) * batch * heads) + 3);
+  }
+}
+
+TEST_CASE("cuda trainer: products beside collectives leave as many multiprocessors as a collective has blocks",
+          "[train]") {
+  const Log log;
+  for (const uint32_t blocks : {0u, 1u, 2u, 9u}) {  // the driver in software has 2 multiprocessors
+    const auto compute = make_cuda(Precision::float32, blocks);
+    const Array x(*compute, random_floats(256, 1)), y(*compute, random_floats(256, 2)), c(*compute, Floats(256));
+    for (const bool beside : {false, true, false}) {
+      compute->leave_room(beside);
+      compute->multiply({false, false, 16, 16, 16, x, 16, y, 16, c, 16});
+    }
+    REQUIRE_FALSE(compute->finish().has_value());
+    const std::vector<LoggedBatch> batches = log.take();
+    REQUIRE(batches.size() == 3);
+    CHECK(batches[0].multiprocessors == 0);
+    CHECK(batches[1].multiprocessors == (blocks == 1 ? 1 : 0));
+    CHECK(batches[2].multiprocessors == 0);
   }
 }
 

@@ -63,6 +63,17 @@ class OnDevice(TrainCase):
         self.assertTrue(all(span["dur"] >= 0 and span["ts"] >= span["args"]["ready"] - 1 for span in buckets))
         return sum(span["args"]["ready"] < ends[span["args"]["step"]] for span in buckets)
 
+    def test_products_beside_collectives_leave_multiprocessors_only_in_steps_with_overlap(self):
+        # The driver in software has 8 multiprocessors. A pass has 39 batches of products, of which 26 are backward.
+        for words, limits, beside in (((), {"RONDO_MAX_CTAS": "3"}, 5), (("--no-overlap",), {"RONDO_MAX_CTAS": "3"}, 0),
+                                      ((), {}, 0)):
+            log = self.folder / "log"
+            self.train(2, "--steps", 2, *CUDA, *words, "--measure", 0, FAKE_CUBLAS_LT_LOG=str(log), **limits)
+            limited = [int(line.split()[1]) for line in log.read_text(encoding="utf-8").splitlines()]
+            log.unlink()
+            self.assertEqual(set(limited), {0, beside})
+            self.assertEqual(limited.count(beside), 2 * 2 * 26 if beside else len(limited))
+
     def test_work_that_begins_late_changes_no_bit(self):
         words = ("--steps", 4, *CUDA, "--bucket-mb", 0.02, "--wire", "bfloat16", "--zero", 1)
         late = self.train(2, *words, report="late", SOFT_CUDA_FAULTS="seed=7;delay=0.05:2000")

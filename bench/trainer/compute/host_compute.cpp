@@ -51,6 +51,7 @@ class HostCompute final : public Compute {
   size_t attention_scratch(const Attention &all) const override { return all.context * all.context; }
 
   Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override { return open_host_lane(group, lane); }
+  void leave_room(bool) override {}
   Outcome finish() override { return std::nullopt; }
 
   bool on_host() const override { return true; }

@@ -50,6 +50,8 @@ class CudaCompute final : public Compute {
   if (auto failure = device_->find_kernel(#symbol, kernels_[#symbol])) return failure;
     RONDO_TRAIN_KERNELS(RONDO_TRAIN_FIND)
 #undef RONDO_TRAIN_FIND
+    const uint32_t all = device_->facts().multiprocessors, taken = settings.collective_blocks;
+    if (taken > 0 && taken < all) left_multiprocessors_ = all - taken;
     return products_.open(settings.product_library, settings.precision, *device_);
   }
 
@@ -79,6 +81,8 @@ class CudaCompute final : public Compute {
   Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override {
     return open_cuda_lane(*device_, stream_, group, config_, lane);
   }
+
+  void leave_room(bool beside) override { products_.set_multiprocessors(beside ? left_multiprocessors_ : 0); }
 
   Outcome finish() override {
     std::vector<double> values(sums_.size());
@@ -319,6 +323,7 @@ class CudaCompute final : public Compute {
   void *stream_ = nullptr;
   std::unordered_map<std::string_view, void *> kernels_;
   Products products_;
+  uint32_t left_multiprocessors_ = 0;  ///< multiprocessors for products beside collectives; 0: all
   Scratch partials_, squares_, tokens_[2];
   std::vector<double *> sums_;  ///< destinations of sums that the device has not delivered yet
   Outcome failure_;             ///< the first failure since finish()

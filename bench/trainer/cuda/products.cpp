@@ -13,7 +13,7 @@ namespace {
 // These numbers are enumerators of cuBLASLt's interface.
 constexpr int status_success = 0, type_float32 = 0;
 constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
-constexpr int description_transpose_a = 3, description_transpose_b = 4;
+constexpr int description_transpose_a = 3, description_transpose_b = 4, description_multiprocessors = 15;
 constexpr int layout_batch_count = 5, layout_batch_step = 6;
 constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // the numbers of b, c and d follow
 
@@ -52,14 +52,14 @@ uint32_t alignment_of(const float *pointer, size_t step) {
 }
 
 /// Returns a text that is equal for two products if the same method computes both.
-std::string kind_of(const ProductBatch &batch) {
+std::string kind_of(const ProductBatch &batch, uint32_t multiprocessors) {
   const Product &first = batch.first;
   std::string kind;
   for (const size_t number :
        {size_t{first.transpose_a}, size_t{first.transpose_b}, first.m, first.n, first.k, first.a_stride, first.b_stride,
         first.c_stride, batch.count, batch.a_step, batch.b_step, batch.c_step,
         size_t{alignment_of(first.a, batch.a_step)}, size_t{alignment_of(first.b, batch.b_step)},
-        size_t{alignment_of(first.c, batch.c_step)}})
+        size_t{alignment_of(first.c, batch.c_step)}, size_t{multiprocessors}})
     kind += std::to_string(number) + " ";
   return kind;
 }
@@ -154,8 +154,9 @@ Outcome Products::make_plan(const ProductBatch &batch, PlanHandle &plan) {
                            functions_->description_create(&plan->description, number_of(precision_), type_float32)))
     return failure;
   const int32_t transpose_a = first.transpose_b ? 1 : 0, transpose_b = first.transpose_a ? 1 : 0;
-  for (const auto &[attribute, value] : {std::pair(description_transpose_a, transpose_a),
-                                         std::pair(description_transpose_b, transpose_b)})
+  for (const auto &[attribute, value] :
+       {std::pair(description_transpose_a, transpose_a), std::pair(description_transpose_b, transpose_b),
+        std::pair(description_multiprocessors, static_cast<int32_t>(multiprocessors_))})
     if (auto failure = check("cublasLtMatmulDescSetAttribute",
                              functions_->description_set(plan->description, attribute, &value, sizeof value)))
       return failure;
@@ -206,7 +207,7 @@ Outcome Products::choose_way(const ProductBatch &batch, Plan &plan) {
 }
 
 Outcome Products::enqueue(const ProductBatch &batch, void *stream) {
-  PlanHandle &plan = plans_[kind_of(batch)];
+  PlanHandle &plan = plans_[kind_of(batch, multiprocessors_)];
   if (plan == nullptr)
     if (auto failure = make_plan(batch, plan)) {
       plan = nullptr;

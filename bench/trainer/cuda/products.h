@@ -38,6 +38,8 @@ class Products {
   [[nodiscard]] Outcome open(const std::string &library, Precision precision, Device &device);
 
   [[nodiscard]] size_t own_bytes() const { return workspace_bytes_; }
+  /// Sets the number of multiprocessors for which the library chooses methods of later products; 0: all of the device.
+  void set_multiprocessors(uint32_t count) { multiprocessors_ = count; }
   /// Enqueues products in the order of the stream.
   [[nodiscard]] Outcome enqueue(const ProductBatch &batch, void *stream);
 
@@ -62,6 +64,7 @@ class Products {
   void *handle_ = nullptr;
   void *workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
+  uint32_t multiprocessors_ = 0;
   std::map<std::string, PlanHandle> plans_;
 };
 

@@ -92,6 +92,10 @@ class Trainer {
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
                                  std::vector<Span> *spans);
+  /// Says whether gradients are complete after this pass, so that collectives of them begin in it.
+  [[nodiscard]] bool sends_gradients(Work work, size_t pass) const {
+    return work == Work::all && pass + 1 == options_.accumulate;
+  }
   void gradient_ready(size_t tensor, size_t pass, Work work);
   /// Runs the passes of a step on a stage of a pipeline.
   [[nodiscard]] Outcome run_pipeline(Work work, StepTimes &times, std::vector<Span> *spans);
