@@ -84,6 +84,8 @@ void summarise(const Options &options, const Run &run) {
     std::fprintf(options.lines(), "overlap: %s\n", words.c_str());
   if (const std::string words = efficiency_text(overlap); !words.empty())
     std::fprintf(options.lines(), "overlap efficiency: %s\n", words.c_str());
+  if (const std::string words = rate_text(rate_of(options, run)); !words.empty())
+    std::fprintf(options.lines(), "computation: %s\n", words.c_str());
   if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 

@@ -34,6 +34,11 @@ struct Shape {
 [[nodiscard]] std::optional<Shape> find_shape(std::string_view name);
 [[nodiscard]] std::string known_shapes();
 
+/// Counts the floating-point operations of a step over one sample. For each token, these are 6 for each parameter of
+/// the matrices that multiply it, and 12 * layers * width * context for attention (Chowdhery et al., "PaLM", 2022,
+/// appendix B). Results that are computed again (--recompute) count once.
+[[nodiscard]] double sample_operations(const Shape &shape);
+
 /// Returns what is wrong with a shape that options have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 

@@ -78,6 +78,7 @@ class Trainer {
   [[nodiscard]] const Exchange &exchange() const { return exchange_; }
   [[nodiscard]] MemoryBytes memory() const;
   [[nodiscard]] bool on_host() const { return compute_.on_host(); }
+  [[nodiscard]] Compute &compute() const { return compute_; }
 
  private:
   /// Returns the number of ranks that compute gradients. worker() is this rank's number among them.
