@@ -89,7 +89,18 @@ class OnDevice(TrainCase):
         host = self.train(1, *STEPS, report="host")
         near = self.train(1, *STEPS, *CUDA, "--precision", "bfloat16", report="bfloat16")
         self.follows(near, host, most=0.01)
+        again = self.train(1, *STEPS, *CUDA, "--precision", "bfloat16", report="again")
+        self.assertEqual(self.losses(near), self.losses(again))
         self.assertNotEqual(self.losses(near), self.losses(self.train(1, *STEPS, *CUDA, report="float32")))
+
+    def test_products_of_narrow_factors_stay_near_on_two_ranks_with_all_ways_to_divide_the_work(self):
+        for number, words in enumerate(((), ("--zero", 1, "--wire", "bfloat16"), ("--accumulate", 2, "--recompute"))):
+            host = self.train(2, *STEPS, *words, report=f"host{number}")
+            words = (*words, *CUDA, "--precision", "bfloat16", "--bucket-mb", 0.02)
+            near = self.train(2, *STEPS, *words, report=f"near{number}")
+            self.follows(near, host, most=0.01)
+            plain = self.train(2, *STEPS, *words, "--no-overlap", report=f"plain{number}")
+            self.assertEqual(self.losses(near), self.losses(plain))
 
     def test_a_checkpoint_of_a_device_goes_on_there_bit_for_bit_and_on_the_host(self):
         file = self.folder / "run.ckpt"

@@ -257,7 +257,7 @@ TEST_CASE("trainer: a small model has buckets enough to overlap, a large one of 
   CHECK(buckets_of(shared).size() >= 8);
 }
 
-TEST_CASE("trainer: a step's operations are those of the matrices and of attention, however often computed", "[train]") {
+TEST_CASE("trainer: a step's operations are those of matrices and attention, however often computed", "[train]") {
   const Shape gpt2 = options_of({"--model", "gpt2"}).shape;
   CHECK(sample_operations(gpt2) / 1024 == Approx(6 * (12 * 12 * 768. * 768 + 256 * 768.) + 12 * 12 * 768. * 1024));
   const Options options = options_of({"--model", "gpt2", "--recompute", "--batch", "16", "--accumulate", "2"});
@@ -279,7 +279,8 @@ TEST_CASE("trainer: a share of a product's rate is told only if the noise is les
   std::vector<Round> rounds = rounds_of({30, 20, 1, 40, 50}, times(jitter, 0.1), other_jitter);
   CHECK(rate_text(rate_figures(rounds, true, 4e12, 1000)).empty());  // no product was measured
   for (Round &round : rounds) round.product_ns = 10 * us;            // 2e9 operations, so 200 TFLOP/s
-  const RateFigures overlapped = rate_figures(rounds, true, 4e12, 1000), plain = rate_figures(rounds, false, 4e12, 1000);
+  const RateFigures overlapped = rate_figures(rounds, true, 4e12, 1000);
+  const RateFigures plain = rate_figures(rounds, false, 4e12, 1000);
   CHECK(overlapped.rate.median == Approx(100.0));
   CHECK(overlapped.product_rate.median == Approx(200.0));
   CHECK(share_text(overlapped) == "50 % (50 to 50)");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These figures tell how fast a rank computes, in floating-point operations a second, beside the rate of one large
-// product. A slow model hides any communication, so overlap means little without them.
+// These figures compare the floating-point operations that a rank computes in a second with the rate of one large
+// product. A slow model hides any communication, so the figures of overlap mean little without these.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace rondo::train {
 
 struct RateFigures {
-  double operations = 0;    ///< floating-point operations of a rank in a step; 0: not measured
+  double operations = 0;    ///< floating-point operations of a rank in a step, or 0 if not measured
   size_t product_rows = 0;  ///< rows and columns of the large product's matrices
   Estimate rate;            ///< operations a second in a step, in 10^12
   Estimate product_rate;    ///< operations a second in the large product, in 10^12
@@ -32,7 +32,7 @@ struct RateFigures {
 /// Returns a sentence without a full stop, or an empty text if nothing was measured.
 [[nodiscard]] std::string rate_text(const RateFigures &figures);
 
-/// Returns text such as "52 % (51 to 53)", or why there is no share: "too small to tell" or "too few rounds to tell".
+/// Returns text such as "52 % (51 to 53)". Without a share, returns `too small to tell` or `too few rounds to tell`.
 [[nodiscard]] std::string share_text(const RateFigures &figures);
 
 }  // namespace rondo::train

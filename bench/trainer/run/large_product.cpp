@@ -42,23 +42,27 @@ Outcome LargeProduct::measure(uint64_t &time_ns) {
 bool LargeProduct::allocate(size_t rows) {
   for (Buffer *const matrix : {&a_, &b_, &c_}) *matrix = nullptr;  // smaller and larger ones need not fit together
   const size_t count = rows * rows;
-  for (Buffer *const matrix : {&a_, &b_, &c_})
-    if ((*matrix = compute_.allocate(count)) == nullptr) return false;
+  c_ = compute_.allocate(count);
+  if (c_ == nullptr) return false;
   Random random(1);
   std::vector<float> values(count);
-  for (const Buffer *const matrix : {&a_, &b_}) {
+  for (Buffer *const matrix : {&a_, &b_}) {
+    *matrix = compute_.allocate(compute_.factor_floats(count));
+    if (*matrix == nullptr) return false;
     // A device multiplies zeros with less power, and so faster, than numbers.
     for (float &value : values) value = static_cast<float>(random.uniform() - 0.5);
-    compute_.write(values.data(), matrix->get(), count);
+    compute_.write(values.data(), compute_.narrows() ? c_.get() : matrix->get(), count);
+    if (compute_.narrows()) compute_.narrow(c_.get(), matrix->get(), RONDO_BFLOAT16, 1.0f, count);
   }
   rows_ = rows;
   return true;
 }
 
 Outcome LargeProduct::multiply(size_t times, uint64_t &time_ns) {
+  const Factors a{a_.get(), compute_.narrows()}, b{b_.get(), compute_.narrows()};
   const uint64_t begin_ns = now_ns();
   for (size_t time = 0; time < times; ++time)
-    compute_.multiply({false, true, rows_, rows_, rows_, a_.get(), rows_, b_.get(), rows_, c_.get(), rows_});
+    compute_.multiply({false, true, rows_, rows_, rows_, a, rows_, b, rows_, c_.get(), rows_});
   auto failure = compute_.finish();
   time_ns = now_ns() - begin_ns;
   return failure;

@@ -27,7 +27,7 @@ class LargeProduct {
 
   Compute &compute_;
   size_t rows_ = 0;
-  Buffer a_, b_, c_;
+  Buffer a_, b_, c_;  ///< factors a_ and b_, and the result
 };
 
 }  // namespace rondo::train

@@ -164,6 +164,7 @@ Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes 
 
 Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *spans) {
   std::fill(losses_.begin(), losses_.end(), 0.0);
+  if (work != Work::communication) compute_.take_parameters(parameters_.get(), layout().count);
   if (stage_.count > 1 && work != Work::communication) return run_pipeline(work, times, spans);
   for (size_t pass = 0; pass < options_.accumulate && work != Work::communication; ++pass) {
     const uint64_t begin_ns = now_ns();
