@@ -114,6 +114,7 @@ def overlap(label):
         parts = ", ".join(f"{name} {times[name] / 1e3:.1f}" for name in ("forward", "backward", "optimizer", "waiting",
                                                                         "communication", "exposed"))
         yield Figure(f"a step of {of}", f"{times['step'] / 1e3:.1f} ms: {parts}")
+        yield Figure(f"computation of {of}", (report["rate"] or {}).get("headline") or "not measured")
         told = report["overlap"] or {}
         yield Figure(f"overlap of {of}", told.get("headline") or "not measured")
         yield Figure(f"overlap efficiency of {of}", told.get("efficiency_text") or "not measured")

@@ -300,7 +300,7 @@ class Steps:
                          follows(self.work / "losses-of-the-host" / "report.json"))
 
     def other_training(self):
-        large = SMALL_MODEL if self.soft else ("--model", "gpt2", "--batch", 4, "--bucket-mb", 25)
+        large = SMALL_MODEL if self.soft else ("--model", "gpt2", "--batch", 16, "--bucket-mb", 25)
         model = (*large, "--precision", "bfloat16", "--wire", "bfloat16", "--check-every", 0, "--validation-batches", 1,
                  *self.sizes.train)
         yield self.train(4, "gpt2, one rank", 1, model, overlap("alone"))

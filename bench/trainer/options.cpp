@@ -98,7 +98,8 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
                  "[host]")
       ->type_name("NAME");
   app.add_option("--precision", words.precision,
-                 "on a device: how factors of matrix products are rounded: float32, tf32, bfloat16 [float32]")
+                 "on a device: the factors of matrix products: float32, tf32 (rounded), bfloat16; parameters, "
+                 "gradients and sums stay float32 [float32]")
       ->type_name("TYPE");
   app.add_option("--product-library", options.product_library,
                  "on a device: the file of cuBLASLt [the usual places]")

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -81,6 +84,8 @@ void summarise(const Options &options, const Run &run) {
     std::fprintf(options.lines(), "overlap: %s\n", words.c_str());
   if (const std::string words = efficiency_text(overlap); !words.empty())
     std::fprintf(options.lines(), "overlap efficiency: %s\n", words.c_str());
+  if (const std::string words = rate_text(rate_of(options, run)); !words.empty())
+    std::fprintf(options.lines(), "computation: %s\n", words.c_str());
   if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 
@@ -108,6 +113,14 @@ Outcome find_place(Group &group, size_t &place) {
   return std::nullopt;
 }
 
+/// Returns RONDO_MAX_CTAS, which the library has checked; 0 if it is not set.
+uint32_t collective_blocks() {
+  const char *const text = std::getenv("RONDO_MAX_CTAS");
+  uint32_t count = 0;
+  if (text != nullptr) (void)std::from_chars(text, text + std::strlen(text), count);
+  return count;
+}
+
 /// Makes the backend of this rank. The ranks of a host use its devices in turn, unless an ordinal is requested.
 Outcome make_compute(const Options &options, Devices &devices, Group &group, std::unique_ptr<Compute> &compute) {
   if (!options.on_device) {
@@ -124,7 +137,8 @@ Outcome make_compute(const Options &options, Devices &devices, Group &group, std
                                     std::to_string(device_count) + " CUDA devices, numbered from 0"};
   std::unique_ptr<Device> device;
   if (auto failure = devices.open(ordinal, device)) return failure;
-  return make_cuda_compute(std::move(device), {options.product_library, options.precision, options.config}, compute);
+  return make_cuda_compute(std::move(device),
+                           {options.product_library, options.precision, options.config, collective_blocks()}, compute);
 }
 
 Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Devices &devices,

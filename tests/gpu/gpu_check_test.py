@@ -143,7 +143,7 @@ class GpuCheck(unittest.TestCase):
                      *(f"all_reduce, 4 ranks, 16 KiB, in place, beside that product (at most {blocks} blocks)"
                        for blocks in (1, 2, 4, 8)),
                      "losses of 4 steps on the device beside the host's",
-                     *(f"overlap efficiency of custom, 2 ranks ({label})"
+                     *(f"{what} of custom, 2 ranks ({label})" for what in ("computation", "overlap efficiency")
                        for label in ("copies", "kernels, at most 2 blocks"))):
             self.assertIn(name, names)
 

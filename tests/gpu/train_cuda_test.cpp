@@ -2,7 +2,6 @@
 // These tests compare every operation of the trainer's CUDA backend with the host's, on the same inputs. Kernels run as
 // emulated blocks. Numbers of rows are odd. Lengths are odd unless the host's vectors need a multiple of 16.
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -11,70 +10,13 @@
 #include <vector>
 
 #include "bench/trainer/compute/host_view.h"
-#include "bench/trainer/cuda/cuda_compute.h"
 #include "bench/trainer/cuda/pinned.h"
 #include "bench/trainer/model/model.h"
-#include "bench/trainer/model/random.h"
-#include "src/cli/train_cuda.h"
-#include "tests/catch.h"
-#include "tests/unit/train_floats.h"
+#include "tests/gpu/train_cuda.h"
 
 namespace {
 
-using namespace rondo;
-using namespace rondo::train;
-using train_test::distance;
-using train_test::Floats;
-
-Floats random_floats(size_t count, uint64_t seed, double deviation = 1.0) {
-  Random random(seed);
-  Floats values(count);
-  for (float &value : values) value = static_cast<float>(deviation * random.normal());
-  return values;
-}
-
-std::vector<uint8_t> random_tokens(size_t count, uint64_t seed) {
-  Random random(seed);
-  std::vector<uint8_t> tokens(count);
-  for (uint8_t &token : tokens) token = static_cast<uint8_t>(random.next());
-  return tokens;
-}
-
-std::unique_ptr<Compute> make_cuda(Precision precision = Precision::float32) {
-  const char *const library = std::getenv("RONDO_TEST_CUBLAS_LT");
-  static const auto devices = cli::make_train_devices();
-  int device_count = 0;
-  auto failure = devices->count(device_count);
-  std::unique_ptr<Device> device;
-  if (!failure) failure = devices->open(0, device);
-  std::unique_ptr<Compute> compute;
-  if (!failure)
-    failure = make_cuda_compute(std::move(device), {library == nullptr ? "" : library, precision}, compute);
-  INFO((failure ? failure->message : ""));
-  REQUIRE(compute != nullptr);
-  return compute;
-}
-
-/// An array of a backend, with the initial values `values`.
-class Array {
- public:
-  Array(Compute &compute, const Floats &values) : compute_(compute), count_(values.size()) {
-    memory_ = compute.allocate(count_);
-    REQUIRE(memory_ != nullptr);
-    compute.write(values.data(), memory_.get(), count_);
-  }
-  operator float *() const { return memory_.get(); }  // NOLINT: operations take such pointers
-  [[nodiscard]] Floats values() const {
-    Floats found(count_);
-    compute_.read(memory_.get(), found.data(), count_);
-    return found;
-  }
-
- private:
-  Compute &compute_;
-  size_t count_;
-  Buffer memory_;
-};
+using namespace rondo::train_cuda;
 
 /// An operation. It returns the arrays that it leaves on a backend, one after another.
 using Operation = std::function<std::vector<Floats>(Compute &)>;
@@ -189,9 +131,9 @@ TEST_CASE("cuda trainer: attention and its gradients are the host's", "[train]")
       const size_t count = batch * context * width;
       const Array qkv(compute, random_floats(3 * count, 1)), out(compute, Floats(count));
       const Array weights(compute, Floats(batch * heads * context * context, 9.0f));
-      const Array scratch(compute, Floats(compute.attention_scratch(context, heads)));
+      const Array scratch(compute, Floats(compute.attention_scratch({batch, context, width, heads})));
       const Array given(compute, random_floats(count, 2)), gradients(compute, Floats(3 * count, 9.0f));
-      const Attention attention{batch, context, width, heads, qkv, weights, scratch};
+      const Attention attention{batch, context, width, heads, qkv, {static_cast<float *>(weights)}, scratch};
       compute.attend(attention, out);
       compute.attend_backward(attention, given, gradients);
       return std::vector<Floats>{out.values(), gradients.values()};
@@ -294,19 +236,6 @@ TEST_CASE("cuda trainer: losses and gradients of a model are the host's, recompu
       return std::vector<Floats>{found, gradients.values()};
     }, 1e-5);
   }
-}
-
-TEST_CASE("cuda trainer: a product's precision is what was asked for", "[train]") {
-  const Floats a = random_floats(16 * 16, 1), b = random_floats(16 * 16, 2);
-  std::vector<Floats> found;
-  for (const Precision precision : {Precision::float32, Precision::tf32, Precision::bfloat16}) {
-    const auto compute = make_cuda(precision);
-    const Array x(*compute, a), y(*compute, b), c(*compute, Floats(16 * 16));
-    compute->multiply({false, false, 16, 16, 16, x, 16, y, 16, c, 16});
-    found.push_back(c.values());
-  }
-  CHECK((distance(found[1], found[0]) > 1e-5 && distance(found[1], found[0]) < 1e-3));
-  CHECK((distance(found[2], found[0]) > 1e-3 && distance(found[2], found[0]) < 1e-2));
 }
 
 TEST_CASE("cuda trainer: samples lie in pinned memory", "[train]") {

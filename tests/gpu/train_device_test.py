@@ -63,6 +63,17 @@ class OnDevice(TrainCase):
         self.assertTrue(all(span["dur"] >= 0 and span["ts"] >= span["args"]["ready"] - 1 for span in buckets))
         return sum(span["args"]["ready"] < ends[span["args"]["step"]] for span in buckets)
 
+    def test_products_beside_collectives_leave_multiprocessors_only_in_steps_with_overlap(self):
+        # The driver in software has 8 multiprocessors. A pass has 39 batches of products, of which 26 are backward.
+        for words, limits, beside in (((), {"RONDO_MAX_CTAS": "3"}, 5), (("--no-overlap",), {"RONDO_MAX_CTAS": "3"}, 0),
+                                      ((), {}, 0)):
+            log = self.folder / "log"
+            self.train(2, "--steps", 2, *CUDA, *words, "--measure", 0, FAKE_CUBLAS_LT_LOG=str(log), **limits)
+            limited = [int(line.split()[1]) for line in log.read_text(encoding="utf-8").splitlines()]
+            log.unlink()
+            self.assertEqual(set(limited), {0, beside})
+            self.assertEqual(limited.count(beside), 2 * 2 * 26 if beside else len(limited))
+
     def test_work_that_begins_late_changes_no_bit(self):
         words = ("--steps", 4, *CUDA, "--bucket-mb", 0.02, "--wire", "bfloat16", "--zero", 1)
         late = self.train(2, *words, report="late", SOFT_CUDA_FAULTS="seed=7;delay=0.05:2000")
@@ -78,7 +89,18 @@ class OnDevice(TrainCase):
         host = self.train(1, *STEPS, report="host")
         near = self.train(1, *STEPS, *CUDA, "--precision", "bfloat16", report="bfloat16")
         self.follows(near, host, most=0.01)
+        again = self.train(1, *STEPS, *CUDA, "--precision", "bfloat16", report="again")
+        self.assertEqual(self.losses(near), self.losses(again))
         self.assertNotEqual(self.losses(near), self.losses(self.train(1, *STEPS, *CUDA, report="float32")))
+
+    def test_products_of_narrow_factors_stay_near_on_two_ranks_with_all_ways_to_divide_the_work(self):
+        for number, words in enumerate(((), ("--zero", 1, "--wire", "bfloat16"), ("--accumulate", 2, "--recompute"))):
+            host = self.train(2, *STEPS, *words, report=f"host{number}")
+            words = (*words, *CUDA, "--precision", "bfloat16", "--bucket-mb", 0.02)
+            near = self.train(2, *STEPS, *words, report=f"near{number}")
+            self.follows(near, host, most=0.01)
+            plain = self.train(2, *STEPS, *words, "--no-overlap", report=f"plain{number}")
+            self.assertEqual(self.losses(near), self.losses(plain))
 
     def test_a_checkpoint_of_a_device_goes_on_there_bit_for_bit_and_on_the_host(self):
         file = self.folder / "run.ckpt"

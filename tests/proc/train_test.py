@@ -189,9 +189,12 @@ class Report(TrainCase):
                 folder = self.folder / f"{ranks}{len(words)}"
                 status, out, err = self.call(ranks, "--steps", 4, *words, "--report", folder)
                 self.assertEqual((status, err), (0, ""), out)
-                overlap = json.loads((folder / "report.json").read_text(encoding="utf-8"))["overlap"]
+                report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+                overlap, rate = report["overlap"], report["rate"]
                 self.assertRegex(overlap["headline"], r"^a step takes [\d.]+ (us|ms)" + told)
                 self.assertIn(f"\noverlap: {overlap['headline']}\n", out)
+                self.assertIn(f"\ncomputation: {rate['headline']}\n", out)
+                self.assertGreater(min(rate["tflops"]["median"], rate["product_tflops"]["median"]), 0)
                 page = (folder / "report.html").read_text(encoding="utf-8")
                 tiles = json.loads(re.search(r"^const tiles = (\[.*\]);$", page, re.MULTILINE)[1])
                 self.assertEqual(tiles[0][0], overlap["headline"])

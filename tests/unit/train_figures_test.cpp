@@ -257,12 +257,52 @@ TEST_CASE("trainer: a small model has buckets enough to overlap, a large one of 
   CHECK(buckets_of(shared).size() >= 8);
 }
 
+TEST_CASE("trainer: a step's operations are those of matrices and attention, however often computed", "[train]") {
+  const Shape gpt2 = options_of({"--model", "gpt2"}).shape;
+  CHECK(sample_operations(gpt2) / 1024 == Approx(6 * (12 * 12 * 768. * 768 + 256 * 768.) + 12 * 12 * 768. * 1024));
+  const Options options = options_of({"--model", "gpt2", "--recompute", "--batch", "16", "--accumulate", "2"});
+  Run run;
+  run.ranks = 4;
+  run.product_rows = 1024;
+  run.rounds = rounds_of({30, 20, 1, 30, 31}, jitter, other_jitter);
+  for (Round &round : run.rounds) round.product_ns = 1 * ms;
+  CHECK(rate_of(options, run).operations == Approx(32 * sample_operations(gpt2)));
+  // Each of two ranks that share a model has half of its operations. A token meets one of the experts.
+  const Options shared = options_of({"--model", "gpt2", "--tensor-parallel", "2", "--batch", "16"});
+  CHECK(rate_of(shared, run).operations == Approx(8 * sample_operations(gpt2)));
+  Shape experts = gpt2;
+  experts.experts = 8;
+  CHECK(sample_operations(experts) / 1024 == Approx(sample_operations(gpt2) / 1024 + 6 * 12 * 8 * 768.));
+}
+
+TEST_CASE("trainer: a share of a product's rate is told only if the noise is less than the share", "[train]") {
+  std::vector<Round> rounds = rounds_of({30, 20, 1, 40, 50}, times(jitter, 0.1), other_jitter);
+  CHECK(rate_text(rate_figures(rounds, true, 4e12, 1000)).empty());  // no product was measured
+  for (Round &round : rounds) round.product_ns = 10 * us;            // 2e9 operations, so 200 TFLOP/s
+  const RateFigures overlapped = rate_figures(rounds, true, 4e12, 1000);
+  const RateFigures plain = rate_figures(rounds, false, 4e12, 1000);
+  CHECK(overlapped.rate.median == Approx(100.0));
+  CHECK(overlapped.product_rate.median == Approx(200.0));
+  CHECK(share_text(overlapped) == "50 % (50 to 50)");
+  CHECK(plain.rate.median == Approx(80.0));
+  CHECK_THAT(rate_text(overlapped),
+             Contains("100 TFLOP/s a rank; share of the 200 TFLOP/s of one product of 1000 rows: 50 % (50 to 50)"));
+  const std::vector<Round> few(rounds.begin(), rounds.begin() + 5);
+  CHECK(share_text(rate_figures(few, true, 4e12, 1000)) == "too few rounds to tell");
+  for (size_t at = 0; at < rounds.size(); ++at) rounds[at].product_ns = (at % 3 == 0 ? 40 : 4) * us;
+  const RateFigures noisy = rate_figures(rounds, true, 4e12, 1000);
+  CHECK_FALSE(noisy.share.has_value());
+  CHECK(share_text(noisy) == "too small to tell");
+}
+
 TEST_CASE("trainer: report and page have the figures of the text output", "[train]") {
   const Options options = options_of({"--model", "nano"});
   Run run;
   run.ranks = 2;
   run.validations.push_back({10, 1.0});
   run.rounds = rounds_of({357, 191, 459, 634, 816}, jitter, other_jitter);
+  run.product_rows = 512;
+  for (Round &round : run.rounds) round.product_ns = 2 * ms;
   const OverlapFigures figures = overlap_of(options, run);
   const nlohmann::json report = to_json(options, run), &overlap = report["overlap"];
   CHECK(overlap["headline"] == headline(figures));
@@ -272,6 +312,11 @@ TEST_CASE("trainer: report and page have the figures of the text output", "[trai
   const std::string page = to_page(report, run);
   CHECK_THAT(page, Contains("[\"" + headline(figures) + "\",\"what overlap gains\",\"Medians of"));
   CHECK_THAT(page, Contains("[\"" + efficiency_text(figures) + "\",\"overlap efficiency\",\"Overlap can"));
+  const RateFigures rate = rate_of(options, run);
+  CHECK(report["rate"]["headline"] == rate_text(rate));
+  CHECK(report["rate"]["share_percent"]["median"] == 100 * rate.share->median);
+  CHECK_THAT(page, Contains("TFLOP/s\",\"of a rank, in a step\",\"The share of the rate of one large product, measured "
+                            "in turns with the steps: " + share_text(rate) + "."));
 
   const Options off = options_of({"--model", "nano", "--no-overlap"});
   const nlohmann::json without = to_json(off, run);
@@ -281,4 +326,5 @@ TEST_CASE("trainer: report and page have the figures of the text output", "[trai
   CHECK(to_page(without, run).find("overlap efficiency") == std::string::npos);
   run.rounds.clear();
   CHECK(to_json(options, run)["overlap"].is_null());
+  CHECK(to_json(options, run)["rate"].is_null());
 }

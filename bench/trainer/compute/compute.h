@@ -22,16 +22,39 @@ namespace rondo::train {
 class Group;
 class Lane;
 
+/// An array that products read. Its elements are floats, or bfloat16 if the backend multiplies these
+/// (Compute::narrows()).
+struct Factors {
+  Factors() = default;
+  Factors(const float *floats) : first(floats) {}  // NOLINT: arrays of floats are factors as they are
+  Factors(const void *elements, bool are_narrow) : first(elements), narrow(are_narrow) {}
+
+  const void *first = nullptr;
+  bool narrow = false;
+};
+
+/// Factors that an operation writes.
+struct FactorsOut {
+  FactorsOut() = default;
+  FactorsOut(float *floats) : first(floats) {}  // NOLINT: as above
+  FactorsOut(void *elements, bool are_narrow) : first(elements), narrow(are_narrow) {}
+  operator Factors() const { return {first, narrow}; }  // NOLINT: what was written can be read
+  [[nodiscard]] float *floats() const { return narrow ? nullptr : static_cast<float *>(first); }
+
+  void *first = nullptr;
+  bool narrow = false;
+};
+
 /// The product c = scale * op(a) * op(b) + keep * c, where c has m rows of n, and op(a) has m rows of k. A stride is
 /// the distance between two rows in memory.
 struct Product {
   bool transpose_a = false, transpose_b = false;
   size_t m = 0, n = 0, k = 0;
-  const float *a = nullptr;
+  Factors a = {};
   size_t a_stride = 0;
-  const float *b = nullptr;
+  Factors b = {};
   size_t b_stride = 0;
-  float *c = nullptr;
+  FactorsOut c = {};
   size_t c_stride = 0;
   float scale = 1.0f, keep = 0.0f;
 };
@@ -41,8 +64,8 @@ struct Product {
 struct Attention {
   size_t batch = 0, context = 0, width = 0, heads = 0;
   const float *qkv = nullptr;
-  float *weights = nullptr;  ///< batch * heads square matrices: the weight of each earlier token for each token
-  float *scratch = nullptr;  ///< attention_scratch() floats; used by the backward pass
+  FactorsOut weights = {};   ///< batch * heads square matrices: the weight of each earlier token for each token
+  float *scratch = nullptr;  ///< attention_scratch() floats, which may be used for other purposes between calls
 };
 
 /// The update of one tensor by AdamW. `step` counts from 1.
@@ -73,11 +96,14 @@ class Compute {
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
   /// Allocates memory that collectives read and write.
   [[nodiscard]] virtual Outcome allocate_shared(size_t count, Buffer &buffer) = 0;
-  /// Returns the number of floats that Attention::scratch must have.
-  [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
+  /// Returns the number of floats that Attention::scratch must have, from the four sizes of `attention`.
+  [[nodiscard]] virtual size_t attention_scratch(const Attention &attention) const = 0;
 
   /// Opens a lane, which runs collectives beside the backend's operations. All ranks of the group call it together.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
+  /// Says whether collectives run beside the next operations. Products then leave the device's multiprocessors that the
+  /// collectives' blocks may use.
+  virtual void leave_room(bool beside) = 0;
   /// Waits until all operations are complete.
   /// @return the first failure since the previous finish()
   [[nodiscard]] virtual Outcome finish() = 0;
@@ -93,6 +119,15 @@ class Compute {
   /// Makes tokens in host memory available to operations, and returns the address that operations must use. The address
   /// and the tokens must stay valid until the next call with the same `place`.
   [[nodiscard]] virtual const uint8_t *take_tokens(const uint8_t *tokens, size_t count, TokenPlace place) = 0;
+
+  /// Says whether factors are narrow, so that they take half of the memory.
+  [[nodiscard]] virtual bool narrows() const = 0;
+  /// Returns the number of floats that take as much memory as `count` factors.
+  [[nodiscard]] size_t factor_floats(size_t count) const { return narrows() ? (count + 1) / 2 : count; }
+  /// Returns `x` as factors, which are valid until the next call.
+  [[nodiscard]] virtual Factors as_factors(const float *x, size_t count) = 0;
+  /// Makes narrow copies of parameters, from which products read until the next call. Call it after each change.
+  virtual void take_parameters(const float *parameters, size_t count) = 0;
 
   virtual void multiply(const Product &product) = 0;
 
@@ -111,19 +146,19 @@ class Compute {
                               float *position_gradients, size_t rows, size_t context, size_t width) = 0;
 
   /// Computes the layer normalisation of each row. It stores means and scales (1 / deviation) for the backward pass.
-  virtual void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
-                         size_t rows, size_t width) = 0;
+  virtual void normalize(const float *x, const float *gain, const float *bias, const FactorsOut &out, float *means,
+                         float *scales, size_t rows, size_t width) = 0;
   /// Adds to x_gradients, and writes gain_gradients and bias_gradients.
   virtual void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
                                   const float *out_gradients, float *x_gradients, float *gain_gradients,
                                   float *bias_gradients, size_t rows, size_t width) = 0;
 
   /// Computes the tanh form of GELU.
-  virtual void gelu(const float *x, float *out, size_t count) = 0;
+  virtual void gelu(const float *x, const FactorsOut &out, size_t count) = 0;
   /// Replaces gradients of the output by gradients of the input.
   virtual void gelu_backward(const float *x, float *gradients, size_t count) = 0;
 
-  virtual void attend(const Attention &attention, float *out) = 0;
+  virtual void attend(const Attention &attention, const FactorsOut &out) = 0;
   /// Writes qkv_gradients from out_gradients and the weights that attend() left.
   virtual void attend_backward(const Attention &attention, const float *out_gradients, float *qkv_gradients) = 0;
 

@@ -48,9 +48,10 @@ class HostCompute final : public Compute {
   }
 
   Outcome allocate_shared(size_t count, Buffer &buffer) override { return train::allocate_shared(count, buffer); }
-  size_t attention_scratch(size_t context, size_t) const override { return context * context; }
+  size_t attention_scratch(const Attention &all) const override { return all.context * all.context; }
 
   Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override { return open_host_lane(group, lane); }
+  void leave_room(bool) override {}
   Outcome finish() override { return std::nullopt; }
 
   bool on_host() const override { return true; }
@@ -59,11 +60,17 @@ class HostCompute final : public Compute {
   std::pmr::memory_resource *sample_memory() override { return std::pmr::new_delete_resource(); }
   const uint8_t *take_tokens(const uint8_t *tokens, size_t, TokenPlace) override { return tokens; }
 
+  bool narrows() const override { return false; }
+  Factors as_factors(const float *x, size_t) override { return x; }
+  void take_parameters(const float *, size_t) override {}
+
   void multiply(const Product &product) override {
     const auto size = [](size_t value) { return static_cast<dnnl_dim_t>(value); };
+    const auto *const a = static_cast<const float *>(product.a.first);
+    const auto *const b = static_cast<const float *>(product.b.first);
     (void)dnnl_sgemm(product.transpose_a ? 'T' : 'N', product.transpose_b ? 'T' : 'N', size(product.m), size(product.n),
-                     size(product.k), product.scale, product.a, size(product.a_stride), product.b,
-                     size(product.b_stride), product.keep, product.c, size(product.c_stride));
+                     size(product.k), product.scale, a, size(product.a_stride), b, size(product.b_stride), product.keep,
+                     product.c.floats(), size(product.c_stride));
   }
 
   void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width) override {
@@ -96,9 +103,9 @@ class HostCompute final : public Compute {
     }
   }
 
-  void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
-                 size_t rows, size_t width) override {
-    kernels::normalize(x, gain, bias, out, means, scales, rows, width);
+  void normalize(const float *x, const float *gain, const float *bias, const FactorsOut &out, float *means,
+                 float *scales, size_t rows, size_t width) override {
+    kernels::normalize(x, gain, bias, out.floats(), means, scales, rows, width);
   }
   void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
                           const float *out_gradients, float *x_gradients, float *gain_gradients, float *bias_gradients,
@@ -107,13 +114,13 @@ class HostCompute final : public Compute {
                                 rows, width);
   }
 
-  void gelu(const float *x, float *out, size_t count) override { kernels::gelu(x, out, count); }
+  void gelu(const float *x, const FactorsOut &out, size_t count) override { kernels::gelu(x, out.floats(), count); }
   void gelu_backward(const float *x, float *gradients, size_t count) override {
     kernels::gelu_backward(x, gradients, count);
   }
 
-  void attend(const Attention &all, float *out) override {
-    for (size_t index = 0; index < all.batch * all.heads; ++index) attend_head(all, head_at(all, index), out);
+  void attend(const Attention &all, const FactorsOut &out) override {
+    for (size_t index = 0; index < all.batch * all.heads; ++index) attend_head(all, head_at(all, index), out.floats());
   }
   void attend_backward(const Attention &all, const float *out_gradients, float *qkv_gradients) override {
     for (size_t index = 0; index < all.batch * all.heads; ++index)
@@ -161,7 +168,7 @@ class HostCompute final : public Compute {
     const size_t sample = index / all.heads, head = index % all.heads, head_width = all.width / all.heads;
     const size_t first_row = sample * all.context;
     return {first_row * 3 * all.width + head * head_width, first_row * all.width + head * head_width,
-            all.weights + index * all.context * all.context};
+            all.weights.floats() + index * all.context * all.context};
   }
 
   static float score_scale(const Attention &all) {

@@ -2,13 +2,16 @@
 #include "bench/trainer/cuda/cuda_compute.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "bench/trainer/cuda/cuda_lane.h"
+#include "bench/trainer/cuda/heads.h"
 #include "bench/trainer/cuda/pinned.h"
 #include "bench/trainer/model/shape.h"
 
@@ -38,24 +41,29 @@ class CudaCompute final : public Compute {
       : device_(std::move(device)), config_(config), pinned_(*device_) {}
   ~CudaCompute() override {
     (void)device_->wait_for_stream(stream_);
-    for (void *const memory : {partials_.memory, squares_.memory, tokens_[0].memory, tokens_[1].memory})
-      if (memory != nullptr) device_->release(memory);
+    for (const Scratch *const scratch : scratches())
+      if (scratch->memory != nullptr) device_->release(scratch->memory);
   }
   CudaCompute(const CudaCompute &) = delete;
   CudaCompute &operator=(const CudaCompute &) = delete;
 
   Outcome open(const CudaSettings &settings) {
+    narrows_ = settings.precision == Precision::bfloat16;
     if (auto failure = device_->make_stream(stream_)) return failure;
 #define RONDO_TRAIN_FIND(symbol, ...) \
   if (auto failure = device_->find_kernel(#symbol, kernels_[#symbol])) return failure;
     RONDO_TRAIN_KERNELS(RONDO_TRAIN_FIND)
 #undef RONDO_TRAIN_FIND
+    const uint32_t all = device_->facts().multiprocessors, taken = settings.collective_blocks;
+    if (taken > 0 && taken < all) left_multiprocessors_ = all - taken;
     return products_.open(settings.product_library, settings.precision, *device_);
   }
 
   const char *name() const override { return "cuda"; }
   size_t own_bytes() const override {
-    return products_.own_bytes() + partials_.bytes + squares_.bytes + tokens_[0].bytes + tokens_[1].bytes;
+    size_t bytes = products_.own_bytes();
+    for (const Scratch *const scratch : scratches()) bytes += scratch->bytes;
+    return bytes;
   }
 
   Buffer allocate(size_t count) override {
@@ -72,11 +80,16 @@ class CudaCompute final : public Compute {
     return device_->zero(memory, bytes, stream_);
   }
 
-  size_t attention_scratch(size_t context, size_t heads) const override { return heads * context * context; }
+  size_t attention_scratch(const Attention &all) const override {
+    const size_t rows = all.batch * all.context;
+    return 4 * factor_floats(rows * all.width) + 3 * rows * all.width + factor_floats(rows * all.heads * all.context);
+  }
 
   Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override {
     return open_cuda_lane(*device_, stream_, group, config_, lane);
   }
+
+  void leave_room(bool beside) override { products_.set_multiprocessors(beside ? left_multiprocessors_ : 0); }
 
   Outcome finish() override {
     std::vector<double> values(sums_.size());
@@ -107,7 +120,27 @@ class CudaCompute final : public Compute {
     return static_cast<const uint8_t *>(scratch.memory);
   }
 
-  void multiply(const Product &product) override { multiply(ProductBatch{product}); }
+  bool narrows() const override { return narrows_; }
+  Factors as_factors(const float *x, size_t count) override {
+    return narrows_ ? narrow_into(factors_[2], x, count) : Factors(x);
+  }
+  void take_parameters(const float *parameters, size_t count) override {
+    if (!narrows_) return;
+    parameters_ = parameters;
+    parameter_count_ = count;
+    (void)narrow_into(copies_, parameters, count);
+  }
+
+  void multiply(const Product &product) override {
+    ProductBatch batch{product};
+    Product &one = batch.first;
+    if (narrows_) {
+      const size_t a_rows = one.transpose_a ? one.k : one.m, b_rows = one.transpose_b ? one.n : one.k;
+      one.a = narrowed(one.a, (a_rows - 1) * one.a_stride + one.m * one.k / a_rows, factors_[0]);
+      one.b = narrowed(one.b, (b_rows - 1) * one.b_stride + one.n * one.k / b_rows, factors_[1]);
+    }
+    multiply(batch);
+  }
 
   void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width) override {
     launch_flat(AddBias{base, bias, out, rows * width, width}, rows * width);
@@ -133,9 +166,11 @@ class CudaCompute final : public Compute {
                 thread_elements * context * width);
   }
 
-  void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
-                 size_t rows, size_t width) override {
-    launch_rows(Normalize{x, gain, bias, out, means, scales, rows, width}, rows);
+  void normalize(const float *x, const float *gain, const float *bias, const FactorsOut &out, float *means,
+                 float *scales, size_t rows, size_t width) override {
+    with_format(out, [&](auto format, auto *elements) {
+      launch_rows(Normalize<decltype(format)>{x, gain, bias, elements, means, scales, rows, width}, rows);
+    });
   }
   void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
                           const float *out_gradients, float *x_gradients, float *gain_gradients, float *bias_gradients,
@@ -150,38 +185,44 @@ class CudaCompute final : public Compute {
     launch_flat(SumColumns{biases, bias_gradients, slices, width, 1}, thread_elements * width);
   }
 
-  void gelu(const float *x, float *out, size_t count) override { launch_flat(Gelu{x, out, count}, count); }
+  void gelu(const float *x, const FactorsOut &out, size_t count) override {
+    with_format(out, [&](auto format, auto *elements) {
+      launch_flat(Gelu<decltype(format)>{x, elements, count}, count);
+    });
+  }
   void gelu_backward(const float *x, float *gradients, size_t count) override {
     launch_flat(GeluBackward{x, gradients, count}, count);
   }
 
-  void attend(const Attention &all, float *out) override {
-    for (size_t sample = 0; sample < all.batch; ++sample) {
-      const Heads heads = heads_of(all, sample);
-      multiply(heads.product({false, true, all.context, all.context, heads.width}, heads.queries, heads.keys,
-                             heads.weights));
-      const uint64_t rows = all.heads * all.context;
-      launch_rows(CausalSoftmax{heads.weights, rows, all.context, heads.scale}, rows);
-      multiply(heads.product({false, false, all.context, heads.width, all.context}, {heads.weights, heads.square},
-                             heads.values, {out + sample * all.context * all.width, heads.rows}));
-    }
+  void attend(const Attention &all, const FactorsOut &out) override {
+    const Heads heads(all, *this);
+    const uint64_t rows = heads.count * all.context;
+    pack(heads, 3, all.qkv, heads.queries);
+    multiply(heads.product({false, true, all.context, all.context, heads.width}, heads.queries, heads.keys,
+                           all.weights));
+    with_format(all.weights, [&](auto format, auto *scores) {
+      launch_rows(CausalSoftmax<decltype(format)>{scores, rows, all.context, heads.scale}, rows);
+    });
+    multiply(heads.product({false, false, all.context, heads.width, all.context}, all.weights, heads.values,
+                           heads.output));
+    unpack(heads, 1, heads.output, out);
   }
 
   void attend_backward(const Attention &all, const float *out_gradients, float *qkv_gradients) override {
-    for (size_t sample = 0; sample < all.batch; ++sample) {
-      const Heads heads = heads_of(all, sample);
-      const size_t context = all.context, width = heads.width;
-      float *const gradients = qkv_gradients + sample * context * 3 * all.width;
-      const Matrices given{const_cast<float *>(out_gradients) + sample * context * all.width, heads.rows};
-      const Matrices weights{heads.weights, heads.square}, scores{all.scratch, heads.square};
-      const auto gradients_at = [&](size_t part) { return Matrices{gradients + part * all.width, heads.triple}; };
-      multiply(heads.product({true, false, context, width, context}, weights, given, gradients_at(2)));
-      multiply(heads.product({false, true, context, context, width}, given, heads.values, scores));
-      launch_rows(SoftmaxBackward{heads.weights, all.scratch, all.heads * context, context, heads.scale},
-                  all.heads * context);
-      multiply(heads.product({false, false, context, width, context}, scores, heads.keys, gradients_at(0)));
-      multiply(heads.product({true, false, context, width, context}, scores, heads.queries, gradients_at(1)));
-    }
+    const Heads heads(all, *this);
+    const size_t context = all.context, width = heads.width;
+    const uint64_t rows = heads.count * context;
+    pack(heads, 3, all.qkv, heads.queries);
+    pack(heads, 1, out_gradients, heads.given);
+    multiply(heads.product({true, false, context, width, context}, all.weights, heads.given, heads.value_gradients));
+    multiply(heads.product({false, true, context, context, width}, heads.given, heads.values, heads.scores));
+    with_format(heads.scores, [&](auto format, auto *scores) {
+      const auto *const weights = static_cast<decltype(scores)>(all.weights.first);
+      launch_rows(SoftmaxBackward<decltype(format)>{weights, scores, rows, context, heads.scale}, rows);
+    });
+    multiply(heads.product({false, false, context, width, context}, heads.scores, heads.keys, heads.query_gradients));
+    multiply(heads.product({true, false, context, width, context}, heads.scores, heads.queries, heads.key_gradients));
+    unpack(heads, 3, heads.query_gradients, qkv_gradients);
   }
 
   void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows) override {
@@ -231,53 +272,47 @@ class CudaCompute final : public Compute {
   };
   static constexpr size_t sums_max = 1024;
 
-  /// The position of the matrices of one sample's heads. Rows are `stride` floats apart, and matrices `step` floats.
-  struct Lie {
-    size_t stride = 0, step = 0;
-  };
-  struct Matrices {
-    float *first = nullptr;
-    Lie lie;
-  };
-  struct Heads {
-    size_t count = 0, width = 0;
-    float scale = 1.0f;
-    Lie triple, rows, square;  ///< of queries, keys and values (triple), the output (rows), the weights (square)
-    Matrices queries, keys, values;
-    float *weights = nullptr;
+  static HeadLayout layout_of(const Heads &heads, uint32_t parts) {
+    return {heads.rows(), heads.context, parts, static_cast<uint32_t>(heads.heads), static_cast<uint32_t>(heads.width)};
+  }
+  void pack(const Heads &heads, uint32_t parts, const float *from, const FactorsOut &packed) {
+    with_format(packed, [&](auto format, auto *elements) {
+      launch_rows(PackHeads<decltype(format)>{from, elements, layout_of(heads, parts)}, heads.rows());
+    });
+  }
+  void unpack(const Heads &heads, uint32_t parts, const float *packed, const FactorsOut &to) {
+    with_format(to, [&](auto format, auto *elements) {
+      launch_rows(UnpackHeads<decltype(format)>{packed, elements, layout_of(heads, parts)}, heads.rows());
+    });
+  }
 
-    [[nodiscard]] ProductBatch product(Product shape, const Matrices &a, const Matrices &b, const Matrices &c) const {
-      shape.a = a.first;
-      shape.a_stride = a.lie.stride;
-      shape.b = b.first;
-      shape.b_stride = b.lie.stride;
-      shape.c = c.first;
-      shape.c_stride = c.lie.stride;
-      return {shape, count, a.lie.step, b.lie.step, c.lie.step};
-    }
-    [[nodiscard]] ProductBatch product(Product shape, const Matrices &a, const Matrices &b, float *c) const {
-      return product(shape, a, b, Matrices{c, square});
-    }
-  };
+  /// Calls visit(format, elements) with the format and the elements of `out`.
+  template <class Visit>
+  static void with_format(const FactorsOut &out, const Visit &visit) {
+    if (out.narrow) return visit(Bfloat16{}, static_cast<Bfloat16::Element *>(out.first));
+    visit(Float32{}, static_cast<Float32::Element *>(out.first));
+  }
 
-  static Heads heads_of(const Attention &all, size_t sample) {
-    Heads heads;
-    heads.count = all.heads;
-    heads.width = all.width / all.heads;
-    heads.scale = 1.0f / std::sqrt(static_cast<float>(heads.width));
-    heads.triple = {3 * all.width, heads.width};
-    heads.rows = {all.width, heads.width};
-    heads.square = {all.context, all.context * all.context};
-    float *const first = const_cast<float *>(all.qkv) + sample * all.context * 3 * all.width;
-    heads.queries = {first, heads.triple};
-    heads.keys = {first + all.width, heads.triple};
-    heads.values = {first + 2 * all.width, heads.triple};
-    heads.weights = all.weights + sample * all.heads * all.context * all.context;
-    return heads;
+  Factors narrow_into(Scratch &scratch, const float *x, size_t count) {
+    if (!grow(scratch, count * sizeof(Bfloat16::Element))) return {nullptr, true};
+    narrow(x, scratch.memory, RONDO_BFLOAT16, 1.0f, count);
+    return {scratch.memory, true};
+  }
+  /// Returns narrow factors: `factors` if they are narrow, the copies of parameters, or `count` copies in `scratch`.
+  Factors narrowed(const Factors &factors, size_t count, Scratch &scratch) {
+    if (factors.narrow) return factors;
+    const auto *const x = static_cast<const float *>(factors.first);
+    const std::less<> before;
+    if (parameter_count_ == 0 || before(x, parameters_) || !before(x, parameters_ + parameter_count_))
+      return narrow_into(scratch, x, count);
+    return {static_cast<const Bfloat16::Element *>(copies_.memory) + (x - parameters_), true};
   }
 
   void note(Outcome outcome) {
     if (outcome && !failure_) failure_ = std::move(outcome);
+  }
+  [[nodiscard]] std::array<const Scratch *, 8> scratches() const {
+    return {&partials_, &squares_, &tokens_[0], &tokens_[1], &factors_[0], &factors_[1], &factors_[2], &copies_};
   }
   float *partials() const { return static_cast<float *>(partials_.memory); }
   double *totals() const { return static_cast<double *>(squares_.memory) + squares_blocks; }
@@ -327,7 +362,13 @@ class CudaCompute final : public Compute {
   void *stream_ = nullptr;
   std::unordered_map<std::string_view, void *> kernels_;
   Products products_;
+  uint32_t left_multiprocessors_ = 0;  ///< multiprocessors for products beside collectives, or 0 for all
   Scratch partials_, squares_, tokens_[2];
+  bool narrows_ = false;
+  Scratch factors_[3];  ///< narrow copies of floats: two of factors of a product, and that of as_factors()
+  Scratch copies_;      ///< narrow copies of parameter_count_ parameters
+  const float *parameters_ = nullptr;
+  size_t parameter_count_ = 0;
   std::vector<double *> sums_;  ///< destinations of sums that the device has not delivered yet
   Outcome failure_;             ///< the first failure since finish()
 };

@@ -16,6 +16,7 @@ struct CudaSettings {
   std::string product_library;  ///< empty: the usual names of cuBLASLt
   Precision precision = Precision::float32;
   rondo_config_t config = RONDO_CONFIG_INIT;  ///< for the communicator on the device
+  uint32_t collective_blocks = 0;  ///< most blocks of a collective (RONDO_MAX_CTAS), or 0 for no limit
 };
 
 [[nodiscard]] Outcome make_cuda_compute(std::unique_ptr<Device> device, const CudaSettings &settings,

@@ -11,9 +11,9 @@ namespace rondo::train {
 namespace {
 
 // These numbers are enumerators of cuBLASLt's interface.
-constexpr int status_success = 0, type_float32 = 0;
-constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
-constexpr int description_transpose_a = 3, description_transpose_b = 4;
+constexpr int status_success = 0, type_float32 = 0, type_bfloat16 = 14;
+constexpr int compute_float32 = 68, compute_fast_tf32 = 77;
+constexpr int description_transpose_a = 3, description_transpose_b = 4, description_multiprocessors = 15;
 constexpr int layout_batch_count = 5, layout_batch_step = 6;
 constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // the numbers of b, c and d follow
 
@@ -21,10 +21,7 @@ constexpr std::array<const char *, 2> usual_names{"libcublasLt.so.13", "libcubla
 constexpr size_t workspace_bytes = size_t{32} << 20;  ///< as the library's documentation recommends for Hopper
 constexpr uint32_t alignment_max = 256;
 
-int number_of(Precision precision) {
-  if (precision == Precision::tf32) return compute_fast_tf32;
-  return precision == Precision::bfloat16 ? compute_fast_bfloat16 : compute_float32;
-}
+int type_of(bool narrow) { return narrow ? type_bfloat16 : type_float32; }
 
 /// The library's method for a product; opaque.
 struct Way {
@@ -39,27 +36,25 @@ struct Found {
 };
 static_assert(sizeof(Found) == 96 && offsetof(Found, status) == 72);
 
-uint32_t alignment_of(const float *pointer) {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
+/// Returns the alignment that the first matrix and all later matrices of a batch have.
+uint32_t alignment_of(const Factors &factors, size_t step) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(factors.first);
+  const size_t step_bytes = step * (factors.narrow ? sizeof(uint16_t) : sizeof(float));
   uint32_t alignment = alignment_max;
-  while (address % alignment != 0) alignment /= 2;
+  while (address % alignment != 0 || step_bytes % alignment != 0) alignment /= 2;
   return alignment;
 }
 
-/// Returns the alignment that the first matrix and all later matrices of a batch have.
-uint32_t alignment_of(const float *pointer, size_t step) {
-  return std::min(alignment_of(pointer), alignment_of(pointer + step));
-}
-
 /// Returns a text that is equal for two products if the same method computes both.
-std::string kind_of(const ProductBatch &batch) {
+std::string kind_of(const ProductBatch &batch, uint32_t multiprocessors) {
   const Product &first = batch.first;
   std::string kind;
   for (const size_t number :
        {size_t{first.transpose_a}, size_t{first.transpose_b}, first.m, first.n, first.k, first.a_stride, first.b_stride,
         first.c_stride, batch.count, batch.a_step, batch.b_step, batch.c_step,
         size_t{alignment_of(first.a, batch.a_step)}, size_t{alignment_of(first.b, batch.b_step)},
-        size_t{alignment_of(first.c, batch.c_step)}})
+        size_t{alignment_of(first.c, batch.c_step)}, size_t{first.a.narrow}, size_t{first.b.narrow},
+        size_t{first.c.narrow}, size_t{multiprocessors}})
     kind += std::to_string(number) + " ";
   return kind;
 }
@@ -150,19 +145,23 @@ Outcome Products::check(const char *what, int status) const {
 Outcome Products::make_plan(const ProductBatch &batch, PlanHandle &plan) {
   plan = PlanHandle(new Plan, {functions_.get()});
   const Product &first = batch.first;
+  const int compute_type = precision_ == Precision::tf32 ? compute_fast_tf32 : compute_float32;
   if (auto failure = check("cublasLtMatmulDescCreate",
-                           functions_->description_create(&plan->description, number_of(precision_), type_float32)))
+                           functions_->description_create(&plan->description, compute_type, type_float32)))
     return failure;
   const int32_t transpose_a = first.transpose_b ? 1 : 0, transpose_b = first.transpose_a ? 1 : 0;
-  for (const auto &[attribute, value] : {std::pair(description_transpose_a, transpose_a),
-                                         std::pair(description_transpose_b, transpose_b)})
+  for (const auto &[attribute, value] :
+       {std::pair(description_transpose_a, transpose_a), std::pair(description_transpose_b, transpose_b),
+        std::pair(description_multiprocessors, static_cast<int32_t>(multiprocessors_))})
     if (auto failure = check("cublasLtMatmulDescSetAttribute",
                              functions_->description_set(plan->description, attribute, &value, sizeof value)))
       return failure;
-  const auto lay_out = [&](void *&layout, size_t rows, size_t columns, size_t lead, size_t step) -> Outcome {
+  const auto lay_out = [&](void *&layout, const Factors &factors, size_t rows, size_t columns, size_t lead,
+                           size_t step) -> Outcome {
     const auto count = static_cast<int32_t>(batch.count);
     const auto apart = static_cast<int64_t>(step);
-    const int status = functions_->layout_create(&layout, type_float32, rows, columns, static_cast<int64_t>(lead));
+    const int status =
+        functions_->layout_create(&layout, type_of(factors.narrow), rows, columns, static_cast<int64_t>(lead));
     if (auto failure = check("cublasLtMatrixLayoutCreate", status)) return failure;
     if (auto failure = check("cublasLtMatrixLayoutSetAttribute",
                              functions_->layout_set(layout, layout_batch_count, &count, sizeof count)))
@@ -172,9 +171,9 @@ Outcome Products::make_plan(const ProductBatch &batch, PlanHandle &plan) {
   };
   const size_t b_rows = first.transpose_b ? first.k : first.n, b_columns = first.transpose_b ? first.n : first.k;
   const size_t a_rows = first.transpose_a ? first.m : first.k, a_columns = first.transpose_a ? first.k : first.m;
-  if (auto failure = lay_out(plan->a, b_rows, b_columns, first.b_stride, batch.b_step)) return failure;
-  if (auto failure = lay_out(plan->b, a_rows, a_columns, first.a_stride, batch.a_step)) return failure;
-  if (auto failure = lay_out(plan->c, first.n, first.m, first.c_stride, batch.c_step)) return failure;
+  if (auto failure = lay_out(plan->a, first.b, b_rows, b_columns, first.b_stride, batch.b_step)) return failure;
+  if (auto failure = lay_out(plan->b, first.a, a_rows, a_columns, first.a_stride, batch.a_step)) return failure;
+  if (auto failure = lay_out(plan->c, first.c, first.n, first.m, first.c_stride, batch.c_step)) return failure;
   return choose_way(batch, *plan);
 }
 
@@ -206,16 +205,17 @@ Outcome Products::choose_way(const ProductBatch &batch, Plan &plan) {
 }
 
 Outcome Products::enqueue(const ProductBatch &batch, void *stream) {
-  PlanHandle &plan = plans_[kind_of(batch)];
+  PlanHandle &plan = plans_[kind_of(batch, multiprocessors_)];
   if (plan == nullptr)
     if (auto failure = make_plan(batch, plan)) {
       plan = nullptr;
       return failure;
     }
   const Product &first = batch.first;
-  const int status = functions_->multiply(handle_, plan->description, &first.scale, first.b, plan->a, first.a, plan->b,
-                                          &first.keep, first.c, plan->c, first.c, plan->c, &plan->way, workspace_,
-                                          workspace_bytes_, stream);
+  void *const c = first.c.first;
+  const int status = functions_->multiply(handle_, plan->description, &first.scale, first.b.first, plan->a,
+                                          first.a.first, plan->b, &first.keep, c, plan->c, c, plan->c, &plan->way,
+                                          workspace_, workspace_bytes_, stream);
   return check("cublasLtMatmul", status);
 }
 

@@ -14,10 +14,11 @@
 
 namespace rondo::train {
 
-/// The precision in which the factors of a product are multiplied. Arrays and sums are always floats.
+/// The precision in which the factors of a product are multiplied. With bfloat16, factors are narrow. Sums are always
+/// floats.
 enum class Precision { float32, tf32, bfloat16 };
 
-/// A batch of `count` products. a_step, b_step and c_step are the distances between matrices, in floats.
+/// A batch of `count` products. a_step, b_step and c_step are the distances between matrices, in elements.
 struct ProductBatch {
   Product first;
   size_t count = 1;
@@ -38,6 +39,8 @@ class Products {
   [[nodiscard]] Outcome open(const std::string &library, Precision precision, Device &device);
 
   [[nodiscard]] size_t own_bytes() const { return workspace_bytes_; }
+  /// Sets the number of multiprocessors for which the library chooses methods of later products, or 0 for all.
+  void set_multiprocessors(uint32_t count) { multiprocessors_ = count; }
   /// Enqueues products in the order of the stream.
   [[nodiscard]] Outcome enqueue(const ProductBatch &batch, void *stream);
 
@@ -62,6 +65,7 @@ class Products {
   void *handle_ = nullptr;
   void *workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
+  uint32_t multiprocessors_ = 0;
   std::map<std::string, PlanHandle> plans_;
 };
 

@@ -48,6 +48,7 @@ class Exchange {
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 
   void set_overlap(bool overlap) { overlap_ = overlap; }
+  [[nodiscard]] bool overlap() const { return overlap_; }
   /// Sets the factor by which gradients are multiplied before they are narrowed, and by which the sums are divided.
   void set_wire_scale(float scale) { carrier_->set_scale(scale); }
 

@@ -23,6 +23,7 @@ struct Round {
   uint64_t alone_ns = 0;          ///< a step of one rank without communication, while the others wait
   uint64_t passes_alone_ns = 0;   ///< forward and backward of the step without communication
   uint64_t passes_beside_ns = 0;  ///< forward and backward of the step with overlap
+  uint64_t product_ns = 0;        ///< one large product, as rate.h uses it
 
   /// Returns the factor by which communication slows the passes down, or 0 if not measured.
   [[nodiscard]] double slowdown() const;

@@ -9,6 +9,7 @@
 #include "bench/trainer/figures/memory.h"
 #include "bench/trainer/figures/overlap.h"
 #include "bench/trainer/figures/pipeline.h"
+#include "bench/trainer/figures/rate.h"
 #include "bench/trainer/figures/timeline.h"
 
 namespace rondo::train {
@@ -43,6 +44,7 @@ struct Run {
   std::vector<StepRecord> steps;                            ///< steps of this process, with rank 0's times
   std::vector<Validation> validations;
   std::vector<Round> rounds;
+  size_t product_rows = 0;  ///< rows of the large product that the rounds measured
   Staleness staleness;
   std::vector<double> idle_shares;  ///< idle share of a pipeline's stages, for each step of this process
   MemoryBytes memory;

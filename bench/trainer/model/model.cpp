@@ -49,38 +49,41 @@ Model::Model(const Shape &shape, size_t batch, Compute &compute, bool recompute,
 
 void Model::place(float *memory) {
   Dealer deal(memory);
+  const auto factors = [&](size_t count) {
+    return FactorsOut{deal.take(compute_.factor_floats(count)), compute_.narrows()};
+  };
   const size_t row_floats = rows_ * shape_.width, own_floats = rows_ * own_width_;
   for (size_t index = 0; index < layers_.size(); ++index) {
     Activations &layer = layers_[index];
     if (recompute_ && index > 0) layer = layers_[0];
     layer.input = deal.take(row_floats);
     if (recompute_ && index > 0) continue;
-    layer.normed1 = deal.take(row_floats);
+    layer.normed1 = factors(row_floats);
     layer.means1 = deal.take(rows_);
     layer.scales1 = deal.take(rows_);
     layer.qkv = deal.take(3 * own_floats);
-    layer.weights = deal.take(batch_ * own_heads_ * shape_.context * shape_.context);
-    layer.attended = deal.take(own_floats);
+    layer.weights = factors(batch_ * own_heads_ * shape_.context * shape_.context);
+    layer.attended = factors(own_floats);
     layer.middle = deal.take(row_floats);
-    layer.normed2 = deal.take(row_floats);
+    layer.normed2 = factors(row_floats);
     layer.means2 = deal.take(rows_);
     layer.scales2 = deal.take(rows_);
     if (shape_.experts > 0) continue;  // the experts keep what they need
     layer.up = deal.take(4 * own_floats);
-    layer.bent = deal.take(4 * own_floats);
+    layer.bent = factors(4 * own_floats);
   }
   if (!staged()) {  // otherwise peers read and write these arrays
     last_ = deal.take(row_floats);
     flow_ = deal.take(row_floats);
   }
   if (stage_.last()) {
-    normed_ = deal.take(row_floats);
+    normed_ = factors(row_floats);
     means_ = deal.take(rows_);
     scales_ = deal.take(rows_);
     logits_ = deal.take(rows_ * vocabulary);
     losses_ = deal.take(rows_);
   }
-  attention_scratch_ = deal.take(compute_.attention_scratch(shape_.context, own_heads_));
+  attention_scratch_ = deal.take(compute_.attention_scratch(attention_of({})));
   wide_ = deal.take(4 * own_floats);
   if (!shared()) narrow_ = deal.take(row_floats);
   float_count_ = deal.used();
@@ -95,20 +98,21 @@ size_t Model::activation_floats() const {
   return float_count_ + joint_floats() + (experts_ == nullptr ? 0 : experts_->float_count());
 }
 
-void Model::linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
+void Model::linear(const Factors &x, const float *weight, const float *bias, const float *base, float *out, size_t in,
                    size_t out_width) {
   compute_.add_bias(base, bias, out, rows_, out_width);
   compute_.multiply({false, true, rows_, out_width, in, x, in, weight, in, out, out_width, 1.0f, 1.0f});
 }
 
-void Model::linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
+void Model::linear_backward(const Factors &x, const float *weight, const float *out_gradients, float *weight_gradients,
                             float *bias_gradients, float *x_gradients, size_t in, size_t out_width) {
-  compute_.multiply({true, false, out_width, in, rows_, out_gradients, out_width, x, in, weight_gradients, in});
+  const Factors given = compute_.as_factors(out_gradients, rows_ * out_width);
+  compute_.multiply({true, false, out_width, in, rows_, given, out_width, x, in, weight_gradients, in});
   compute_.sum_rows(out_gradients, bias_gradients, rows_, out_width);
-  compute_.multiply({false, false, rows_, in, out_width, out_gradients, out_width, weight, in, x_gradients, in});
+  compute_.multiply({false, false, rows_, in, out_width, given, out_width, weight, in, x_gradients, in});
 }
 
-void Model::linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out,
+void Model::linear_joint(const Factors &x, const float *weight, const float *bias, const float *base, float *out,
                          size_t in) {
   const size_t width = shape_.width;
   if (!shared()) return linear(x, weight, bias, base, out, in, width);
@@ -155,7 +159,7 @@ void Model::layer_end(const float *parameters, size_t layer, size_t slot, float 
   const LayerTensors &tensors = layout_.layers[layer];
   const Activations &kept = at(slot, layer);
   if (experts_ != nullptr)
-    return experts_->forward(layer, experts_of(parameters, layer), kept.normed2, kept.middle, out);
+    return experts_->forward(layer, experts_of(parameters, layer), kept.normed2.floats(), kept.middle, out);
   linear_joint(kept.bent, layout_.in(parameters, tensors.down_weight), layout_.in(parameters, tensors.down_bias),
                kept.middle, out, 4 * own_width_);
 }
@@ -189,8 +193,8 @@ void Model::mlp_backward(const float *parameters, size_t layer, const Activation
   const LayerTensors &tensors = layout_.layers[layer];
   const size_t width = shape_.width, own = own_width_;
   if (experts_ != nullptr) {
-    experts_->backward(layer, experts_of(parameters, layer), kept.normed2, flow_, experts_of(gradients, layer),
-                       narrow_);
+    experts_->backward(layer, experts_of(parameters, layer), kept.normed2.floats(), flow_,
+                       experts_of(gradients, layer), narrow_);
     for (const size_t tensor :
          {tensors.down_weight, tensors.down_bias, tensors.up_weight, tensors.up_bias, tensors.router})
       ready(tensor);
@@ -243,9 +247,10 @@ void Model::output_backward(const float *parameters, float loss_scale, float *gr
   const float *const tokens = layout_.in(parameters, layout_.token);
   float *const token_gradients = layout_.in(gradients, layout_.token);
   compute_.cross_entropy_backward(logits_, targets_, loss_scale, rows_);
-  compute_.multiply({true, false, vocabulary, width, rows_, logits_, vocabulary, normed_, width, token_gradients,
+  const Factors given = compute_.as_factors(logits_, rows_ * vocabulary);
+  compute_.multiply({true, false, vocabulary, width, rows_, given, vocabulary, normed_, width, token_gradients,
                      width});
-  compute_.multiply({false, false, rows_, width, vocabulary, logits_, vocabulary, tokens, width, narrow_, width});
+  compute_.multiply({false, false, rows_, width, vocabulary, given, vocabulary, tokens, width, narrow_, width});
   compute_.zero(flow_, rows_ * width);
   compute_.normalize_backward(last_, layout_.in(parameters, layout_.norm_gain), means_, scales_, narrow_, flow_,
                               layout_.in(gradients, layout_.norm_gain), layout_.in(gradients, layout_.norm_bias), rows_,

@@ -64,8 +64,8 @@ class Model {
   /// The results of a layer's forward pass that the backward pass needs. All except `input` may be shared with another
   /// layer.
   struct Activations {
-    float *input, *normed1, *means1, *scales1, *qkv, *weights, *attended, *middle;
-    float *normed2, *means2, *scales2, *up, *bent;
+    float *input, *means1, *scales1, *qkv, *middle, *means2, *scales2, *up;
+    FactorsOut normed1, weights, attended, normed2, bent;
   };
 
   void place(float *memory);
@@ -76,13 +76,13 @@ class Model {
     return layers_[slot * layout_.layers.size() + layer];
   }
   /// Writes out = base + bias + x * weight^T, without base if that is null.
-  void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
+  void linear(const Factors &x, const float *weight, const float *bias, const float *base, float *out, size_t in,
               size_t out_width);
   /// Writes the gradients of linear()'s weight and bias, and writes the gradient of x to x_gradients.
-  void linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
+  void linear_backward(const Factors &x, const float *weight, const float *out_gradients, float *weight_gradients,
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
   /// Computes linear() if each of the ranks that share the model has some columns of x.
-  void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
+  void linear_joint(const Factors &x, const float *weight, const float *bias, const float *base, float *out, size_t in);
   /// Adds up, in narrow_, the gradients of the input that the ranks sharing the model have in common.
   void join_gradients();
   /// Runs a layer's forward pass up to its last product, which layer_end() computes.
@@ -110,7 +110,8 @@ class Model {
   size_t float_count_ = 0;
   Buffer memory_, joint_memory_;
   std::vector<Activations> layers_;  ///< activations of the stage's layers, slot after slot
-  float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< used after the last layer
+  float *last_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< used after the last layer
+  FactorsOut normed_;                                             ///< used after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
   float *narrow_ = nullptr;                  ///< scratch, and sums over the ranks that share the model

@@ -86,6 +86,14 @@ std::string known_shapes() {
   return list;
 }
 
+double sample_operations(const Shape &shape) {
+  const auto width = static_cast<double>(shape.width), layers = static_cast<double>(shape.layers);
+  const auto context = static_cast<double>(shape.context), experts = static_cast<double>(shape.experts);
+  // A layer has matrices of 3, 1, 4 and 4 squares. A token meets one expert, and the router's row for each.
+  const double parameters = layers * (12 * width * width + experts * width) + static_cast<double>(vocabulary) * width;
+  return context * (6 * parameters + 12 * layers * width * context);
+}
+
 Outcome check_shape(const Shape &shape) {
   const auto range = [](const char *what, size_t value, size_t most) -> Outcome {
     if (value >= 1 && value <= most) return std::nullopt;

@@ -34,6 +34,11 @@ struct Shape {
 [[nodiscard]] std::optional<Shape> find_shape(std::string_view name);
 [[nodiscard]] std::string known_shapes();
 
+/// Counts the floating-point operations of a step over one sample. A token takes 6 operations for each parameter of the
+/// matrices that multiply it. For attention, it takes 12 * layers * width * context more. The formula is that of
+/// appendix B of "PaLM" by Chowdhery et al., 2022. Results that are computed again (--recompute) count once.
+[[nodiscard]] double sample_operations(const Shape &shape);
+
 /// Returns what is wrong with a shape that options have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 

@@ -141,7 +141,8 @@ function drawTables() {
   const m = report.measurement, rows = [['computation alone', m.computation_us],
     ['backward pass in it that can hide communication', m.backward_us], ['communication alone', m.communication_us],
     ['gradients in it', m.gradients_us], ['step with overlap', m.step_overlap_us],
-    ['step without', m.step_no_overlap_us], ['one rank alone', m.one_rank_alone_us]];
+    ['step without', m.step_no_overlap_us], ['one rank alone', m.one_rank_alone_us],
+    ['one large product', m.product_us]];
   const cells = x => x ? [x.median, x.min, x.max].map(v => `<td>${ms(v)}</td>`).join('') :
     '<td colspan="3">not measured</td>';
   byId('overlap').innerHTML = '<table><tr><th></th><th>median</th><th>least</th><th>most</th></tr>' +
@@ -187,6 +188,12 @@ json tiles_of(const json &report) {
                      "Overlap can hide the shorter one of the backward pass and the gradients' communication. This is "
                      "the share of that by which it shortens a step: 1 is all, 0 nothing. Where steps of one kind "
                      "differ by as much, it is too small to tell."});
+  if (const json &rate = report["rate"]; !rate.is_null()) {
+    const double median = rate["tflops"]["median"];
+    tiles.push_back({decimal(median, median < 10 ? 3 : 0) + " TFLOP/s", "of a rank, in a step",
+                     "The share of the rate of one large product, measured in turns with the steps: " +
+                         rate["share_text"].get<std::string>() + "."});
+  }
   tiles.push_back({decimal(report["bytes_on_wire"].get<double>() / 1'048'576, 2) + " MiB", "on the wire a step",
                    "What one rank hands to collectives in a step of mode sync."});
   return tiles;

@@ -109,7 +109,8 @@ json measurement(const Run &run) {
           {"gradients_us", part(&Round::gradients_ns)},
           {"step_overlap_us", part(&Round::overlapped_ns)},
           {"step_no_overlap_us", part(&Round::plain_ns)},
-          {"one_rank_alone_us", part(&Round::alone_ns)}};
+          {"one_rank_alone_us", part(&Round::alone_ns)},
+          {"product_us", part(&Round::product_ns)}};
 }
 
 json estimate_of(const Estimate &value) {
@@ -141,6 +142,20 @@ json overlap_json(const OverlapFigures &figures) {
   if (figures.slowdown) overlap["slowdown"] = estimate_of(*figures.slowdown);
   overlap["slowdown_text"] = slowdown_text(figures);
   return overlap;
+}
+
+json rate_json(const RateFigures &figures) {
+  if (figures.operations == 0) return nullptr;
+  json share;
+  if (figures.share)
+    share = estimate_of({100 * figures.share->median, 100 * figures.share->low, 100 * figures.share->high});
+  return {{"headline", rate_text(figures)},
+          {"step_operations", figures.operations},
+          {"tflops", estimate_of(figures.rate)},
+          {"product_rows", figures.product_rows},
+          {"product_tflops", estimate_of(figures.product_rate)},
+          {"share_percent", std::move(share)},
+          {"share_text", share_text(figures)}};
 }
 
 json memory_of(const MemoryBytes &memory) {
@@ -235,6 +250,11 @@ OverlapFigures overlap_of(const Options &options, const Run &run) {
   return overlap_figures(run.rounds, options.overlap, run.ranks / options.ranks_a_model());
 }
 
+RateFigures rate_of(const Options &options, const Run &run) {
+  const double samples = static_cast<double>(options.samples_a_step(run.ranks)) / static_cast<double>(run.ranks);
+  return rate_figures(run.rounds, options.overlap, samples * sample_operations(options.shape), run.product_rows);
+}
+
 double samples_per_second(const Options &options, const Run &run) {
   const auto step = [](const StepTimes &times) { return us(times.step_ns); };
   const double step_us = options.mode == Mode::sync ? median_of_steps(run, step) : mean_of_steps(run, step);
@@ -264,6 +284,7 @@ json to_json(const Options &options, const Run &run) {
           {"speedup", speedup_of(options, run)},
           {"time_us", median_times(run)},
           {"overlap", overlap_json(overlap_of(options, run))},
+          {"rate", rate_json(rate_of(options, run))},
           {"measurement", measurement(run)},
           {"library", library_of(options, run)},
           {"bytes_on_wire", run.wire_bytes},

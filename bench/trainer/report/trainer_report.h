@@ -29,6 +29,9 @@ namespace rondo::train {
 /// Returns the gain by overlap in the run. The report and the text output show these figures.
 [[nodiscard]] OverlapFigures overlap_of(const Options &options, const Run &run);
 
+/// Returns how fast a rank computed in the run.
+[[nodiscard]] RateFigures rate_of(const Options &options, const Run &run);
+
 /// Returns how long the stages of a pipeline idled. Runs of more than 6 steps leave out the first 3.
 [[nodiscard]] PipelineFigures pipeline_of_run(const Options &options, const Run &run);
 

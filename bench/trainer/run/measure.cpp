@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "bench/trainer/run/large_product.h"
+
 namespace rondo::train {
 namespace {
 
@@ -32,6 +34,18 @@ Outcome measure_alone(Trainer &trainer, Group &group, size_t rank, uint64_t &alo
     if (auto failure = trainer.rehearse(Work::computation, true, times)) return failure;
   alone_ns = times.step_ns;
   return group.broadcast(&alone_ns, sizeof alone_ns, rank);
+}
+
+/// Measures the large product on all ranks at once. Ranks that share a device share it in their steps, too.
+Outcome measure_product(LargeProduct &product, Group &group, uint64_t &slowest_ns) {
+  uint64_t mine_ns = 0;
+  std::vector<uint64_t> all(group.size());
+  if (product.rows() == 0) return std::nullopt;
+  if (auto failure = group.barrier()) return failure;
+  if (auto failure = product.measure(mine_ns)) return failure;
+  if (auto failure = group.gather(&mine_ns, sizeof mine_ns, all.data())) return failure;
+  slowest_ns = *std::max_element(all.begin(), all.end());
+  return std::nullopt;
 }
 
 /// Measures the steps with and without overlap. Their order alternates between rounds, so that a machine that becomes
@@ -64,8 +78,13 @@ uint64_t steps_of_round(const Options &options) {
   return options.overlap ? 5 : 4;
 }
 
-Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks, std::vector<Round> &rounds) {
+Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks, std::vector<Round> &rounds,
+                       size_t &product_rows) {
   Group &group = ranks.all();
+  LargeProduct product(trainer.compute());
+  if (options.mode == Mode::sync && options.measure_rounds > 0)
+    if (auto failure = product.open(group)) return failure;
+  product_rows = product.rows();
   const size_t first_worker = options.mode == Mode::async_ps ? 1 : 0;
   for (uint32_t number = 0; number < options.measure_rounds; ++number) {
     StepTimes computation, communication;
@@ -74,6 +93,7 @@ Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks, s
       if (auto failure = measure(trainer, ranks, Work::computation, true, computation)) return failure;
       if (auto failure = measure(trainer, ranks, Work::communication, true, communication)) return failure;
       if (auto failure = measure_both(trainer, ranks, number % 2 == 0, options.overlap, round)) return failure;
+      if (auto failure = measure_product(product, group, round.product_ns)) return failure;
     }
     if (ranks.sharers() == 1)
       if (auto failure = measure_alone(trainer, group, first_worker, round.alone_ns)) return failure;

@@ -71,7 +71,7 @@ Outcome Session::run(Run &result) {
   if (options_.mode != Mode::async_ps)  // in that mode, ranks do different things
     if (auto failure = gather_spans(result)) return failure;
   if (group_.rank() == 0 && !result.steps.empty()) show_measuring(options_, result.steps.back().times.step_ns);
-  return measure_rounds(trainer_, options_, ranks_, result.rounds);
+  return measure_rounds(trainer_, options_, ranks_, result.rounds, result.product_rows);
 }
 
 Outcome Session::step(Run &result) {

@@ -136,7 +136,7 @@ void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
     compute_.add(pass_gradients_.get() + about.offset, sum, about.count);
   }
   if (stage_.count > 1 && tensor == layout().token) return;  // the last stage's part is not there yet
-  if (work == Work::all && pass + 1 == options_.accumulate) exchange_.tensor_ready(tensor);
+  if (sends_gradients(work, pass)) exchange_.tensor_ready(tensor);
 }
 
 Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans) {
@@ -148,8 +148,10 @@ Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes 
   const uint64_t middle_ns = lap(begin_ns, Part::forward, step, times.forward_ns, spans);
   const size_t batches = options_.mode == Mode::sync ? batches_a_step() : options_.accumulate;
   const float share = 1.0f / static_cast<float>(model_.rows() * batches);
+  compute_.leave_room(exchange_.overlap() && data_.size() > 1 && sends_gradients(work, pass));
   model_.backward(parameters_.get(), share, pass_gradients(),
                   [&](size_t tensor) { gradient_ready(tensor, pass, work); });
+  compute_.leave_room(false);
   if (auto failure = compute_.finish()) return failure;
   const uint64_t end_ns = lap(middle_ns, Part::backward, step, times.backward_ns, spans);
   times.joint_ns += std::exchange(joint_ns_, 0);
@@ -162,6 +164,7 @@ Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes 
 
 Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *spans) {
   std::fill(losses_.begin(), losses_.end(), 0.0);
+  if (work != Work::communication) compute_.take_parameters(parameters_.get(), layout().count);
   if (stage_.count > 1 && work != Work::communication) return run_pipeline(work, times, spans);
   for (size_t pass = 0; pass < options_.accumulate && work != Work::communication; ++pass) {
     const uint64_t begin_ns = now_ns();

@@ -78,6 +78,7 @@ class Trainer {
   [[nodiscard]] const Exchange &exchange() const { return exchange_; }
   [[nodiscard]] MemoryBytes memory() const;
   [[nodiscard]] bool on_host() const { return compute_.on_host(); }
+  [[nodiscard]] Compute &compute() const { return compute_; }
 
  private:
   /// Returns the number of ranks that compute gradients. worker() is this rank's number among them.
@@ -92,6 +93,10 @@ class Trainer {
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
                                  std::vector<Span> *spans);
+  /// Says whether gradients are complete after this pass, so that collectives of them begin in it.
+  [[nodiscard]] bool sends_gradients(Work work, size_t pass) const {
+    return work == Work::all && pass + 1 == options_.accumulate;
+  }
   void gradient_ready(size_t tensor, size_t pass, Work work);
   /// Runs the passes of a step on a stage of a pipeline.
   [[nodiscard]] Outcome run_pipeline(Work work, StepTimes &times, std::vector<Span> *spans);

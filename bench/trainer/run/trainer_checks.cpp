@@ -48,6 +48,7 @@ Outcome Trainer::validate(double &loss) {
   const size_t batches = std::max<size_t>(wanted, 1);  // a small corpus repeats its few samples
   std::vector<double> losses(batches, 0.0);
   const size_t rounds = (batches + data_.size() - 1) / data_.size();
+  compute_.take_parameters(parameters_.get(), layout().count);
   for (size_t round = 0; round < rounds; ++round) {
     const size_t batch = round * data_.size() + data_.rank();
     double unused = 0;  // a rank without a batch still runs its experts for the others

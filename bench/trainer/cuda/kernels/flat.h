@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bench/trainer/cuda/kernels/block.h"
+#include "bench/trainer/cuda/kernels/wire.h"
 
 namespace rondo::train::cuda {
 
@@ -53,16 +54,17 @@ RONDO_TRAIN_FUNCTION inline float gelu_tanh(float x) {
   return 1.0f - 2.0f / (1.0f + expf(twice < 80.0f ? twice : 80.0f));
 }
 
+template <class Format>
 struct Gelu {
   const float *x;
-  float *out;
+  typename Format::Element *out;
   uint64_t count;
 
   template <class Block>
   RONDO_TRAIN_FUNCTION void run(const Block &block) const {
     for (uint64_t at = first_of(block); at < count; at += step_of(block)) {
       const float half = 0.5f * x[at];
-      out[at] = half * gelu_tanh(x[at]) + half;
+      out[at] = Format::narrow(half * gelu_tanh(x[at]) + half);
     }
   }
 };

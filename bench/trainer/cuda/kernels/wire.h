@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These kernels convert for the wire. They use only integers, so the bits are the same as in the host's conversions.
+// These kernels convert floats for the wire, and to factors of products. The conversions use only integers, so the bits
+// are the same as in the host's conversions.
 #pragma once
 
 #include <cstring>
@@ -19,8 +20,16 @@ RONDO_TRAIN_FUNCTION inline float float_of(uint32_t bits) {
   return value;
 }
 
+/// The format that changes nothing.
+struct Float32 {
+  using Element = float;
+  RONDO_TRAIN_FUNCTION static float narrow(float value) { return value; }
+  RONDO_TRAIN_FUNCTION static float widen(float element) { return element; }
+};
+
 /// A float's upper half: 1 bit for the sign, 8 for the exponent and 7 for the mantissa.
 struct Bfloat16 {
+  using Element = uint16_t;
   /// Rounds to nearest, ties to even; a NaN stays a NaN.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
     const uint32_t bits = bits_of(value);
