@@ -40,6 +40,7 @@ OCCASIONAL = (
     "shared launch, *", "collectives of processes", "regions of processes",
     "device costs", "perf beside a product", "perf on a device", "train on a device",
     "tune on a device",
+    "device programs, eight devices", "device programs, * peers", "devices that do not reach each other, *",
     "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight",
     "processes of hosts", "rails", "six hosts", "soft roce",
     "collectives between hosts",  # threads do each collective over each network, and "several hosts" does them, too
@@ -87,12 +88,14 @@ TOOL_FILES = {
 # equally long. Other tests count as one second. A test that must be alone keeps two cores.
 SECONDS = {
     "budgets": 34, "chaos, timed": 30, "collectives between hosts": 60,
-    "collectives of processes": 10, "commands": 29, "compare": 6, "compare peers": 9, "compile kernels": 11,
-    "copy executor, late ends": 5, "device chaos": 17, "device matrix, no peers": 6,
+    "collectives of processes": 30, "commands": 29, "compare": 6, "compare peers": 9, "compile kernels": 11,
+    "copy executor, late ends": 5, "device chaos": 17, "device matrix, eight devices": 5,
+    "device matrix, five devices": 5, "device matrix, no peers": 6,
     "device matrix, shared launch, 8 ranks, 8 queues": 8, "device processes, auto": 15, "device processes, copy": 15,
     "device processes, kernel": 15, "device seeds, devices": 12, "device seeds, load_store": 12,
     "device seeds, shared launch": 12, "device, late means": 5, "device, plan memory": 8,
-    "devices of several hosts": 84, "failure": 28, "gpu check": 170, "hosts, timed": 25, "init processes": 18,
+    "devices of several hosts": 84, "devices that do not reach each other, five to eight": 11, "failure": 28,
+    "gpu check": 170, "hosts, timed": 25, "init processes": 18,
     "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
     "many hosts": 12, "messages": 2, "nccl programs": 17, "nccl programs, toolkit": 17, "perf beside a product": 15,
     "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
@@ -135,6 +138,7 @@ LONG_REASONS = {
     "chaos": "60 lives with real processes, each of which ends by a kill, a stop or a deadline",
     "chaos, timed": "60 lives one after the other",
     "collectives between hosts": "every collective over each network",
+    "collectives of processes": "every collective among up to 8 processes, whose accesses are counted",
     "commands": "every command that a page shows",
     "copy executor": "every collective and type, called and replayed, and timeouts that must pass",
     "device chaos": "60 lives with real processes on the driver in software",
