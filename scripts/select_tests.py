@@ -78,7 +78,7 @@ TOOL_FILES = {
     "budgets": ("cuda/*", "src/engine/*", "src/plan/*", "src/proto/*", "tests/gpu/budget*"),
     "sim command": ("src/cli/sim/*", "src/plan/*", "src/sim/*", "tests/proc/sim_test.py"),
     "compile kernels": ("cuda/compile_kernels.py", "tests/gpu/compile_kernels_test.py"),
-    "gpu check": ("scripts/gpu*", "tests/gpu/gpu_check_test.py"),
+    "gpu check": ("bench/compare/ddp.py", "scripts/gpu*", "tests/gpu/gpu_check_test.py"),
     "kernels of a release, a sample": ("cuda/kernels/*", "tests/gpu/image_test.py"),
     "lives self-test": ("tests/sim/*",),
     "soak between hosts": ("tests/net/soak.py",),
