@@ -14,13 +14,12 @@ import time
 from pathlib import Path
 
 from gpu_check_record import Record, kernel_messages, machine_of
-from gpu_check_steps import FULL, QUICK, SOFT, Steps, soft_environment
+from gpu_check_steps import CALL_SECONDS, FULL, QUICK, SOFT, Steps, soft_environment
 
 SKIPPED = 77      # a program's exit status when nothing of it could run
 STEP_SECONDS_MIN = 5  # a step is not begun with less
 RANKS_SECONDS_MAX = 5
 END_SECONDS_MAX = 3
-LIMIT = 540  # seconds of all steps
 TO_ITS_END = "ran to its end"
 # The programs print these tallies at their end, for the record.
 TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*failed.*"),
@@ -113,7 +112,7 @@ class Runner:
             child = subprocess.Popen(step.command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                      env=self.environment | step.environment, start_new_session=True)
             try:
-                return child.wait(timeout=max(1.0, min(step.seconds, self.left())))
+                return child.wait(timeout=max(1.0, min(step.deadline, self.left())))
             except (subprocess.TimeoutExpired, CutOff) as why:
                 self.end_group(child)
                 if isinstance(why, CutOff):
@@ -160,13 +159,16 @@ def parse_options():
     parser = argparse.ArgumentParser(prog="scripts/gpu-check", add_help=False)
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--output", type=Path, default=Path("gpu-check-results"))
-    parser.add_argument("--limit", type=float, default=LIMIT)
+    parser.add_argument("--limit", type=float, default=CALL_SECONDS)
+    parser.add_argument("--nccl", type=Path)
+    parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", type=pattern, default=pattern(""), metavar="REGEX")
     parser.add_argument("--done", type=Path, action="append", default=[], metavar="RESULTS.json")
     parser.add_argument("--soft", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     options.bundle, options.output = options.bundle.resolve(), options.output.resolve()
+    options.nccl = options.nccl and options.nccl.resolve()
     if not (options.bundle / "bin/rondo").is_file():
         parser.error(f"{options.bundle} is no bundle: make one with scripts/gpu-bundle, unpack it, run its gpu-check")
     return options
@@ -181,15 +183,32 @@ def run_steps(options, work, environment, record):
     done = {test["test"] for path in options.done for test in json.loads(path.read_text(encoding="utf-8"))["tests"]
             if test["result"] == "passed"}
     runner = Runner(options.bundle / "bin", work, record, environment, options.limit)
-    sizes = QUICK if options.quick else SOFT if options.soft else FULL
-    for step in Steps(options.bundle, work, options.soft, sizes).all():
-        if options.only.search(step.name) and step.name not in done:
+    for step in steps_of(options, work):
+        if step.name not in done:
             runner.run(step)
     return TO_ITS_END
 
 
+def steps_of(options, work):
+    sizes = QUICK if options.quick else SOFT if options.soft else FULL
+    return [step for step in Steps(options.bundle, work, options.soft, sizes, options.nccl).all()
+            if options.only.search(step.name)]
+
+
+def print_steps(options):
+    """Prints each step with its seconds on an H200, and with the sum of all seconds so far."""
+    total = 0
+    for step in steps_of(options, Path()):
+        total += 0 if step.missing else step.seconds
+        print(f"{step.priority}  {step.seconds:4} s {total:5} s  {step.name}"
+              + (f"  (skipped: {step.missing})" if step.missing else ""))
+
+
 def main():
     options = parse_options()
+    if options.list:
+        print_steps(options)
+        return 0
     options.output.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
     libraries = [str(options.bundle / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]

@@ -4,7 +4,9 @@
 corpus and batch. training.py runs it, and PyTorch must be installed. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 describe the ranks; without them it is one rank. Steps with the all-reduce of gradients and steps without (no_sync) take
 turns. Both kinds end with the optimizer, so their difference is what communication costs a step. A step without the
-all-reduce makes the ranks' models differ. Rank 0 prints one line of JSON."""
+all-reduce makes the ranks' models differ. Rank 0 prints one line of JSON, and writes it to the file of --json.
+
+With --device cuda, which is for one rank, products have bfloat16 operands, and weights are float32."""
 
 import argparse
 import json
@@ -18,7 +20,8 @@ import torch.distributed
 from torch import nn
 from torch.nn import functional
 
-SHAPES = {"nano": (64, 4, 4, 128), "tiny": (192, 6, 6, 256), "small": (512, 8, 8, 256)}  # width, layers, heads, context
+SHAPES = {"nano": (64, 4, 4, 128), "tiny": (192, 6, 6, 256), "small": (512, 8, 8, 256),
+          "gpt2": (768, 12, 12, 1024)}  # width, layers, heads, context
 STEPS_A_TURN = 5
 WARM_UP_STEPS = 3
 
@@ -59,7 +62,8 @@ class Model(nn.Module):
 
 class Training:
     def __init__(self, options, rank, ranks):
-        self.model, self.batch, self.ranks = Model(options.model), options.batch, ranks
+        self.device, self.batch, self.ranks = options.device, options.batch, ranks
+        self.model = Model(options.model).to(self.device)
         self.run = self.model
         if ranks > 1:
             self.run = nn.parallel.DistributedDataParallel(self.model, bucket_cap_mb=options.bucket_mb)
@@ -69,14 +73,16 @@ class Training:
         self.random = torch.Generator().manual_seed(100 + rank)
 
     def passes(self, samples):
-        loss = self.run(samples[:, :-1], samples[:, 1:])
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
+            loss = self.run(samples[:, :-1], samples[:, 1:])
         loss.backward()
 
     def step(self, summed):
         """Makes a step, and returns its time in seconds. Drawing the samples is not timed."""
         length = self.model.context + 1
         begins = torch.randint(len(self.corpus) - length, (self.batch,), generator=self.random)
-        samples = torch.stack([self.corpus[begin:begin + length] for begin in begins])
+        samples = torch.stack([self.corpus[begin:begin + length] for begin in begins]).to(self.device)
+        self.synchronize()
         begin = time.perf_counter()
         if summed or self.ranks == 1:
             self.passes(samples)
@@ -85,7 +91,12 @@ class Training:
                 self.passes(samples)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
+        self.synchronize()
         return time.perf_counter() - begin
+
+    def synchronize(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
 
 
 def main():
@@ -95,6 +106,8 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--corpus", default="/usr/share/common-licenses")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--json", type=Path, default=Path(os.devnull))
     options = parser.parse_args()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     torch.set_num_threads(1)
@@ -110,10 +123,12 @@ def main():
         bare += [training.step(False) for _ in range(STEPS_A_TURN)] if ranks > 1 else []
     step_ms = 1e3 * statistics.median(summed)
     if rank == 0:
-        print(json.dumps({"torch": torch.__version__, "step_ms": step_ms,
-                          "exposed_ms": step_ms - 1e3 * statistics.median(bare) if bare else 0.0,
-                          "samples_per_second": ranks * options.batch / step_ms * 1e3,
-                          "parameters": sum(p.numel() for p in training.model.parameters())}), flush=True)
+        line = json.dumps({"torch": torch.__version__, "step_ms": step_ms,
+                           "exposed_ms": step_ms - 1e3 * statistics.median(bare) if bare else 0.0,
+                           "samples_per_second": ranks * options.batch / step_ms * 1e3,
+                           "parameters": sum(p.numel() for p in training.model.parameters())})
+        print(line, flush=True)
+        options.json.write_text(line + "\n", encoding="utf-8")
     if ranks > 1:
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

@@ -2,9 +2,12 @@
 // This file has buffers of ranks that are threads, for every collective, on one device or several devices.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
+#include <random>
 #include <vector>
 
+#include "src/plan/tuner.h"
 #include "tests/gpu/device_ranks.h"
 
 namespace rondo_test {
@@ -31,6 +34,11 @@ inline bool has_peers(int count) {
         return false;
       }
   return true;
+}
+
+/// Says the same of the devices up to the highest of a list.
+inline bool has_peers(const std::vector<rondo::cuda::CuDevice> &devices) {
+  return has_peers(1 + *std::max_element(devices.begin(), devices.end()));
 }
 
 /// While this object exists, the driver in software ends the process if a kernel touches memory that its device does
@@ -66,6 +74,22 @@ inline rondo_kernel_t kernel_of(rondo_comm_t comm, const DeviceCase &it) {
   return plan.kernel;
 }
 
+/// Returns values whose sum depends on the order in which they are added.
+inline std::vector<float> fractions(uint64_t seed, size_t count) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> made(count);
+  for (float &value : made) value = values(random);
+  return made;
+}
+
+/// Returns how many bytes the rank receives.
+inline size_t received_bytes(const DeviceCase &it, int rank, int rank_count) {
+  if (it.collective == RONDO_REDUCE && rank != it.root) return 0;
+  const size_t blocks = it.collective == RONDO_ALL_GATHER ? static_cast<size_t>(rank_count) : 1;
+  return blocks * it.count * rondo_type_size(it.type);
+}
+
 /// A send and a recv buffer of each rank, of float32. `hidden` has a bit for each rank whose buffers peers cannot read.
 /// The buffers of rank 1 may begin `skew_bytes` after a multiple of 16.
 struct CollectiveBuffers {
@@ -98,11 +122,16 @@ struct CollectiveBuffers {
     for (int rank = 0; rank < rank_count(); ++rank) call(it, rank);
   }
   [[nodiscard]] std::vector<std::byte> received(int rank) const { return read(recv, rank, 0); }
+  /// Compares what each rank received with the host's results, bit for bit.
   void check(const DeviceCase &it, uint64_t seed) const {
+    const auto expected = on_host(it, seed);
     for (int rank = 0; rank < rank_count(); ++rank) {
       const bool own_block = it.in_place && it.collective == RONDO_REDUCE_SCATTER;
       const size_t first = own_block ? static_cast<size_t>(rank) * it.count * sizeof(float) : 0;
-      check_received(read(it.in_place ? send : recv, rank, first), it, rank, rank_count(), seed);
+      auto got = read(it.in_place ? send : recv, rank, first);
+      got.resize(received_bytes(it, rank, rank_count()));
+      CAPTURE(rank);
+      CHECK((got == expected[static_cast<size_t>(rank)]));  // the brackets prevent printing
     }
   }
 
@@ -114,7 +143,26 @@ struct CollectiveBuffers {
   [[nodiscard]] int rank_count() const { return group.ranks.size(); }
   [[nodiscard]] size_t skew_of(int rank) const { return rank == 1 ? skew_bytes : 0; }
   [[nodiscard]] std::vector<std::byte> values(uint64_t seed, int rank) const {
-    return bytes_of(whole_numbers(seed + static_cast<uint64_t>(rank), vector_elements));
+    return bytes_of(fractions(seed + static_cast<uint64_t>(rank), vector_elements));
+  }
+  /// Returns what each rank receives on host memory, where the schedule is the one that load_store replaces.
+  [[nodiscard]] std::vector<std::vector<std::byte>> on_host(DeviceCase it, uint64_t seed) const {
+    it.in_place = false;
+    rondo_config_t config = RONDO_CONFIG_INIT;
+    config.algorithm = rondo::load_store_algorithm(it.collective);
+    Ranks host(rank_count(), config);
+    std::vector<std::vector<std::byte>> sent, received;
+    for (int rank = 0; rank < rank_count(); ++rank) {
+      sent.push_back(values(seed, rank));
+      received.emplace_back(sent[0].size());
+    }
+    REQUIRE(all_ok(host.run([&](int rank, rondo_comm_t comm) {
+      const auto at = static_cast<size_t>(rank);
+      return rondo_test::call(it, rank, comm, nullptr, sent[at].data(), received[at].data());
+    })));
+    for (int rank = 0; rank < rank_count(); ++rank)
+      received[static_cast<size_t>(rank)].resize(received_bytes(it, rank, rank_count()));
+    return received;
   }
   void write(int rank, size_t first, const std::vector<std::byte> &bytes) const {
     auto all = bytes;

@@ -18,8 +18,10 @@ struct DeviceCase {
   size_t offset_bytes = 0;  ///< offset of the data in both buffers, a multiple of an element's size
 };
 
+/// Returns whether `count` is that of one rank's block.
 [[nodiscard]] inline bool in_blocks(rondo_collective_t collective) {
-  return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+  return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER || collective == RONDO_ALL_TO_ALL ||
+         collective == RONDO_GATHER || collective == RONDO_SCATTER;
 }
 
 /// Makes the call of `rank`. `send` and `recv` point to the beginnings of buffers, which have room for the offset and
@@ -40,12 +42,15 @@ inline rondo_status_t call(const DeviceCase &it, int rank, rondo_comm_t comm, ro
       return rondo_broadcast(send, recv, it.count, it.type, it.root, comm, stream);
     case RONDO_REDUCE:
       return rondo_reduce(send, recv, it.count, it.type, it.op, it.root, comm, stream);
+    case RONDO_ALL_TO_ALL:
+      return rondo_all_to_all(send, recv, it.count, it.type, comm, stream);
+    case RONDO_GATHER:
+      return rondo_gather(it.in_place ? send + block : send, recv, it.count, it.type, it.root, comm, stream);
+    case RONDO_SCATTER:
+      return rondo_scatter(send, it.in_place ? recv + block : recv, it.count, it.type, it.root, comm, stream);
     case RONDO_BARRIER:
     case RONDO_SEND:
     case RONDO_RECV:
-    case RONDO_ALL_TO_ALL:
-    case RONDO_GATHER:
-    case RONDO_SCATTER:
       break;
   }
   return rondo_barrier(comm, stream);

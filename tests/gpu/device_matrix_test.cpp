@@ -2,8 +2,8 @@
 // These tests compare results on device memory with the host executor's, bit for bit, for every type, operation,
 // collective, algorithm and protocol. The same calls run on two communicators, one on a device and one on the host.
 // RONDO_TEST_MATRIX: small (default), large (for a real device), tiny (for tools that slow kernels down).
-// RONDO_TEST_MATRIX_RANKS: only this number of ranks runs. RONDO_TEST_DEVICES: ranks are on this many devices in turn,
-// and only the interpreter runs. The test prints its progress, since a large matrix takes minutes.
+// RONDO_TEST_MATRIX_RANKS: only this number of ranks runs. RONDO_TEST_DEVICES: ranks are on this many devices in turn.
+// The test prints its progress, since a large matrix takes minutes.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/tuner.h"
+#include "tests/gpu/collective_buffers.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/load_store_reference.h"
@@ -47,19 +48,6 @@ Matrix matrix_of_environment() {
   if (ranks != nullptr) matrix.rank_counts = {std::atoi(ranks)};
   REQUIRE((matrix.rank_counts.front() >= 1 && matrix.rank_counts.front() <= 8));
   return matrix;
-}
-
-int devices_of_environment() {
-  const char *const text = std::getenv("RONDO_TEST_DEVICES");
-  return text == nullptr ? 1 : std::atoi(text);
-}
-
-/// Returns a configuration for each rank, on its device.
-std::vector<rondo_config_t> on_their_devices(int rank_count, const rondo_config_t &config) {
-  std::vector configs(static_cast<size_t>(rank_count), config);
-  for (size_t rank = 0; rank < configs.size(); ++rank)
-    configs[rank].device = static_cast<int>(rank) % devices_of_environment();
-  return configs;
 }
 
 /// Prints progress in lines like "ring by simple, 8 ranks: 130 calls in 4.2 s".
@@ -149,7 +137,7 @@ class Pair {
     rondo_config_t config = host_config;
     config.protocol = device_way.protocol;
     config.kernel = device_way.kernel;
-    const std::vector configs = on_their_devices(rank_count, config);
+    const std::vector configs = on_devices_in_turn(rank_count, config);
     for (const rondo_config_t &each : configs) {
       const World &world = worlds.of(each.device);
       streams_.push_back(world.another_stream());
@@ -343,16 +331,17 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   Random random(seed);
   const Elements elements(random);
   // The worlds keep the contexts, because making a context takes longer than all calls of a combination.
-  const Worlds worlds(on_their_devices(devices_of_environment(), on_device()));
+  const Worlds worlds(on_devices_in_turn(devices_of_environment(), on_device()));
   // load_store takes at most this number of ranks. If ranks share launches, one kernel runs all of them.
   const auto load_store_ranks_max = static_cast<int>(calls_wait() ? rondo::device::ranks_per_kernel_max
                                                                   : rondo::device::load_store_rank_count_max);
+  const bool share_memory = devices_of_environment() == 1 || has_peers(devices_of_environment());
   for (const int rank_count : matrix.rank_counts) {
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
       for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE}, Way{RONDO_PROTOCOL_LL},
                              Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
-        if (way.load_store() && (devices_of_environment() > 1 || rank_count == 1 ||
-                                 rank_count > load_store_ranks_max || !is_load_store(algorithm.id)))
+        if (way.load_store() && (!share_memory || rank_count == 1 || rank_count > load_store_ranks_max ||
+                                 !is_load_store(algorithm.id)))
           continue;
         check_way(worlds, algorithm, way, matrix, rank_count, elements, random);
       }

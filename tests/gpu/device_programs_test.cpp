@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of messages, groups, collectives and exchanges of blocks on device memory must yield the expected
 // results. They run by the kernel executor, or by that of RONDO_DEVICE_EXECUTOR. A rank is a thread with a stream for
-// each communicator.
+// each communicator. RONDO_TEST_DEVICES: ranks are on this many devices in turn.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -112,7 +112,7 @@ void run_program(uint64_t seed, DeviceRanks &group) {
   const MessageProgram program = make_program(seed, group.ranks.size());
   std::vector<std::unique_ptr<DeviceCaller>> callers;
   for (int rank = 0; rank < group.ranks.size(); ++rank)
-    callers.push_back(std::make_unique<DeviceCaller>(program, static_cast<uint32_t>(rank), group.world,
+    callers.push_back(std::make_unique<DeviceCaller>(program, static_cast<uint32_t>(rank), group.world_of(rank),
                                                      std::vector{group.ranks[rank]}, std::vector{group.stream(rank)}));
   const auto statuses =
       group.ranks.run([&](int rank, rondo_comm_t) { return callers[static_cast<size_t>(rank)]->run(); });
@@ -129,7 +129,7 @@ void run_programs(uint64_t first, uint64_t last, int rank_count, GateShare &shar
   for (uint64_t seed = first; seed <= last; ++seed) {
     INFO("RONDO_SEED=" << seed);
     if (static_cast<int>(seed % 7) + 2 != rank_count || !share.has_next()) continue;
-    if (group == nullptr) group = std::make_unique<DeviceRanks>(rank_count, config);
+    if (group == nullptr) group = std::make_unique<DeviceRanks>(on_devices_in_turn(rank_count, config));
     run_program(seed, *group);
   }
   if (group == nullptr) return;

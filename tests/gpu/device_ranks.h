@@ -262,6 +262,20 @@ inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devic
   return configs;
 }
 
+/// Returns on how many devices ranks are in turn (RONDO_TEST_DEVICES).
+inline int devices_of_environment() {
+  const char *const text = std::getenv("RONDO_TEST_DEVICES");
+  return text == nullptr ? 1 : std::atoi(text);
+}
+
+/// Returns `config` for each rank, on the devices of the environment in turn.
+inline std::vector<rondo_config_t> on_devices_in_turn(int rank_count, const rondo_config_t &config) {
+  std::vector<rondo_config_t> configs(static_cast<size_t>(rank_count), config);
+  for (size_t rank = 0; rank < configs.size(); ++rank)
+    configs[rank].device = static_cast<int>(rank) % devices_of_environment();
+  return configs;
+}
+
 /// Ranks that are threads. Each has its own stream, on device 0 by default.
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device())

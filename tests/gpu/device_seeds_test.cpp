@@ -20,11 +20,6 @@ namespace {
 
 constexpr uint32_t timeout_ms = 200;
 
-int device_count() {
-  const char *const wanted = std::getenv("RONDO_TEST_DEVICES");
-  return wanted == nullptr ? 1 : std::atoi(wanted);
-}
-
 enum class Fate { aborts, stays_away, disagrees };
 
 struct Life {
@@ -36,7 +31,7 @@ struct Life {
     count = size_t{1} << random() % 17;
     collective = static_cast<rondo_collective_t>(random() % RONDO_BARRIER);
     delay = std::chrono::microseconds(random() % 3'000);
-    hidden = device_count() > 1 && random() % 2 == 0 ? random() : 0;
+    hidden = devices_of_environment() > 1 && random() % 2 == 0 ? random() : 0;
   }
   Random random;
   uint64_t seed;
@@ -88,13 +83,9 @@ class LifeOfRanks {
     return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) / 2 * 2 + count % 2 : count;
   }
   static std::vector<rondo_config_t> configs_of(const Life &life) {
-    std::vector<rondo_config_t> configs(static_cast<size_t>(life.rank_count), on_device());
-    for (int rank = 0; rank < life.rank_count; ++rank) {
-      rondo_config_t &config = configs[static_cast<size_t>(rank)];
-      config.device = rank % device_count();
-      if (life.fate == Fate::stays_away) config.timeout_ms = timeout_ms;
-    }
-    return configs;
+    rondo_config_t config = on_device();
+    if (life.fate == Fate::stays_away) config.timeout_ms = timeout_ms;
+    return on_devices_in_turn(life.rank_count, config);
   }
   void call_rounds(int rank, int rounds) {
     for (int round = 0; round < rounds; ++round) call(rank, life_.count);

@@ -2,15 +2,19 @@
 """Checks the compiled kernels: image_test.py REPORT IMAGE PTX ARCHITECTURES [TYPES].
 
 By the report of ptxas, no kernel may spill registers or use local memory, for any of the architectures. By its PTX,
-each kernel must load and store 16 bytes at a time, and have no more fences than it needs. TYPES are the types that the
+each kernel must load and store 16 bytes at a time, and have no more fences than it needs. By its PTX and its machine
+code, a long wait must leave the caches alone. For machine code the test needs cuobjdump. TYPES are the types that the
 image has, by default all.
 """
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 IMAGE_BYTES_MAX = 20 * 1000 * 1000  # limit of a release image, which is in librondo.so
@@ -24,6 +28,9 @@ LOCAL = re.compile(r"\.local\b")
 FLAG_STORE = re.compile(r"\bst\.(relaxed|release)\.sys\.b64\s+\[([^]]+)\]")
 FENCE = re.compile(r"\b(?:fence|membar)\.[\w.]+")
 BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
+FUNCTION_OF_CODE = re.compile(r"^\s*Function : (\w+)$", re.M)
+INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", re.M)
+BRANCH_OF_CODE = re.compile(r"\bBRA\b.*?\b0x([0-9a-f]+)")
 PROTOCOLS = ("simple", "ll")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
@@ -72,17 +79,79 @@ def pausing_loops(body):
     return found
 
 
+@dataclass
+class Instructions:
+    """The PTX or the machine code of a kernel as a graph. The other members are sets of places."""
+    next: list  # the places that may follow each place
+    pauses: set
+    polls: set  # relaxed loads
+    acquires: set
+
+    def waits_without_acquire(self, pause):
+        """Returns whether the pause may be followed by itself or another pause after a poll, and without an acquire. A
+        path without a poll shows nothing, since it may stand for a kernel that waits for nobody."""
+        seen, todo = set(), [(place, False) for place in self.next[pause]]
+        while todo:
+            place, polled = todo.pop()
+            if (place, polled) in seen or place in self.acquires:
+                continue
+            seen.add((place, polled))
+            if place in self.pauses:
+                if polled:
+                    return True
+                continue
+            todo += [(other, polled or place in self.polls) for other in self.next[place]]
+        return False
+
+
+def graph_of(lines, targets, ends):
+    """Returns the next places of each line. `targets` has the places of branches. If `ends` is true for a line, only
+    the target may follow it."""
+    return [[*([at + 1] if at + 1 < len(lines) and not ends(line) else []), *([targets[at]] if at in targets else [])]
+            for at, line in enumerate(lines)]
+
+
+def places(lines, pattern):
+    return {at for at, line in enumerate(lines) if re.search(pattern, line)}
+
+
+def ptx_of(body):
+    lines = [line.strip() for line in body.splitlines()]
+    labels = {line[:-1]: place for place, line in enumerate(lines) if line.startswith("$") and line.endswith(":")}
+    targets = {at: labels[match[1]] for at, line in enumerate(lines) if (match := BRANCH.search(line))}
+    ends = re.compile(r"(?:bra(?:\.uni)?|ret|exit|trap)\b").match
+    return Instructions(graph_of(lines, targets, ends), places(lines, "nanosleep"), places(lines, r"ld\.relaxed\.sys"),
+                        places(lines, "acquire|acq_rel|fence"))
+
+
+def machine_code_of(body):
+    found = INSTRUCTION.findall(body)
+    lines = [text for _, text in found]
+    at_address = {int(address, 16): place for place, (address, _) in enumerate(found)}
+    targets = {at: at_address[int(match[1], 16)] for at, line in enumerate(lines)
+               if (match := BRANCH_OF_CODE.search(line))}
+    ends = re.compile(r"(?:BRA\s+(?:`.*|0x\w+)|EXIT|RET.*)$").match
+    return Instructions(graph_of(lines, targets, ends), places(lines, "NANOSLEEP"),
+                        places(lines, r"\bLDG?\.\S*STRONG\.SYS"), places(lines, r"CCTL\.IVALL"))
+
+
+def split_at(pattern, text):
+    """Returns name -> the text between a match and the next one."""
+    starts = list(pattern.finditer(text))
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    return {match[1]: text[match.start():end] for match, end in zip(starts, ends)}
+
+
 def has_short_posts(name):
     """Returns whether a kernel of one_shot posts short messages in one access. A kernel of an 8-bit type does
     not."""
     return "int8" not in name and "float8" not in name
 
 
-def bodies(text):
-    """Returns name -> PTX of each kernel."""
-    starts = list(ENTRY_OF_PTX.finditer(text))
-    ends = [match.start() for match in starts[1:]] + [len(text)]
-    return {match[1]: text[match.start():end] for match, end in zip(starts, ends)}
+def find_cuobjdump():
+    """Finds the program of a toolkit, or of the Python package nvidia-cuda-cuobjdump. Returns None if there is none."""
+    folders = ["/usr/local/cuda/bin", *(str(Path(place) / "nvidia/cu13/bin") for place in sys.path)]
+    return shutil.which("cuobjdump", path=os.pathsep.join([os.environ.get("PATH", ""), *folders]))
 
 
 class Image(unittest.TestCase):
@@ -92,7 +161,7 @@ class Image(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.kernels = bodies(Path(cls.ptx).read_text(encoding="utf-8"))
+        cls.kernels = split_at(ENTRY_OF_PTX, Path(cls.ptx).read_text(encoding="utf-8"))
 
     def test_no_kernel_spills_or_uses_local_memory(self):
         found = resources(Path(self.report).read_text(encoding="utf-8"))
@@ -170,6 +239,45 @@ class Image(unittest.TestCase):
                 for loop in loops:
                     self.assertIn("ld.relaxed.sys", loop, name)
                     self.assertNotRegex(loop, r"acquire|acq_rel|fence", name)
+
+    def check_long_waits(self, kernels, what):
+        """Checks that kernels can wait for long without an acquire, which empties the L1 cache."""
+        for name, kernel in kernels.items():
+            self.assertTrue(kernel.pauses, name)
+            for pause in kernel.pauses:
+                self.assertTrue(kernel.waits_without_acquire(pause), f"{what} of {name}, after place {pause}")
+
+    def test_a_long_wait_of_the_interpreter_and_of_transfers_can_go_without_an_acquire(self):
+        """Checks kernels whose loop with the pause also moves data, and so has acquires."""
+        waiting = {name: ptx_of(body) for name, body in self.kernels.items()
+                   if name.startswith(("rondo_run_simple_", "rondo_run_ll_", "rondo_run_transfer_"))}
+        self.check_long_waits(waiting, "PTX")
+
+    def test_the_machine_code_of_a_long_wait_has_no_instruction_that_empties_the_cache(self):
+        if not (tool := find_cuobjdump()):
+            print("skipped: machine code of kernels: cuobjdump is not installed", flush=True)
+            return
+        names = ["rondo_run_transfer_copy", "rondo_run_simple_float32", "rondo_run_ll_float32",
+                 "rondo_run_load_store_float32_sum", "rondo_run_one_shot_float32_sum"]
+        for architecture in self.architectures:
+            text = subprocess.run([tool, "-sass", "-arch", f"sm_{architecture}", "-fun", ",".join(names), self.image],
+                                  capture_output=True, text=True, check=True, timeout=600).stdout
+            kernels = split_at(FUNCTION_OF_CODE, text)
+            self.assertEqual(sorted(kernels), sorted(names))
+            self.check_long_waits({name: machine_code_of(body) for name, body in kernels.items()},
+                                  f"machine code for {architecture}")
+
+    def test_a_wait_that_always_acquires_would_be_seen(self):
+        body = ["$A:", "@%p1 bra $B;", "nanosleep.u32 200;", "bra $A;", "$B:", "ld.relaxed.sys.b64 %rd1, [%rd2];",
+                "@%p2 bra $A;", "ld.acquire.sys.b64 %rd1, [%rd2];", "bra $A;"]
+        code = "\n".join(f"/*{16 * at:04x}*/ {line} ;" for at, line in enumerate((
+            "LD.E.64.STRONG.SYS R2, desc[UR4][R2.64]", "@!P0 BRA 0x40", "NANOSLEEP 0xc8", "BRA 0x0", "CCTL.IVALL",
+            "BRA 0x20")))
+        for kernel, always in ((ptx_of("\n".join(body)), ptx_of("\n".join(body).replace("relaxed", "acquire"))),
+                               (machine_code_of(code), machine_code_of(code.replace("BRA 0x0 ", "BRA 0x40 ")))):
+            (pause,) = kernel.pauses
+            self.assertTrue(kernel.waits_without_acquire(pause))
+            self.assertFalse(always.waits_without_acquire(pause))
 
     def test_an_acquire_in_a_long_wait_would_be_seen(self):
         body = "$A:\nld.acquire.sys.b64 %rd1,[%rd2];\n$B:\nnanosleep.u32 200;\n@%p1 bra $B;\n@%p2 bra $A;\n"

@@ -41,11 +41,12 @@ void check_calls(const DeviceRanks &group, uint32_t hidden, size_t skew_bytes) {
 TEST_CASE("peers: every collective is by load_store, whichever ranks' buffers can be read, in and out of place",
           "[peers]") {
   rondo_test::GateShare share("collectives that peers read");
-  for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 1}, {0, 1, 1}, {1, 0, 1, 0}}) {
-    if (!has_peers(2)) return;
+  for (const std::vector<CuDevice> &devices :
+       {std::vector<CuDevice>{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
+    if (!has_peers(devices)) continue;
     const DeviceRanks group(on_devices(devices));
     const auto all = (1u << devices.size()) - 1;
-    for (const uint32_t hidden : {0u, 1u, 1u << (devices.size() - 1), all}) {
+    for (const uint32_t hidden : {0u, 1u, 2u, 1u << (devices.size() - 1), all}) {
       if (!share.has_next()) continue;
       const AccessCheck checked;
       check_calls(group, hidden, hidden == 0 ? 4 : 12);

@@ -7,10 +7,12 @@ import unittest
 
 from region_job import DEVICES, RegionCase, moved
 
-STEPS = [step for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "gather", "scatter")
+STEPS = [step for collective in COLLECTIVES
          for step in (f"collective={collective}", f"sum={collective}")]
 LABELS = [step[4:] for step in STEPS if step.startswith("sum=")]
 PARTLY = "0-1 2-3"
+SOME_OF_EIGHT = "0-1 1-2 4-5 4-6 5-6"
 COUNT = {"REGION_RANK_COUNT": "40001", "RONDO_LOG": "info"}
 TOLD = "goes through host memory"
 
@@ -20,7 +22,7 @@ def only_itself(size):
     return {rank: {"SOFT_CUDA_VISIBLE": str(rank)} for rank in range(size)}
 
 
-class Reach(RegionCase):
+class ReachCase(RegionCase):
     def check_links(self, ranks, connected, labels=LABELS):
         """Checks that kernels have moved data from one device to another exactly where `connected` has the pair."""
         for label in labels:
@@ -39,6 +41,13 @@ class Reach(RegionCase):
         for rank in ranks.values():
             self.assertIn(f" {kernel}\n", rank.output)
 
+    def hidden(self, size, steps, environment=None):
+        return self.job(size, steps, COUNT | {"SOFT_NVML_DEVICES": str(size), "SOFT_CUDA_DEVICES": str(size),
+                                              "REGION_RANK_DEVICES": "1"} | (environment or {}),
+                        own_environment=only_itself(size))
+
+
+class Reach(ReachCase):
     def test_every_collective_where_no_device_reaches_another(self):
         for size, environment in ((2, {"RONDO_DEVICE_HANDLES": "ipc"}), (4, {}), (4, {"RONDO_PROTOCOL": "ll"}),
                                   (3, {"RONDO_DEVICE_EXECUTOR": "copy"})):
@@ -110,10 +119,37 @@ class Reach(RegionCase):
             1: {"SOFT_CUDA_VISIBLE": "1,0", "REGION_RANK_DEVICES": "1"}, 0: {"SOFT_CUDA_VISIBLE": "0"}})
         self.check_plan(ranks, "load_store")
 
-    def hidden(self, size, steps, environment=None):
-        return self.job(size, steps, COUNT | {"SOFT_NVML_DEVICES": str(size), "SOFT_CUDA_DEVICES": str(size),
-                                              "REGION_RANK_DEVICES": "1"} | (environment or {}),
-                        own_environment=only_itself(size))
+
+class FiveToEightDevices(ReachCase):
+    def test_where_no_device_reaches_another(self):
+        for size in (5, 6, 7, 8):
+            with self.subTest(size=size):
+                ranks = self.job(size, ["plan", *STEPS], COUNT | {"SOFT_CUDA_PEERS": "off"})
+                self.check_plan(ranks, "interpreter")
+                self.check_links(ranks, lambda one, other: False)
+
+    def test_where_devices_reach_some_others(self):
+        connected = [tuple(map(int, pair.split("-"))) for pair in SOME_OF_EIGHT.split()]
+        for size in (5, 6, 7, 8):
+            with self.subTest(size=size):
+                ranks = self.job(size, ["plan", *STEPS], COUNT | {"SOFT_CUDA_PEERS": SOME_OF_EIGHT})
+                self.check_plan(ranks, "interpreter")
+                self.check_links(ranks, lambda one, other: (one, other) in connected)
+
+    def test_where_processes_share_such_devices(self):
+        for peers in ("on", "off", SOME_OF_EIGHT):
+            with self.subTest(peers=peers):
+                self.job(8, STEPS, COUNT | {"SOFT_CUDA_PEERS": peers}, 5)
+
+    def test_where_each_process_sees_its_own_device_alone(self):
+        for size in (5, 6, 7, 8):
+            with self.subTest(size=size):
+                ranks = self.hidden(size, ["register", "shared", "sum=shared", "plan", *STEPS])
+                self.check_plan(ranks, "load_store")
+                self.check_shared(ranks, "shared")
+                self.check_links(ranks, lambda one, other: True)
+        ranks = self.hidden(8, ["plan", *STEPS], {"SOFT_CUDA_PEERS": SOME_OF_EIGHT})
+        self.check_plan(ranks, "interpreter")
 
 
 if __name__ == "__main__":

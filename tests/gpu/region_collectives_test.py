@@ -8,6 +8,7 @@ from region_job import DEVICES, RegionCase, moved
 from sanitized import some_of
 
 COLLECTIVES = ("reduce_scatter", "all_gather", "broadcast", "reduce")
+EXCHANGES = ("all_to_all", "gather", "scatter")
 COUNT = {"REGION_RANK_COUNT": "300001"}  # blocks of no multiple of 16 bytes
 
 
@@ -39,7 +40,7 @@ class Collectives(RegionCase):
 
     def test_results_and_what_is_moved_in_buffers_and_through_places(self):
         cases = [(collective, *arrangement) for collective in COLLECTIVES
-                 for arrangement in ((2, 2), (4, 4), (4, 2), (3, 1))]
+                 for arrangement in ((2, 2), (4, 4), (4, 2), (3, 1), (8, 8), (7, 5))]
         few = [(collective, 3, 1) for collective in COLLECTIVES]
         for collective, size, devices in some_of(cases, few, "collectives of processes"):
             with self.subTest(collective=collective, size=size, devices=devices):
@@ -54,6 +55,16 @@ class Collectives(RegionCase):
                 print(f"{collective}, {size} processes on {devices} devices: memory {buffers:.3f} in buffers, "
                       f"{places:.3f} through places; the fullest link {self.fullest_link(ranks, 'in_buffers'):.3f}, "
                       f"{self.fullest_link(ranks, 'before'):.3f}", flush=True)
+
+    def test_blocks_are_exchanged_by_processes_with_a_device_each_or_with_several_on_one(self):
+        steps = [step for exchange in EXCHANGES
+                 for step in (f"collective={exchange}", f"sum={exchange}", "capture", f"replay={exchange}_replayed")]
+        cases = [(2, 2), (3, 1), (5, 5), (6, 6), (8, 8), (7, 5)]
+        for size, devices in some_of(cases, [(3, 1)], "exchanges of processes"):
+            with self.subTest(size=size, devices=devices):
+                ranks = self.job(size, steps, COUNT, devices)
+                for exchange in EXCHANGES:
+                    self.assertEqual(moved(ranks, exchange), moved(ranks, f"{exchange}_replayed"))
 
     def test_what_no_peer_touches_need_not_be_registered(self):
         for collective, register in (("reduce_scatter", "register_send"), ("all_gather", "register_recv")):

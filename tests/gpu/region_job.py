@@ -12,7 +12,7 @@ from job import run_job  # noqa: E402
 from sanitized import SANITIZED  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-DEVICES = 4  # the most devices that a rank reports
+DEVICES = 8  # the most devices that a rank reports
 ELEMENTS = 1 << 18  # of float32, in a MiB
 
 

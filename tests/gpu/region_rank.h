@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file has the data of a rank of region_rank.cpp, and its sums: an all-reduce or another collective. A result must
-// have the bits of a reduction in rank order. The sums also report how much their kernels have moved.
+// have the bits of a reduction in rank order. If a tree reduces, it must have the bits of the host's tree. The sums
+// also report how much their kernels have moved.
 #pragma once
 
 #include <barrier>
@@ -15,6 +16,7 @@
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/device_process.h"
 #include "tests/soft_cuda/soft_cuda.h"
+#include "tests/unit/ranks.h"
 
 namespace rondo_test {
 
@@ -24,7 +26,7 @@ using rondo::cuda::DeviceMemory;
 using rondo::cuda::GraphExec;
 using rondo::cuda::Stream;
 
-inline constexpr uint32_t region_device_count_max = 4;
+inline constexpr uint32_t region_device_count_max = 8;
 
 /// The process whose threads are the ranks. A rank that fails leaves the barrier `together`.
 struct Process {
@@ -72,23 +74,59 @@ inline int call(const RegionRank &it) {
               static_cast<std::byte *>(it.pointer(it.self.buffer)), static_cast<std::byte *>(it.pointer(it.recv)));
 }
 
-/// Returns what a rank must receive, reduced in rank order.
+inline rondo_plan_info_t plan_of(const RegionRank &it) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  static_cast<void>(rondo_comm_query_plan(it.self.comm, it.collective, it.a_call().count, RONDO_FLOAT32, &plan));
+  return plan;
+}
+
+/// Returns the all-reduce of ranks on host memory, which are threads of this process, by the same plan.
+inline std::vector<float> all_reduced_on_host(const RegionRank &it, const rondo_plan_info_t &plan) {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.algorithm = plan.algorithm;
+  config.protocol = plan.protocol;
+  config.channels = plan.channels;
+  config.chunk_bytes = plan.chunk_bytes;
+  Ranks host(it.self.size, config);
+  if (host.status() != RONDO_OK) return {};
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < it.self.size; ++rank) values.push_back(values_of(it, rank));
+  static_cast<void>(host.run([&](int rank, rondo_comm_t comm) {
+    float *const of = values[static_cast<size_t>(rank)].data();
+    return rondo_all_reduce(of, of, it.self.count, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
+  }));
+  return values[static_cast<size_t>(it.self.rank)];
+}
+
+/// Returns what a rank must receive, reduced in rank order unless a tree reduces.
 inline std::vector<float> expected_of(const RegionRank &it) {
-  const size_t count = it.a_call().count, own = static_cast<size_t>(it.self.rank);
-  if (it.collective == RONDO_BROADCAST) return values_of(it, it.a_call().root);
-  if (it.collective == RONDO_REDUCE && it.self.rank != it.a_call().root) return {};
-  std::vector<float> expected = values_of(it, 0);
+  const DeviceCase made = it.a_call();
+  const auto own = static_cast<size_t>(it.self.rank);
+  const bool is_root = it.self.rank == made.root;
+  std::vector<float> expected;
+  const auto append_block = [&](int from, size_t block) {
+    const auto theirs = values_of(it, from);
+    const auto begin = theirs.begin() + static_cast<std::ptrdiff_t>(block * made.count);
+    expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(made.count));
+  };
+  if (it.collective == RONDO_BROADCAST) return values_of(it, made.root);
+  if ((it.collective == RONDO_REDUCE || it.collective == RONDO_GATHER) && !is_root) return expected;
+  if (it.collective == RONDO_SCATTER) return append_block(made.root, own), expected;
+  if (it.collective == RONDO_ALL_GATHER || it.collective == RONDO_GATHER || it.collective == RONDO_ALL_TO_ALL) {
+    for (int rank = 0; rank < it.self.size; ++rank)
+      append_block(rank, it.collective == RONDO_ALL_TO_ALL ? own : 0);
+    return expected;
+  }
+  if (it.collective == RONDO_ALL_REDUCE)
+    if (const auto plan = plan_of(it); plan.algorithm == RONDO_ALGORITHM_TREE) return all_reduced_on_host(it, plan);
+  expected = values_of(it, 0);
   for (int rank = 1; rank < it.self.size; ++rank) {
     const auto theirs = values_of(it, rank);
-    if (it.collective == RONDO_ALL_GATHER) expected.resize(static_cast<size_t>(rank) * count);
-    if (it.collective == RONDO_ALL_GATHER)
-      expected.insert(expected.end(), theirs.begin(), theirs.begin() + static_cast<std::ptrdiff_t>(count));
-    else
-      for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
+    for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
   }
   if (it.collective == RONDO_REDUCE_SCATTER) {
-    expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(own * count));
-    expected.resize(count);
+    expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(own * made.count));
+    expected.resize(made.count);
   }
   return expected;
 }
@@ -115,8 +153,10 @@ inline int check(RegionRank &it) {
   if (rondo_comm_get_async_error(it.self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
   if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
   const std::vector<float> expected = expected_of(it);
-  const bool right =
-      expected.empty() || std::memcmp(received.data(), expected.data(), expected.size() * sizeof(float)) == 0;
+  const bool only_root = it.collective == RONDO_REDUCE || it.collective == RONDO_GATHER;
+  const bool right = expected.empty()
+                         ? only_root && it.self.rank != it.a_call().root
+                         : std::memcmp(received.data(), expected.data(), expected.size() * sizeof(float)) == 0;
   return right ? int{RONDO_OK} : wrong_value;
 }
 
