@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/executors/copy_messages.h"
 
-#include <algorithm>
 #include <chrono>
 #include <new>
 #include <string>
@@ -21,6 +20,7 @@ constexpr uint32_t rests_for_copy = 6000;  // after a failure: 0.1 s
 // The thread checks at these intervals whether a batch begins. A graph may be replayed at any time.
 constexpr std::chrono::microseconds begin_interval{50}, replay_interval{100}, late_replay_interval{1000};
 constexpr uint32_t recent_looks = 2000;
+constexpr std::chrono::milliseconds idle_before_end{250};  // the thread ends this long after its last batch
 
 /// A block of one thread that hands its core over while it waits.
 template <class Rests>
@@ -128,15 +128,25 @@ Result<void> CopyMessages::enqueue(const DeviceCall &call, const StreamWork &wor
 }
 
 Result<void> CopyMessages::enqueue(Batch &&batch, const StreamWork &work) {
-  if (!thread_.joinable()) {
-    RONDO_TRY_ASSIGN(thread_, start_thread("copies on a device", [this] { run(); }));
-  }
+  RONDO_TRY(announce());  // first, because later a stream may wait for the thread
   RONDO_TRY(enqueue_waits(batch, work));
+  const std::lock_guard lock(mutex_);
+  (batch.captured ? captured_ : pending_).push_back(std::move(batch));
+  announced_ = false;
+  changed_.notify_all();
+  return {};
+}
+
+/// Makes sure that the thread runs, and that it does not end before the next batch is appended. If that batch cannot be
+/// appended, the thread runs until the end, since a stream may wait for the batch.
+Result<void> CopyMessages::announce() {
   {
     const std::lock_guard lock(mutex_);
-    (batch.captured ? captured_ : pending_).push_back(std::move(batch));
+    announced_ = true;
+    if (std::exchange(runs_, true)) return {};
   }
-  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();  // it has nothing left to do but to leave the driver, which may take a while
+  RONDO_TRY_ASSIGN(thread_, start_thread("copies on a device", [this] { run(); }));  // a failure ends the communicator
   return {};
 }
 
@@ -198,8 +208,9 @@ void CopyMessages::run() {
       lock.lock();
       running_ = false;
       looks = 0;
-    } else {
-      wait_for_begin(lock, looks);
+    } else if (!wait_for_begin(lock, looks)) {
+      runs_ = false;
+      return;  // without a release, which would end the waits for later batches
     }
   }
   release_streams();  // a batch that could not be copied may not have been stopped yet
@@ -229,9 +240,14 @@ CopyMessages::Batch *CopyMessages::find_begun() {
   return &captured_[replay - 1];
 }
 
-void CopyMessages::wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t looks) {
-  if ((pending_.empty() && captured_.empty()) || has_failed()) return changed_.wait(lock);
-  if (!pending_.empty() && looks < yields_before_naps) {
+/// Waits until something may have changed. Returns false if the thread can end, as no batch is left or announced.
+bool CopyMessages::wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t looks) {
+  if (has_failed()) {
+    changed_.wait(lock);
+  } else if (pending_.empty() && captured_.empty()) {
+    if (changed_.wait_for(lock, idle_before_end) == std::cv_status::no_timeout) return true;
+    return !pending_.empty() || !captured_.empty() || announced_ || ending_ || has_failed();
+  } else if (!pending_.empty() && looks < yields_before_naps) {
     lock.unlock();
     yield_core();
     lock.lock();
@@ -240,6 +256,7 @@ void CopyMessages::wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t l
                             : looks < recent_looks ? replay_interval
                                                    : late_replay_interval);
   }
+  return true;
 }
 
 void CopyMessages::run_batch(const Batch &batch) {

@@ -15,6 +15,7 @@
 // Replays   A captured call stores the number of its batch in one word, and waits for another word, which it then sets
 //           back to 0. The thread sets the first word back before the batch. Calls of a rank run one after another, so
 //           one pair of words serves all captured calls.
+// Thread    The thread ends after an idle time, and a later batch starts another. If batches are captured, it stays.
 // Failure   After stop() the thread begins nothing more, and ends the waits of the rank's streams. It does so between
 //           copies, so no copy uses a buffer whose stream has gone on. If something holds up a copy for longer than
 //           0.1 s, the thread does not wait for that copy.
@@ -92,12 +93,13 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] Words &words() const { return *static_cast<Words *>(pinned_.get().object); }
   [[nodiscard]] static DevicePointer place_of(const uint64_t &word) { return reinterpret_cast<DevicePointer>(&word); }
   [[nodiscard]] Result<void> enqueue(Batch &&batch, const StreamWork &work);
+  [[nodiscard]] Result<void> announce();
   [[nodiscard]] Result<void> enqueue_waits(const Batch &batch, const StreamWork &work);
 
   void run();
   [[nodiscard]] bool has_failed() const;
   [[nodiscard]] Batch *find_begun();
-  void wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t looks);
+  [[nodiscard]] bool wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t looks);
   void run_batch(const Batch &batch);
   void run_messages(const Batch &batch, const device::DeviceOperation &base);
   void run_plan(const Batch &batch, const device::DeviceOperation &base);
@@ -139,7 +141,9 @@ class CopyMessages final : public TransferWords {
   uint64_t stop_count_ = 0;      ///< calls of stop()
   bool running_ = false;
   bool ending_ = false;
-  std::thread thread_;  ///< from the first batch on
+  bool announced_ = false;  ///< a batch is being enqueued
+  bool runs_ = false;       ///< the thread serves batches
+  std::thread thread_;      ///< from the first batch on; ends after an idle time, and starts again with a later batch
 };
 
 }  // namespace rondo::cuda

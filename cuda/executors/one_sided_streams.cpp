@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -17,19 +16,13 @@
 #include "cuda/transport/flags.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/base/clock.h"
+#include "src/engine/monitor_thread.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
 namespace {
 
-constexpr std::chrono::microseconds busy_interval{200}, idle_interval{100'000};
 constexpr uint64_t poll_ns = 100'000;
-
-/// Returns the thread that watches the waits of all ranks of the process.
-SharedThread &watching_thread() {
-  static auto *const thread = new SharedThread(busy_interval, idle_interval);  // communicators may outlive statics
-  return *thread;
-}
 
 /// Memory of a peer's device, at an address of this process.
 class PeerMemory final : public RemoteMemory {
@@ -84,7 +77,7 @@ Result<std::unique_ptr<OneSidedStreams>> OneSidedStreams::make(const PrimaryCont
   made->last_sends_.resize(made->rank_count_);
   for (uint32_t slot = 0; slot < slot_count; ++slot) made->free_slots_.push_back(slot);
   RONDO_TRY(made->map_signals());
-  watching_thread().add(*made);
+  monitor_thread().add(*made);
   made->shares_thread_ = true;
   return made;
 }
@@ -180,7 +173,7 @@ Result<void> OneSidedStreams::enqueue(const OneSidedBatch &batch, CuStream strea
   release_ended();
   const StreamWork work{driver_, stream, wait_flags_};
   for (const OneSided &operation : batch.operations) RONDO_TRY(enqueue_one(operation, work));
-  watching_thread().wake();
+  monitor_thread().wake();
   return {};
 }
 
@@ -340,7 +333,7 @@ bool OneSidedStreams::take_turn() {
 }
 
 void OneSidedStreams::end() {
-  if (std::exchange(shares_thread_, false)) watching_thread().remove(*this);
+  if (std::exchange(shares_thread_, false)) monitor_thread().remove(*this);
   release_ended();
 }
 

@@ -5,7 +5,7 @@
 // Signals   They are words of host memory that all ranks of the host map (Links::signal_file()). A stream signals by
 //           writing the new total after its copy, and the peer's stream waits for that total.
 // Streams   Each operation has a word of pinned memory. The stream writes `begun` there before the operation, and
-//           `ended` after it. So a thread of the process, which watches the waits, knows which are under way.
+//           `ended` after it. So the thread that watches the waits (monitor_thread()) knows which are under way.
 // Order     A put or a signal follows the earlier ones of the rank to that peer, by an event if they are on another
 //           stream. So the totals only grow, and a signal follows all earlier data.
 // Failure   The watching thread polls each wait that has begun (SignalWatch). After a failure it ends all waits of this

@@ -6,6 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/engine/device_waits.h"
+#include "src/engine/monitor_thread.h"
 
 namespace rondo {
 namespace {
@@ -24,13 +25,12 @@ uint64_t reason_checks_max(uint64_t timeout_ns) {
   return std::clamp(timeout_ns / stop_interval_ns, reason_checks_least, reason_checks_most);
 }
 
-/// Returns the thread of all monitors of the process.
+}  // namespace
+
 SharedThread &monitor_thread() {
   static auto *const thread = new SharedThread(busy_interval, idle_interval);  // communicators may outlive statics
   return *thread;
 }
-
-}  // namespace
 
 DeviceMonitor::DeviceMonitor(DeviceExecutor &device, Operations &operations)
     : device_(device),

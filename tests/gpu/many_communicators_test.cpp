@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -15,15 +16,59 @@ namespace {
 
 constexpr size_t count = 1000;
 
-/// Sums on one communicator of two ranks, in place.
-void sum(const std::vector<rondo::cuda::Stream> &streams, const std::vector<DeviceBuffer> &buffers,
-         const Ranks &ranks) {
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    const auto index = static_cast<size_t>(rank);
-    void *const pointer = buffers[index].pointer();
-    REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks[rank],
-                             streams[index].get().object) == RONDO_OK);
+/// A stream and a buffer for each of two ranks. All communicators of a case use them.
+struct Operands {
+  Operands() {
+    for (int rank = 0; rank < 2; ++rank) {
+      streams.push_back(world.another_stream());
+      buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
+    }
   }
+  /// Sums on one communicator of two ranks, in place.
+  void sum(const Ranks &ranks) const {
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+      REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks[rank], stream(rank)) ==
+              RONDO_OK);
+    }
+  }
+  /// Sends a signal from rank 0 to rank 1 of a communicator, which waits for it.
+  void signal(const Ranks &ranks) const {
+    REQUIRE(rondo_signal(1, 0, ranks[0], stream(0)) == RONDO_OK);
+    REQUIRE(rondo_wait_signal(0, 0, 1, ranks[1], stream(1)) == RONDO_OK);
+  }
+  void send(const Ranks &ranks) const {
+    REQUIRE(rondo_send(buffers[0].pointer(), count, RONDO_FLOAT32, 1, ranks[0], stream(0)) == RONDO_OK);
+  }
+  void receive(const Ranks &ranks) const {
+    REQUIRE(rondo_recv(buffers[1].pointer(), count, RONDO_FLOAT32, 0, ranks[1], stream(1)) == RONDO_OK);
+  }
+  void synchronize() const {
+    for (const auto &each : streams) CU_OK(world.cu.stream_synchronize(each.get().object));
+  }
+  /// Writes a new value for rank 0 to send.
+  void renew() { buffers[0].write(bytes_of(std::vector<float>(count, ++value))); }
+  /// Waits until rank 1 has received the value.
+  void check_received() const {
+    synchronize();
+    CHECK_VALUES(buffers[1].read(), std::vector<float>(count, value));
+  }
+  [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
+
+  const World world;
+  std::vector<rondo::cuda::Stream> streams;
+  std::vector<DeviceBuffer> buffers;
+  float value = 1;
+};
+
+std::vector<std::unique_ptr<Ranks>> make_pairs(int pair_count, const rondo_config_t &config) {
+  std::vector<std::unique_ptr<Ranks>> all;
+  for (int made = 0; made < pair_count; ++made) {
+    all.push_back(std::make_unique<Ranks>(2, config));
+    CAPTURE(made, error_message());
+    REQUIRE(all.back()->status() == RONDO_OK);
+  }
+  return all;
 }
 
 /// Returns the number of threads of this process, without those that run streams of the driver in software.
@@ -32,6 +77,13 @@ int thread_count() {
   int threads = 0;
   for ([[maybe_unused]] const auto &each : std::filesystem::directory_iterator("/proc/self/task")) ++threads;
   return threads - (live ? static_cast<int>(live->streams) : 0);
+}
+
+/// Waits until this process has at most `most` threads. Threads that have ended are still listed for a moment. A thread
+/// of a stream outlives the stream, and threads of kernels stay. So the case must be the first one of its process, and
+/// its kernels must run later.
+void await_threads(int most) {
+  while (thread_count() > most) std::this_thread::yield();  // bounded by the test's limit
 }
 
 /// Returns the free bytes of the device whose context is current.
@@ -57,37 +109,26 @@ constexpr size_t MiB = size_t{1} << 20;
 
 }  // namespace
 
-TEST_CASE("many communicators: 64 of two ranks work on one device by two threads, and wide ones are refused") {
-  const World world;
-  std::vector<rondo::cuda::Stream> streams;
-  std::vector<DeviceBuffer> buffers;
-  for (int rank = 0; rank < 2; ++rank) {
-    streams.push_back(world.another_stream());
-    buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
-  }
+TEST_CASE("many communicators: 64 of two ranks work on one device by one thread, and wide ones are refused") {
+  const Operands given;
   const int threads = thread_count();
-  std::vector<std::unique_ptr<Ranks>> all;
-  for (int made = 0; made < 64; ++made) {
-    all.push_back(std::make_unique<Ranks>(2, on_device()));
-    CAPTURE(made, error_message());
-    REQUIRE(all.back()->status() == RONDO_OK);
-  }
-  // Threads that have ended are still listed for a moment. A stream's thread outlives the stream, so this case runs
-  // first.
-  while (thread_count() - threads > 2) std::this_thread::yield();  // bounded by the test's limit
+  const auto all = make_pairs(64, on_device());
+  for (const auto &ranks : all) given.signal(*ranks);
+  given.synchronize();
+  await_threads(threads + 1);
   float expected = 1;
   for (size_t each = 0; each < all.size(); ++each) {
-    sum(streams, buffers, *all[each]);
+    given.sum(*all[each]);
     expected = each % 20 == 19 ? 1 : 2 * expected;  // exact in float32
     if (expected != 1) continue;
-    for (const auto &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
-    for (DeviceBuffer &buffer : buffers) {
+    given.synchronize();
+    for (const DeviceBuffer &buffer : given.buffers) {
       CHECK_VALUES(buffer.read(), std::vector<float>(count, 1 << 20));
       buffer.write(bytes_of(std::vector<float>(count, 1)));
     }
   }
-  for (const auto &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
-  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, expected));
+  given.synchronize();
+  for (const DeviceBuffer &buffer : given.buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, expected));
   rondo_config_t wide = on_device();
   wide.channels = 128;
   CHECK(Ranks(2, wide).status() == RONDO_ERROR_OUT_OF_RESOURCES);
@@ -96,6 +137,44 @@ TEST_CASE("many communicators: 64 of two ranks work on one device by two threads
   CHECK(message.find("2 ranks need 256 blocks, 128 each, but of the 264 that can be resident at once") !=
         std::string::npos);
   CHECK(message.find("belong to 128 ranks of other communicators") != std::string::npos);
+}
+
+TEST_CASE("many communicators: threads that copy end when nothing is left to copy, unless it is captured",
+          "[.][copies]") {
+  Operands given;
+  rondo_config_t copying = on_device();
+  copying.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  const int threads = thread_count();
+  const auto all = make_pairs(64, copying);
+  for (int round = 0; round < 3; ++round) {
+    given.renew();
+    for (const auto &ranks : all) {
+      given.send(*ranks);
+      given.receive(*ranks);
+    }
+    given.check_received();
+    await_threads(threads + 1);
+  }
+  for (int pause = 0; pause < 10; ++pause) {  // threads end at about the time of the next message
+    given.renew();
+    given.send(*all[0]);
+    given.receive(*all[0]);
+    given.check_received();
+    rondo::sleep_for_ns(250'000'000);
+  }
+  const auto sends = captured(given.world, given.stream(0), [&] { given.send(*all[0]); });
+  const auto receives = captured(given.world, given.stream(1), [&] { given.receive(*all[0]); });
+  for (int replay = 0; replay < 2; ++replay) {
+    await_threads(threads + 3);
+    given.renew();
+    CU_OK(given.world.cu.graph_launch(sends.get().object, given.streams[0].get().object));
+    CU_OK(given.world.cu.graph_launch(receives.get().object, given.streams[1].get().object));
+    given.check_received();
+    given.renew();
+    given.send(*all[1]);
+    given.receive(*all[1]);
+    given.check_received();
+  }
 }
 
 TEST_CASE("many communicators: a rank takes at most 6 MiB of a device with 2 ranks, and 16 MiB with 8") {
