@@ -79,8 +79,8 @@ struct Post : Payload {
 
 [[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % post_sweep_period < 2; }
 
-/// Calls write() for the units of each copy of this rank's post. A rank that pushes begins with the rank behind it, so
-/// that ranks write to different places at a time.
+/// Calls write() for the units of each copy of this rank's post. A rank that pushes begins at the rank after it. So
+/// ranks write to different places at a time.
 template <class Write>
 RONDO_HD void for_each_copy(const LoadStoreOperation &operation, uint64_t number, const Write &write) {
   const uint32_t ranks = operation.rank_count(), pushes = operation.geometry.pushes;

@@ -191,8 +191,8 @@ struct PostFlags {
 [[nodiscard]] RONDO_HD constexpr bool is_foreign_flag(uint32_t flag, uint32_t expected) {
   return flag != expected && (flag ^ expected) >> 16 == 0;
 }
-/// The number of posts in which a rank clears its areas once. Flags repeat after twice as many. So an area is cleared at
-/// least once between two equal flags.
+/// The number of posts in which a rank clears its areas once. Flags repeat after twice as many. So an area is cleared
+/// at least once between two equal flags.
 inline constexpr uint64_t post_sweep_period = uint64_t{1} << 14;
 static_assert(post_flags(1, 0).first == post_flags(1 + 2 * post_sweep_period, 0).first);
 static_assert(post_flags(1, 0).first != post_flags(1 + post_sweep_period, 0).first);

@@ -52,8 +52,8 @@ struct EmulatedCase {
            rondo_op_string(op) + " ranks " + std::to_string(rank_count) + " root " + std::to_string(root) + " count " +
            std::to_string(count) + " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) +
            " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " shares " +
-           std::to_string(shares_buffers) + " pushes " + std::to_string(pushes) + " joint " + std::to_string(joint_blocks) + " hidden " +
-           std::to_string(hidden_ranks) + " offset " +
+           std::to_string(shares_buffers) + " pushes " + std::to_string(pushes) + " joint " +
+           std::to_string(joint_blocks) + " hidden " + std::to_string(hidden_ranks) + " offset " +
            std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
   }
 };

@@ -46,8 +46,7 @@ std::vector<LoadStoreKind> shared_kinds() {
 std::vector<LoadStoreKind> load_store_kinds() {
   std::vector<LoadStoreKind> kinds = shared_kinds();
   for (const LoadStoreKind &kind : kinds_of(false, 0)) kinds.push_back(kind);
-  kinds.push_back(one_shot);
-  kinds.push_back(pushed_one_shot);
+  kinds.insert(kinds.end(), {one_shot, pushed_one_shot});
   return kinds;
 }
 

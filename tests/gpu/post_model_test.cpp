@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file tests the order of one_shots on devices (cuda/kernels/load_store_place.h) by all interleavings of their
-// accesses. Each kernel stores its words for all readers, loads the words of all peers and clears what it must, in any
-// order, because its threads do not wait for each other. The next kernel begins when all that is done. Posts have one
-// word, or some of rank 0 two. Flags repeat after 8 posts, and every fourth post clears. Faults are planted and must be found.
+// accesses. Each kernel stores its words for all readers, loads the words of all peers, and clears what it must. It
+// does so in any order, because its threads do not wait for each other. The next kernel begins when all that is done.
+// Posts have one word, but some of rank 0 have two. Flags repeat after 8 posts. Rank 0 clears in two of 4 posts. Faults
+// are planted and must be found.
 #include <cstdio>
 #include <string>
 #include <unordered_set>
@@ -18,7 +19,7 @@ struct Rules {
   bool pushes = true;
   uint32_t area_count = 2;
   uint32_t sweep_period = 4;      ///< of posts: flags repeat after 8
-  uint32_t peers_not_seen = 0;    ///< a kernel ends without the words of so many peers
+  uint32_t peers_not_seen = 0;    ///< a kernel ends without the words of this number of peers
   bool posts_nothing_once = false;  ///< rank 0's post 3 has no word, not even the first one
 };
 
@@ -108,7 +109,8 @@ class Model {
     const uint32_t own = number(state, rank);
     const std::vector<Action> actions = actions_of(rank, own);
     const auto [kind, peer, index] = actions[which];
-    uint32_t done = static_cast<uint8_t>(state[3 * rank + 1]) | uint32_t{static_cast<uint8_t>(state[3 * rank + 2])} << 8;
+    const auto byte_at = [&](uint32_t index) { return uint32_t{static_cast<uint8_t>(state[3 * rank + index])}; };
+    uint32_t done = byte_at(1) | byte_at(2) << 8;
     if ((done >> which & 1) != 0) return false;
     if (kind == Kind::load) {
       const auto found = static_cast<uint8_t>(word(state, own, peer, rank, index));
