@@ -106,6 +106,7 @@ void tell_pairs_apart(const PlacedRequest &request, std::span<const PlacementInf
 /// Finds out which devices reach each other. Adds to `request` what follows from that.
 Result<void> add_reach(PlacedRequest &request, std::span<const PlacementInfo> infos, InfoExchange &info_exchange) {
   ReachTable reach;
+  request.several_devices = has_several_devices(infos) || request.apart;
   if (has_several_devices(infos)) {
     RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.settings.cuda_library));
     RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.settings.device));

@@ -52,6 +52,7 @@ struct PlacedRequest : DeviceRequest {
   /// Pairs of ranks of a node whose devices do not reach each other, the lesser rank first, in ascending order. Their
   /// links go through host memory. If any such pair exists, no rank has load_store.
   std::vector<std::pair<uint32_t, uint32_t>> pairs_apart{};
+  bool several_devices = false;  ///< ranks of a node are on several devices, or `apart`; the same on all ranks
 
   /// Says whether all ranks are threads of this process on one device, and one kernel can run them all. `executor` must
   /// be chosen already.

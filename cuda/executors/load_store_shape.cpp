@@ -13,9 +13,9 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t warp_threads = 32;
-// These sizes were not tuned by measurement. In a place, post areas take 256 KiB. With 8 ranks and 4 channels, the
-// chunk areas of all places take 36 MiB.
-constexpr uint32_t load_store_post_bytes = 64 << 10;
+// These sizes were not tuned by measurement. In a place, post areas take 256 KiB, or 128 KiB for each rank that pushes.
+// With 8 ranks and 4 channels, the chunk areas of all places take 36 MiB.
+constexpr uint32_t load_store_post_bytes = 64 << 10, pushed_post_bytes = 32 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
@@ -88,6 +88,10 @@ device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32
   if (!wants_load_store(request)) return {};
   const BufferPlace buffers = place_of_buffers(request);
   device::LoadStoreGeometry shape{request.rank_count, channel_count, load_store_post_bytes, load_store_chunk_bytes};
+  if (request.several_devices && request.rank_count <= device::push_rank_count_max) {
+    shape.pushes = 1;
+    shape.post_bytes = pushed_post_bytes;
+  }
   const auto halve = [&] {
     if (halvings == 0) return;
     shape.chunk_bytes = std::min(shape.chunk_bytes, std::max(shape.chunk_bytes >> halvings, frugal_chunk_bytes_min));

@@ -89,7 +89,8 @@ PlacedRequest with_settings(const PlacedRequest &from, const Settings &settings)
           from.one_process,
           from.peer_devices,
           from.shares_regions,
-          from.pairs_apart};
+          from.pairs_apart,
+          from.several_devices};
 }
 
 /// Returns the shape with the fewest halvings that is within max_memory_bytes.
@@ -126,6 +127,7 @@ Result<SegmentMemory> plan_segment_memory(const Settings &settings, const BlockB
   PlacedRequest request{{{0, rank_count, settings, one_host}}};
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   request.neighbours.in_process = on_one_device ? rank_count : 1;
+  request.several_devices = !on_one_device;
   request.shares_regions = !on_one_device && request.is_free() && rank_count <= region_ranks_by_default;
   ChannelCounts channels = wanted_channels(request, budget, true);
   if (settings.channels == 0)

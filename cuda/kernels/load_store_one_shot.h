@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file implements one_shot by load_store: each rank posts all its data, and reduces what all ranks have posted.
 // Payloads move in words of 8 bytes, which are pairs of units. The last word is padded with zeros. load_store_place.h
-// describes the ordering.
+// describes the ordering, and when ranks push their posts.
 #pragma once
 
 #include <cstddef>
@@ -58,66 +58,87 @@ struct Payload {
 };
 [[nodiscard]] RONDO_HD inline Payload make_payload(const LoadStoreOperation &operation, uint32_t bytes,
                                                    uint32_t channel) {
-  const uint32_t word_count = (bytes + word_bytes - 1) / word_bytes;
+  const uint32_t word_count = bytes == 0 ? 1 : (bytes + word_bytes - 1) / word_bytes;  // at least the first word
   const uint32_t begin = operation.post_words * channel, end = begin + operation.post_words;
   return {bytes, word_count, begin < word_count ? begin : word_count, end < word_count ? end : word_count};
 }
 
 struct Post : Payload {
   uint64_t number;
-  uint32_t flag;
+  PostFlags flags;
 };
 
 /// Returns a word of a payload in the form in which it is posted.
-[[nodiscard]] RONDO_HD inline memory::Pair pair_of(uint64_t word, uint32_t flag) {
-  return {ll::pack(static_cast<uint32_t>(word), flag), ll::pack(static_cast<uint32_t>(word >> 32), flag)};
+[[nodiscard]] RONDO_HD inline memory::Pair pair_of(uint64_t word, const PostFlags &flags) {
+  return {ll::pack(static_cast<uint32_t>(word), flags.first),
+          ll::pack(static_cast<uint32_t>(word >> 32), flags.second)};
 }
 [[nodiscard]] RONDO_HD inline uint64_t word_of(const memory::Pair &pair) {
   return uint64_t{ll::data_of(pair.second)} << 32 | ll::data_of(pair.first);
 }
 
-[[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % ll::sweep_period < 2; }
+[[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % post_sweep_period < 2; }
 
-/// Clears the rest of the post's area. If not, a unit of an earlier, longer post could still lie there when its flag is
-/// used again.
-template <Group G>
-RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel) {
-  const LoadStorePlace own = operation.place(operation.rank);
-  const uint32_t channels = operation.base.lane_count;
-  uint64_t *const units = own.units(post.number);
-  const size_t all = operation.geometry.area_bytes() / sizeof(uint64_t);
-  for (size_t unit = 2 * size_t{post.word_count} + size_t{channel} * group.size() + group.rank(); unit < all;
-       unit += size_t{channels} * group.size())
-    memory::store_relaxed(units[unit], 0);
-  if (channel != 0 || group.rank() != 0) return;
-  for (uint32_t unused = channels; unused < operation.geometry.channel_count; ++unused)
-    memory::store_relaxed(own.header(post.number, unused), 0);
+/// Calls write() for the units of each copy of this rank's post. A rank that pushes begins at the rank after it. So
+/// ranks write to different places at a time.
+template <class Write>
+RONDO_HD void for_each_copy(const LoadStoreOperation &operation, uint64_t number, const Write &write) {
+  const uint32_t ranks = operation.rank_count(), pushes = operation.geometry.pushes;
+  uint32_t reader = operation.rank;
+  RONDO_KEEP_LOOP
+  for (uint32_t copy = 0; copy < (pushes != 0 ? ranks : 1); ++copy) {
+    reader = reader + 1 < ranks ? reader + 1 : 0;
+    write(operation.units(number, operation.rank, reader));
+  }
 }
 
-/// Writes the post (P1, P2). The data announces itself, so the header is written first, and no thread waits for it
-/// after the data. `first` is the thread's first word.
+/// Stores word `index` of the post for all readers.
+RONDO_HD inline void post_word(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
+                               const memory::Pair &pair) {
+  memory::Releases releases;
+  const bool orders = operation.base.on_one_device == 0;
+  for_each_copy(operation, number, [&](uint64_t *units) {
+    uint64_t *const at = units + 2 * size_t{index};
+    if (index != 0) {
+      memory::store_pair_relaxed(at, pair);  // P1, pairs by value with W1
+    } else if (orders) {
+      releases.store<memory::Site::load_store_post>(at[0], pair.first);  // P2, pairs with W2
+      memory::store_relaxed(at[1], pair.second);                         // P1; behind P2, whose fence would wait for it
+    } else {
+      memory::store_first_pair<memory::Site::load_store_post>(at, pair, false);  // P2, pairs with W2
+    }
+  });
+}
+
+/// Clears the rest of the area in each copy. If not, a unit of an earlier, longer post could still lie there when its
+/// flag is used again.
+template <Group G>
+RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel) {
+  const size_t all = operation.geometry.column_bytes() / sizeof(uint64_t);
+  const size_t first = 2 * size_t{post.word_count} + size_t{channel} * group.size() + group.rank();
+  for_each_copy(operation, post.number, [&](uint64_t *units) {
+    for (size_t unit = first; unit < all; unit += size_t{operation.base.lane_count} * group.size())
+      memory::store_relaxed(units[unit], 0);
+  });
+}
+
+/// Writes the post (P1, P2). `first` is the thread's first word.
 template <Group G>
 RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel,
                          uint64_t first) {
-  const LoadStorePlace own = operation.place(operation.rank);
-  uint64_t *const units = own.units(post.number);
-  if (group.rank() + 1 == group.size())  // before all units, for which it does not wait; by a thread with few units
-    memory::store_release_unless<memory::Site::load_store_post>(  // P2, pairs with W2
-        own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag),
-        operation.base.on_one_device != 0);
   for (uint32_t index = post.begin + group.rank(); index < post.end; index += group.size()) {
     const uint64_t word = index == post.begin + group.rank()
                               ? first
                               : load_word(operation.base.buffers.send.data, post.bytes, index);
-    memory::store_pair_relaxed(units + 2 * size_t{index}, pair_of(word, post.flag));  // P1, pairs by value with W1
+    post_word(operation, post.number, index, pair_of(word, post.flags));
   }
   if (must_sweep(post.number)) sweep(group, operation, post, channel);
 }
 
-/// Returns 0 if both units have the flag. It compares bits. If each load had its own condition, ptxas would run short
-/// of predicates and wait for the first loads before the last ones are issued.
-[[nodiscard]] RONDO_HD inline uint32_t flags_missing(const memory::Pair &pair, uint32_t flag) {
-  return (ll::flag_in(pair.first) ^ flag) | (ll::flag_in(pair.second) ^ flag);
+/// Returns 0 if both units have their flags. It compares bits. If each load had its own condition, ptxas would run
+/// short of predicates and wait for the first loads before the last ones are issued.
+[[nodiscard]] RONDO_HD inline uint32_t flags_missing(const memory::Pair &pair, const PostFlags &flags) {
+  return (ll::flag_in(pair.first) ^ flags.first) | (ll::flag_in(pair.second) ^ flags.second);
 }
 
 /// Does W1 of word `index` for all ranks, including this one, and reduces the word into `result`. Returns false if
@@ -128,26 +149,25 @@ template <class Reduction, class Beside>
                                         const Beside &beside, uint64_t &result) {
   constexpr uint32_t looks = Reduction::looks_at_once;
   const uint32_t last = operation.rank_count() - 1;
-  const size_t at = operation.geometry.units_at(post.number) + size_t{index} * sizeof(memory::Pair);
   const auto look = [&](uint32_t rank) {  // pairs by value with P1
-    return memory::load_pair_relaxed(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
+    return memory::load_pair_relaxed(operation.units(post.number, rank, operation.rank) + 2 * size_t{index});
   };
-  const uint64_t full = ll::pack(0, post.flag);
+  const memory::Pair full = pair_of(0, post.flags);
   typename Reduction::template Partial<uint64_t> partial{};
   RONDO_KEEP_LOOP
   for (uint32_t first = 0; first < last; first += looks) {
-    memory::Pair found[looks], found_last{full, full};
+    memory::Pair found[looks], found_last = full;
     RONDO_UNROLL
-    for (uint32_t turn = 0; turn < looks; ++turn) found[turn] = {full, full};
+    for (uint32_t turn = 0; turn < looks; ++turn) found[turn] = full;
     const bool all = poll(operation.base.poll_count, [&] {
       beside();
       RONDO_UNROLL
       for (uint32_t turn = 0; turn < looks; ++turn)
         if (first + turn < last) found[turn] = look(first + turn);
       if (first + looks >= last) found_last = look(last);
-      uint32_t missing = flags_missing(found_last, post.flag);
+      uint32_t missing = flags_missing(found_last, post.flags);
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < looks; ++turn) missing |= flags_missing(found[turn], post.flag);
+      for (uint32_t turn = 0; turn < looks; ++turn) missing |= flags_missing(found[turn], post.flags);
       return missing == 0;
     });
     if (!all) return false;
@@ -164,42 +184,48 @@ template <class Reduction, class Beside>
   return true;
 }
 
-/// The headers of the peers, as polled by one thread.
-struct HeaderLooks {
-  uint32_t peer;      ///< the peer that it polls now
-  uint64_t seen = 0;  ///< header of that peer at the latest poll
+/// The first words of the peers' posts, as polled by one thread.
+struct FirstLooks {
+  uint32_t peer;        ///< the peer that it polls now
+  memory::Pair seen{};  ///< the first word of that peer at the latest poll
 
-  [[nodiscard]] RONDO_HD bool has(uint32_t flag) const { return ll::flag_in(seen) == flag; }
-  RONDO_HD void look(const LoadStoreOperation &operation, const Post &post, uint32_t channel, bool on_one_device) {
-    seen = memory::load_acquire_unless(  // W2, see P2
-        operation.place(peer).header(post.number, channel), on_one_device);
+  [[nodiscard]] RONDO_HD bool has(const PostFlags &flags) const { return flags_missing(seen, flags) == 0; }
+  RONDO_HD void look(const LoadStoreOperation &operation, const Post &post, bool orders) {
+    seen = memory::load_first_pair(operation.units(post.number, peer, operation.rank), orders);  // W2, see P2
+  }
+  [[nodiscard]] RONDO_HD Look judge(const LoadStoreOperation &operation, const PostFlags &flags) {
+    if (!has(flags)) {
+      const bool foreign = is_foreign_flag(ll::flag_in(seen.first), flags.first) ||
+                           is_foreign_flag(ll::flag_in(seen.second), flags.second);
+      return foreign ? tell_foreign(operation, peer) : Look::waits;
+    }
+    seen = {};  // for the next peer
+    return Look::ready;
   }
 };
 
-/// Reduces the thread's words from `index` on, and polls its headers. The last threads of a group poll headers, because
-/// they have no words in short posts. Returns Look::ready if everything is done.
+/// Reduces the thread's words from `index` on, and polls first words of peers. The last threads of a group poll these,
+/// because they have no words in short posts. Returns Look::ready if everything is done.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD Look finish_post(G group, const LoadStoreOperation &operation, const Post &post,
-                                        uint32_t channel, uint32_t &index, HeaderLooks &headers) {
+                                        uint32_t &index, FirstLooks &firsts) {
+  const bool orders = operation.base.on_one_device == 0;
   for (; index < post.end; index += group.size()) {
     uint64_t reduced = 0;
     const bool found = reduce_word<Reduction>(
         operation, post, index,
         [&] {  // an acquire would delay the other polls
-          if (operation.base.on_one_device != 0 && headers.peer < operation.rank_count() &&
-              headers.peer != operation.rank && !headers.has(post.flag))
-            headers.look(operation, post, channel, true);
+          if (!orders && firsts.peer < operation.rank_count() && firsts.peer != operation.rank &&
+              !firsts.has(post.flags))
+            firsts.look(operation, post, false);
         },
         reduced);
     if (!found) break;
     store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
   }
-  const Look looked = look_at_peers(group, operation, headers.peer, [&](uint32_t of) {
-    if (!headers.has(post.flag)) headers.look(operation, post, channel, operation.base.on_one_device != 0);
-    if (!headers.has(post.flag)) return Look::waits;
-    const uint32_t signature = ll::data_of(headers.seen);
-    headers.seen = 0;  // for the next peer
-    return signature == operation.base.buffers.signature ? Look::ready : tell_foreign(operation, of);
+  const Look looked = look_at_peers(group, operation, firsts.peer, [&](uint32_t) {
+    if (!firsts.has(post.flags)) firsts.look(operation, post, orders);
+    return firsts.judge(operation, post.flags);
   });
   return looked == Look::ready && index < post.end ? Look::waits : looked;
 }
@@ -214,36 +240,36 @@ template <class Reduction, Group G>
 }
 
 /// Does the first polls of a short post, after computing everything that a turn needs. Returns true if this thread is
-/// done: its word `index`, if it has one, is reduced and stored, and the header that it polls shows the same
-/// operation.
+/// done: its word `index`, if it has one, is reduced and stored, and `first_word`, if it polls one, has come.
 template <class Reduction, uint32_t ranks>
 [[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
-                                              bool has_word, const uint64_t *header) {
+                                              bool has_word, const uint64_t *first_word) {
   const DeviceOperation &base = operation.base;
-  const uint32_t flag = ll::flag_of(number);
-  const size_t at = operation.geometry.units_at(number) + size_t{index} * sizeof(memory::Pair);
+  const PostFlags flags = post_flags(number, base.buffers.signature);
   memory::Pair found[ranks];
   const uint64_t *from[ranks];
   uint32_t missing_of[ranks];
   RONDO_UNROLL
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    from[rank] = reckoned_here(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
+    from[rank] = reckoned_here(operation.units(number, rank, operation.rank) + 2 * size_t{index});
     missing_of[rank] = 1;
   }
-  uint64_t seen = ll::pack(base.buffers.signature, flag);
+  memory::Pair seen = pair_of(0, flags);
   const bool all = poll(base.poll_count, [&] {
-    if (header != nullptr) seen = memory::load_acquire_unless(*header, true);  // W2, see P2
-    uint32_t missing = ll::flag_in(seen) ^ flag;
     if (has_word) {
       RONDO_UNROLL
       for (uint32_t rank = 0; rank < ranks; ++rank)
         if (missing_of[rank] != 0) found[rank] = memory::load_pair_relaxed(from[rank]);  // W1, pairs by value with P1
+    }
+    if (first_word != nullptr) seen = memory::load_first_pair(first_word, base.on_one_device == 0);  // W2, see P2
+    uint32_t missing = flags_missing(seen, flags);
+    if (has_word) {
       RONDO_UNROLL
-      for (uint32_t rank = 0; rank < ranks; ++rank) missing |= missing_of[rank] = flags_missing(found[rank], flag);
+      for (uint32_t rank = 0; rank < ranks; ++rank) missing |= missing_of[rank] = flags_missing(found[rank], flags);
     }
     return missing == 0;
   });
-  if (!all || ll::data_of(seen) != base.buffers.signature) return false;
+  if (!all) return false;
   if (!has_word) return true;
   auto partial = Reduction::begin(word_of(found[0]), base.divisor);
   RONDO_UNROLL
@@ -277,25 +303,22 @@ template <class Reduction, Group G>
   if (has_word) word = load_aligned<uint64_t, word_bytes>(base.buffers.send.data + size_t{index} * word_bytes);
   const uint64_t number = before.second + 1;
   const bool is_short = post.word_count != 0 && group.size() >= operation.post_words && group.size() >= ranks;
-  const bool is_swept = static_cast<uint32_t>(number) % ll::sweep_period < 2;
+  const bool is_swept = static_cast<uint32_t>(number) % post_sweep_period < 2;
   if (!is_short || static_cast<uint32_t>(before.first) != 0 || is_swept) return ShortPass::none;
-  const uint32_t flag = ll::flag_of(number), odd = static_cast<uint32_t>(number) % 2;
-  const bool on_one_device = base.on_one_device != 0;
-  if (group.rank() + 1 == group.size())
-    memory::store_release_unless<memory::Site::load_store_post>(  // P2, pairs with W2
-        post.headers[size_t{odd} * operation.geometry.channel_count + channel].value,
-        ll::pack(base.buffers.signature, flag), on_one_device);
-  if (has_word)
-    memory::store_pair_relaxed(post.units + size_t{odd} * post.units_of_area + 2 * size_t{index},  // P1, see W1
-                               pair_of(word, flag));
+  const memory::Pair pair = pair_of(word, post_flags(number, base.buffers.signature));
+  if (has_word && base.on_one_device != 0 && operation.geometry.pushes == 0)
+    memory::store_first_pair<memory::Site::load_store_post>(  // P1, P2
+        post.units + static_cast<uint32_t>(number) % 2 * post.units_of_area + 2 * size_t{index}, pair, false);
+  else if (has_word)
+    post_word(operation, number, index, pair);
   if (group.rank() == 0 && channel == 0) begin_operation(base, ends.kernels);
   const uint32_t peer = group.size() - 1 - group.rank();
-  const bool has_header = on_one_device && peer < ranks && peer != operation.rank;  // an acquire would delay polls
-  const uint64_t *const header = has_header ? &operation.place(peer).header(number, channel) : nullptr;
-  const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, header)
-                       : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, header)
-                                    : reduce_short_post<Reduction, 4>(operation, number, index, has_word, header);
-  if (on_one_device && !any_at<memory::Site::load_store_ready_vote>(group, !reduced)) {
+  const uint64_t *const first_word =
+      peer < ranks && peer != operation.rank ? operation.units(number, peer, operation.rank) : nullptr;
+  const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, first_word)
+                       : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, first_word)
+                                    : reduce_short_post<Reduction, 4>(operation, number, index, has_word, first_word);
+  if (!any_at<memory::Site::load_store_ready_vote>(group, !reduced)) {
     if (group.rank() == 0) report(base, 1, 0, 1, [&] { return ends; });
     return ShortPass::ended;
   }
@@ -317,7 +340,7 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   uint32_t index = payload.begin + group.rank() + (pass == ShortPass::reduced ? group.size() : 0);
   const bool failed = before.first != 0;
   const uint64_t number = before.second + 1;
-  const Post post{payload, number, ll::flag_of(number)};
+  const Post post{payload, number, post_flags(number, operation.base.buffers.signature)};
   if (pass != ShortPass::none) {
     if (group.rank() == 0) ends_in(shared) = ends;
   } else {
@@ -326,14 +349,14 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
     // This runs after the post, because the post's release would otherwise wait for this store to the host.
     if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
-  HeaderLooks headers{group.size() - 1 - group.rank()};
+  FirstLooks firsts{group.size() - 1 - group.rank()};
   const bool done = repeat_until_ready(group, operation, [&] {
-    return failed ? Look::stop : finish_post<Reduction>(group, operation, post, channel, index, headers);
-  }, [&](uint32_t peer) {  // every rank writes its header before its units
-    return memory::load_relaxed(operation.place(peer).header(number, channel));  // see W2
+    return failed ? Look::stop : finish_post<Reduction>(group, operation, post, index, firsts);
+  }, [&](uint32_t peer) {  // a unit of the first word; the next attempt checks the other unit
+    return memory::load_relaxed(*operation.units(number, peer, operation.rank));  // see W2
   }, [&](uint64_t seen) {
-    if (ll::flag_in(seen) != post.flag) return Look::waits;
-    return ll::data_of(seen) == operation.base.buffers.signature ? Look::ready : Look::stop;
+    if (ll::flag_in(seen) == post.flags.first) return Look::ready;
+    return is_foreign_flag(ll::flag_in(seen), post.flags.first) ? Look::stop : Look::waits;
   });
   const uint64_t verdict = done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0);
   if (group.rank() == 0) report(operation.base, 1, verdict, 1, [&] { return ends_in(shared); });

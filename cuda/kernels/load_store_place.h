@@ -4,33 +4,39 @@
 // collective can run like a two_shot. Ranks that can read and write each other's buffers need no copy of their
 // contributions (`shared`).
 //
-// Layout    of a place. Offsets are multiples of 64. Only the owner writes the lines of a place, except for the gates
-//           in rank 0's place, which all ranks write:
-//             headers         2 * channel_count lines: for even and for odd posts, one per channel
+// Layout    of a place. Offsets are multiples of 64. Only the owner writes a place, with two exceptions. All ranks
+//           write the gates in rank 0's place. If ranks push, each rank writes its column in every place:
 //             counters        2 * channel_count lines: contributed and reduced of each channel
 //             windows         channel_count lines: where the rank's buffers are, and its operation's signature
 //             gates           2 * channel_count lines: arrived and left of each channel
-//             post areas      2 * 2 * post_bytes: a unit of 8 bytes for each 4 bytes of payload, as with ll
+//             post areas      2 areas, for even and for odd posts: a unit of 8 bytes for each 4 bytes of payload. If
+//                             ranks push, an area has a column for each rank, otherwise one for the owner's posts
 //             contributions   channel_count * load_store_area_count * chunk_bytes   input for the results of others
 //             results         channel_count * load_store_area_count * result_bytes  the part that this rank computed
 //           A channel has the same share of the vector on all ranks. Channels do not wait for each other.
 // one_shot  A1 each thread loads told_verdict (run.h) and the number of posts, relaxed; it does the rest only if no
 //              earlier kernel failed
-//           P2 store header = (signature, flag), release    P1 store the units of the payload, relaxed
-//           W1 load all units, relaxed, until they have the flag
-//           W2 load the headers of the others, acquire, until they have the flag
-//   Units carry their own flags, so the header need not wait for them and is stored first. The header names the post's
-//   operation. It also orders the callers' memory accesses before and after the call. Among threads on one device P2
-//   and W2 are relaxed, because there the ends of kernels order these accesses.
-//   Posts n and n + 2 share an area, but no credit is needed, whatever operations lie between and however many channels
-//   each has. A rank writes n + 2 in a later kernel than the one in which it saw header n + 1 of each other rank. These
-//   ranks wrote n + 1 in a later kernel than the one that read all of n. Posts are counted through the communicator's
-//   life. The flag of n is ll::flag_of(n), which repeats. So once in 2^30 posts the writer clears the part of its area
-//   that a post does not fill. No barrier precedes the post, so each thread decides alone whether it posts. It reads
-//   told_verdict, which is set when a failed kernel ends, so all threads of later kernels post nothing. `verdict` would
-//   not suffice: another block, or a thread that found a fault, may set it between the reads of two threads. Then one
-//   of them would not post what peers wait for, and the peers would not see that this rank is in another operation. The
-//   vote after W1 and W2 precedes thread 0's report. So each thread has done A1 before the report changes these words.
+//           P1 store the units of the payload, relaxed    P2 store the units of the first word, release
+//           W1 load all units, relaxed, until they have the flags
+//           W2 load the first word of the others, acquire, until it has the flags
+//   A word is a pair of units. Its two flags have the post's number, and a half of the operation's signature each. So
+//   every word says whether it has come, and whether its rank is in the same operation. A post has at least one word.
+//   Among threads on one device, P2 and W2 are relaxed, because there the ends of kernels order the callers' accesses.
+//   Push      On several devices a result is known at the earliest one crossing of a link after the last rank begins.
+//             So up to push_rank_count_max ranks push: each stores its post into its column of every place, and polls
+//             its own place. No load crosses a link. If rank and reader are on one device, a store to each reader gains
+//             nothing. There ranks pull: each stores its post once, in its own place, and all ranks load it.
+//   Reuse     Posts n and n + 2 share an area, but no credit is needed, whatever operations lie between and however
+//             many channels each has. A rank writes n + 2 in a later kernel than the one in which it saw the first word
+//             of post n + 1 of each other rank. These ranks wrote n + 1 in a later kernel than the one that read all of
+//             n. So n has been read by all who read it, wherever it lies (tests/gpu/post_model_test.cpp).
+//   Flags     Posts are counted through the communicator's life, and flags have 15 bits of the number. So once in
+//             post_sweep_period posts the writer clears what its post does not fill, in every place where it writes.
+//   No barrier precedes the post, so each thread decides alone whether it posts. It reads told_verdict, which is set
+//   when a failed kernel ends, so all threads of later kernels post nothing. `verdict` would not suffice: another
+//   block, or a thread that found a fault, may set it between the reads of two threads. Then one of them would not post
+//   what peers wait for, and the peers would not see that this rank is in another operation. The vote after W1 and W2
+//   precedes thread 0's report. So each thread has done A1 before the report changes these words.
 //
 // two_shot  C1 write chunk c's contribution, plain          C2 store contributed = (c + 1, signature), release
 //           R1 load `contributed` of all ranks, acquire, until c + 1; read; write the result of this rank's part
@@ -79,16 +85,21 @@ inline constexpr uint32_t load_store_rank_count_max = 64;
 /// The areas that the chunks of a channel use in turn. Three would suffice, but a power of two lets counters wrap.
 inline constexpr uint32_t load_store_area_count = 4;
 
+/// The most ranks that push their posts. Columns take memory for each pair of ranks.
+inline constexpr uint32_t push_rank_count_max = 16;
+
 struct LoadStoreGeometry {
   uint32_t rank_count = 0;  ///< 0 means that there are no places
   uint32_t channel_count = 0;
   uint32_t post_bytes = 0;   ///< largest one_shot, a multiple of 64
   uint32_t chunk_bytes = 0;  ///< largest chunk of a channel, over all blocks of data; a multiple of 64
+  uint32_t pushes = 0;       ///< 1: ranks push their posts
 
-  [[nodiscard]] RONDO_HD size_t counters_offset() const { return 2 * size_t{channel_count} * cache_line_bytes; }
-  [[nodiscard]] RONDO_HD size_t units_offset() const { return (2 + 2 + 3) * size_t{channel_count} * cache_line_bytes; }
+  [[nodiscard]] RONDO_HD size_t units_offset() const { return (2 + 3) * size_t{channel_count} * cache_line_bytes; }
+  /// Returns the size of one post of one rank.
+  [[nodiscard]] RONDO_HD size_t column_bytes() const { return 2 * size_t{post_bytes}; }
   /// Returns the size of one of the two post areas.
-  [[nodiscard]] RONDO_HD size_t area_bytes() const { return 2 * size_t{post_bytes}; }
+  [[nodiscard]] RONDO_HD size_t area_bytes() const { return column_bytes() * (pushes != 0 ? rank_count : 1); }
   [[nodiscard]] RONDO_HD size_t contributions_offset() const { return units_offset() + 2 * area_bytes(); }
   [[nodiscard]] RONDO_HD size_t results_offset() const {
     return contributions_offset() + size_t{channel_count} * load_store_area_count * chunk_bytes;
@@ -102,7 +113,9 @@ struct LoadStoreGeometry {
   }
 
   // These functions return offsets in a place.
-  [[nodiscard]] RONDO_HD size_t units_at(uint64_t number) const { return units_offset() + number % 2 * area_bytes(); }
+  [[nodiscard]] RONDO_HD size_t units_at(uint64_t number, uint32_t by) const {
+    return units_offset() + number % 2 * area_bytes() + (pushes != 0 ? by : 0) * column_bytes();
+  }
   [[nodiscard]] RONDO_HD size_t contribution_at(uint32_t channel, uint32_t chunk) const {
     return contributions_offset() +
            (size_t{channel} * load_store_area_count + chunk % load_store_area_count) * chunk_bytes;
@@ -139,27 +152,23 @@ struct LoadStorePlace {
   std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
   LoadStoreGeometry geometry;
 
-  [[nodiscard]] RONDO_HD uint64_t &header(uint64_t number, uint32_t channel) const {
-    return line(number % 2 * geometry.channel_count + channel);
-  }
-  [[nodiscard]] RONDO_HD uint64_t &contributed(uint32_t channel) const {
-    return line(2 * uint64_t{geometry.channel_count} + channel);
-  }
+  [[nodiscard]] RONDO_HD uint64_t &contributed(uint32_t channel) const { return line(channel); }
   [[nodiscard]] RONDO_HD uint64_t &reduced(uint32_t channel) const {
-    return line(3 * uint64_t{geometry.channel_count} + channel);
+    return line(uint64_t{geometry.channel_count} + channel);
   }
   [[nodiscard]] RONDO_HD LoadStoreWindow &window(uint32_t channel) const {
-    return reinterpret_cast<LoadStoreWindow *>(base)[4 * uint64_t{geometry.channel_count} + channel];
+    return reinterpret_cast<LoadStoreWindow *>(base)[2 * uint64_t{geometry.channel_count} + channel];
   }
   /// Returns the word of a gate. All ranks use the gates in rank 0's place.
   [[nodiscard]] RONDO_HD uint64_t &arrived(uint32_t channel) const {
-    return line(5 * uint64_t{geometry.channel_count} + channel);
+    return line(3 * uint64_t{geometry.channel_count} + channel);
   }
   [[nodiscard]] RONDO_HD uint64_t &left(uint32_t channel) const {
-    return line(6 * uint64_t{geometry.channel_count} + channel);
+    return line(4 * uint64_t{geometry.channel_count} + channel);
   }
-  [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number) const {
-    return reinterpret_cast<uint64_t *>(base + geometry.units_at(number));
+  /// Returns the units of post `number` of rank `by`. If ranks do not push, `by` must be the owner.
+  [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number, uint32_t by) const {
+    return reinterpret_cast<uint64_t *>(base + geometry.units_at(number, by));
   }
 
  private:
@@ -167,6 +176,26 @@ struct LoadStorePlace {
     return reinterpret_cast<PaddedCounter *>(base)[index].value;
   }
 };
+
+/// The flags of the two units of each word of a post. The low half of a flag has a half of the signature. The high half
+/// has the number. It is never 0, because fresh memory is stale.
+struct PostFlags {
+  uint32_t first;
+  uint32_t second;
+};
+[[nodiscard]] RONDO_HD constexpr PostFlags post_flags(uint64_t number, uint32_t signature) {
+  const uint32_t high = static_cast<uint32_t>(number) << 17 | 1u << 16;
+  return {high | (signature & 0xFFFF), high | signature >> 16};
+}
+/// Says whether `flag` is of another operation's post with the same number as `expected`.
+[[nodiscard]] RONDO_HD constexpr bool is_foreign_flag(uint32_t flag, uint32_t expected) {
+  return flag != expected && (flag ^ expected) >> 16 == 0;
+}
+/// The number of posts in which a rank clears its areas once. Flags repeat after twice as many. So an area is cleared
+/// at least once between two equal flags.
+inline constexpr uint64_t post_sweep_period = uint64_t{1} << 14;
+static_assert(post_flags(1, 0).first == post_flags(1 + 2 * post_sweep_period, 0).first);
+static_assert(post_flags(1, 0).first != post_flags(1 + post_sweep_period, 0).first);
 
 // A counter of chunks has the count in its high half. Its low half is the operation's signature for `contributed`, and
 // 0 for `reduced`.

@@ -28,10 +28,9 @@ inline constexpr uint32_t word_bytes = 8;  ///< one_shot: the part of a payload 
 /// aligned to words. The host computes the addresses, so that a kernel whose group has a thread for each word and each
 /// rank can post at once.
 struct ShortPost {
-  uint64_t *units = nullptr;         ///< for even posts
-  PaddedCounter *headers = nullptr;  ///< for even posts, one for each channel
-  uint32_t units_of_area = 0;        ///< the distance to the units of odd posts
-  uint32_t word_count = 0;           ///< words of all channels; 0 if the post is not short
+  uint64_t *units = nullptr;   ///< for even posts, in the rank's own place
+  uint32_t units_of_area = 0;  ///< the distance to the units of odd posts
+  uint32_t word_count = 0;     ///< words of all channels; 0 if the post is not short
 };
 
 /// The parameter of every kernel of load_store. The grid has one block per channel.
@@ -61,10 +60,14 @@ struct LoadStoreOperation {
     return region == 0 ? 0 : region + (posted & ((uint64_t{1} << region_shift) - 1));
   }
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
+  /// Returns where rank `reader` finds the units of post `number` of rank `by`.
+  [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number, uint32_t by, uint32_t reader) const {
+    return place(geometry.pushes != 0 ? reader : by).units(number, by);
+  }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
 static_assert(sizeof(LoadStoreOperation) == 840 && offsetof(LoadStoreOperation, places) == 216);
-static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 768);
+static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 776);
 
 enum class Look : uint8_t { ready, waits, stop };
 

@@ -196,8 +196,7 @@ ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes
   const bool is_short = operation.mode == LoadStoreMode::one_shot && (ranks == 2 || ranks == 4 || ranks == 8) &&
                         bytes % word_bytes == 0;
   if (!is_short) return {};
-  const LoadStorePlace own = operation.place(operation.rank);
-  return {own.units(0), reinterpret_cast<PaddedCounter *>(&own.header(0, 0)),
+  return {operation.units(0, operation.rank, operation.rank),
           static_cast<uint32_t>(operation.geometry.area_bytes() / sizeof(uint64_t)),
           static_cast<uint32_t>(bytes / word_bytes)};
 }
@@ -215,7 +214,7 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   operation.chunk_elements = place_chunk_bytes(plan, operation.geometry) / element_bytes;
   operation.shared_chunk_elements = shared_chunk_bytes / element_bytes;
   if (operation.mode != LoadStoreMode::one_shot) return;
-  const uint64_t words = (operation.count * element_bytes + word_bytes - 1) / word_bytes;
+  const uint64_t words = std::max<uint64_t>((operation.count * element_bytes + word_bytes - 1) / word_bytes, 1);
   operation.post_words = static_cast<uint32_t>((words + plan.choice.channels - 1) / plan.choice.channels);
   operation.short_post = short_post(operation, element_bytes);
 }

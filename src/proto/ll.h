@@ -38,14 +38,6 @@ namespace rondo {
 
 namespace ll {
 
-/// Areas of load_store posts are cleared once in sweep_period posts. A flag has 31 bits of the counter, so flags repeat
-/// after 2^31 posts. So an area is cleared at least once between two equal flags.
-inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
-[[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
-  return static_cast<uint32_t>(counter) << 1 | 1u;  // never 0: fresh memory is stale
-}
-static_assert(flag_of(0) == flag_of(2 * sweep_period) && flag_of(0) != flag_of(sweep_period));
-
 inline constexpr uint32_t lap_count = 128;        ///< number of laps after which lap numbers repeat
 inline constexpr uint32_t sweep_laps = 64;  ///< one of this many laps clears, so one does between equal lap numbers
 inline constexpr uint32_t signature_bits = 24;

@@ -152,23 +152,6 @@ template <Site site>
 #endif
   return add<site>(word, value);
 }
-/// Stores or loads like store_release() and load_acquire(). With `ends_order`, a device uses relaxed accesses, because
-/// the ends of kernels give the same order (docs/protocols.md).
-template <Site site>
-RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[maybe_unused]] bool ends_order) {
-#if defined(__CUDA_ARCH__)
-  if (ends_order) return store_relaxed(word, value);
-#endif
-  note(Access::store, &word, sizeof word);
-  Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
-}
-[[nodiscard]] RONDO_HD inline uint64_t load_acquire_unless(const uint64_t &word, [[maybe_unused]] bool ends_order) {
-#if defined(__CUDA_ARCH__)
-  if (ends_order) return load_relaxed(word);
-#endif
-  note(ends_order ? Access::flag_load : Access::flag_acquire, &word, sizeof word);
-  return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(acquire);
-}
 
 /// Two adjacent words, 16-byte aligned. An access is two relaxed scalar accesses, without an order between them. A
 /// device uses one instruction for both.

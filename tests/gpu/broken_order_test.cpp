@@ -54,10 +54,13 @@ int32_t expected(const Traffic &traffic, uint64_t element) {
 
 /// Runs the call, and reads the result as the host does after a kernel's end. Returns false if the result is wrong.
 bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads,
-              rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER, bool shares_buffers = false) {
+              rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER, bool shares_buffers = false, bool pushes = false) {
   OperationKey key;
   key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
-  DeviceWorld world(rank_count, channel_count, geometry, 0, load_store_geometry);
+  device::LoadStoreGeometry places = load_store_geometry;
+  places.pushes = pushes ? 1 : 0;
+  const uint64_t number = pushes ? 2 : 1;  // an even operation is as on several devices
+  DeviceWorld world(rank_count, channel_count, geometry, 0, places);
   if (shares_buffers) world.share_buffers();
   world.begin_at(1, 0);  // as after one post, because the first post is never a short one
   std::array<std::vector<int32_t>, rank_count> send, recv;
@@ -77,9 +80,9 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
     buffers.send.data = reinterpret_cast<std::byte *>(send[rank].data());
     buffers.recv.data = reinterpret_cast<std::byte *>(recv[rank].data());
     buffers.signature = 5;
-    std::thread kernel([&] { world.run(rank, *plans[rank], buffers, 1, lane_threads); });
+    std::thread kernel([&] { world.run(rank, *plans[rank], buffers, number, lane_threads); });
     // The host may read results while the kernel's threads still exist, so only `ended` orders the reads.
-    while (world.result(rank).number != 1) std::this_thread::yield();
+    while (world.result(rank).number != number) std::this_thread::yield();
     right[rank] = traffic.collective != RONDO_ALL_REDUCE || note[1 - rank] == 1;
     for (uint64_t i = 0; i < traffic.count; ++i) right[rank] = right[rank] && recv[rank][i] == expected(traffic, i);
     kernel.join();
@@ -141,10 +144,11 @@ TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
       for (const uint32_t lane_threads : {4u, 1u}) {
         for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
           right = is_right(traffic, RONDO_ALGORITHM_RING, protocol, lane_threads) && right;
-        if (traffic.collective == RONDO_ALL_REDUCE)
-          right = is_right(traffic, RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
-                           RONDO_KERNEL_LOAD_STORE) &&
-                  right;
+        for (const bool pushes : {false, true})
+          if (traffic.collective == RONDO_ALL_REDUCE)
+            right = is_right(traffic, RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
+                             RONDO_KERNEL_LOAD_STORE, false, pushes) &&
+                    right;
         for (const bool shares_buffers : {false, true})
           right = is_right(traffic, RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
                            RONDO_KERNEL_LOAD_STORE, shares_buffers) &&

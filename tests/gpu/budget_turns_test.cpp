@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run ranks on several devices as emulated blocks, and count. One test counts the loads over links that a
-// rank makes one after another. Others count the polls of a long wait, of all peers or of each peer.
+// These tests run ranks on several devices as emulated blocks, and count. Some tests count the loads over links.
+// Others count the polls of a long wait, of all peers or of each peer.
 #include <numeric>
 
 #include "cuda/kernels/load_store_wait.h"
@@ -100,6 +100,33 @@ TEST_CASE("budgets: 64 KiB through places take 4 loads over links one after the 
                   static_cast<int>(way.turns_max));
       CHECK(rank.remote_turns >= pieces);
       CHECK(rank.remote_turns <= pieces * way.turns_max);
+    }
+    for (const DeviceBuffer &buffer : apart.buffers)  // after three sums in place
+      CHECK_VALUES(buffer.read(), std::vector<float>(apart.elements, 8 * 8 * 8));
+  }
+}
+
+// This case needs SOFT_CUDA_THREADS=256, so that 8 B are a short post. Among 8 devices, each rank stores its units with
+// 7 others. Nothing that it loads, data or flags, is on another device.
+TEST_CASE("budgets: a one_shot among 8 devices loads nothing over links", "[.][places budget]") {
+  for (const size_t bytes : {size_t{8}, 32 * KiB}) {
+    rondo_config_t config = on_device();
+    config.timeout_ms = 200'000;
+    config.max_ctas = 2;
+    Apart apart(8, bytes, false, config);
+    count_accesses(true);
+    apart.sum_all();
+    const auto ranks = apart.counts();
+    count_accesses(false);
+    CAPTURE(bytes);
+    for (const AccessCounts &rank : ranks) {
+      std::printf("one_shot of %zu B, 8 devices: %llu looks and %llu B of data over links\n", bytes,
+                  static_cast<unsigned long long>(rank.flag_loads[soft_cuda::other_device_memory]),
+                  static_cast<unsigned long long>(rank.read_bytes[soft_cuda::other_device_memory]));
+      CHECK(rank.operations == 1);
+      CHECK(rank.flag_loads[soft_cuda::other_device_memory] == 0);
+      CHECK(rank.read_bytes[soft_cuda::other_device_memory] == 0);
+      CHECK(rank.written_bytes[soft_cuda::other_device_memory] == 7 * 2 * bytes);
     }
     for (const DeviceBuffer &buffer : apart.buffers)  // after three sums in place
       CHECK_VALUES(buffer.read(), std::vector<float>(apart.elements, 8 * 8 * 8));

@@ -49,7 +49,7 @@ class DeviceWorld {
       : rank_count_(rank_count),
         hidden_ranks_(rank_count, 0),
         geometry_(geometry),
-        load_store_{rank_count, channel_count, load_store.post_bytes, load_store.chunk_bytes},
+        load_store_{rank_count, channel_count, load_store.post_bytes, load_store.chunk_bytes, load_store.pushes},
         places_stride_((load_store_.bytes() + 63) / 64 * 64),
         places_(load_store.post_bytes == 0 ? 0 : places_stride_ * rank_count),
         stride_((geometry.bytes() + 63) / 64 * 64),
@@ -117,6 +117,10 @@ class DeviceWorld {
   /// Returns the place of a rank, for load_store.
   [[nodiscard]] device::LoadStorePlace place(uint32_t rank) {
     return {places_.data() + rank * places_stride_, load_store_};
+  }
+  /// Returns where rank `reader` finds the units of post `number` of rank `by`.
+  [[nodiscard]] uint64_t *post(uint64_t number, uint32_t by, uint32_t reader) {
+    return place(load_store_.pushes != 0 ? reader : by).units(number, by);
   }
   /// Sets the state as if `posts` posts and `chunks` chunks had preceded.
   void begin_at(uint64_t posts, uint32_t chunks) {
@@ -203,7 +207,7 @@ class DeviceWorld {
     operation.buffers = buffers;
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
-    operation.on_one_device = number % 2;  // here it only decides whether a one_shot also polls headers
+    operation.on_one_device = number % 2;  // here it only decides when a one_shot polls first words
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     operation.op = device::reduce_op(plan);

@@ -41,6 +41,7 @@ struct EmulatedCase {
   bool exports = false;
   bool shares_buffers = false;  ///< for load_store: peers read and write the callers' buffers
   uint32_t joint_blocks = 0;    ///< for load_store: one kernel of at most this many blocks for all ranks, or 0
+  bool pushes = false;          ///< for one_shot by load_store: ranks push their posts
   uint32_t hidden_ranks = 0;    ///< with shared buffers: a bit for each rank whose buffers peers cannot read
   uint32_t offset_bytes = 0;  ///< offset from a multiple of 64; send and recv differ by `skew_bytes`
   uint32_t skew_bytes = 0;
@@ -51,8 +52,8 @@ struct EmulatedCase {
            rondo_op_string(op) + " ranks " + std::to_string(rank_count) + " root " + std::to_string(root) + " count " +
            std::to_string(count) + " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) +
            " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " shares " +
-           std::to_string(shares_buffers) + " joint " + std::to_string(joint_blocks) + " hidden " +
-           std::to_string(hidden_ranks) + " offset " +
+           std::to_string(shares_buffers) + " pushes " + std::to_string(pushes) + " joint " +
+           std::to_string(joint_blocks) + " hidden " + std::to_string(hidden_ranks) + " offset " +
            std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
   }
 };
@@ -137,17 +138,25 @@ struct CaseRank {
   return true;
 }
 
-/// Returns the flags and counters of a rank's place, and everything that the rank has posted.
+/// Stores the first word of a post, for one of its readers, as if rank `by` made a call with this signature.
+inline void plant_first_word(DeviceWorld &world, uint64_t number, uint32_t by, uint32_t reader, uint32_t signature) {
+  const device::PostFlags flags = device::post_flags(number, signature);
+  uint64_t *const units = world.post(number, by, reader);
+  memory::store_release(units[1], ll::pack(0, flags.second));
+  memory::store_release(units[0], ll::pack(0, flags.first));  // pairs with W2
+}
+
+/// Returns the counters of a rank's place, and everything that the rank has posted.
 [[nodiscard]] inline std::vector<uint64_t> published_in_place(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   std::vector<uint64_t> words;
   for (uint32_t channel = 0; channel < place.geometry.channel_count; ++channel)
-    for (uint64_t *const word :
-         {&place.header(0, channel), &place.header(1, channel), &place.contributed(channel), &place.reduced(channel)})
+    for (uint64_t *const word : {&place.contributed(channel), &place.reduced(channel)})
       words.push_back(memory::load_acquire(*word));
   for (uint64_t number = 0; number < 2; ++number)
-    for (size_t unit = 0; unit < place.geometry.area_bytes() / sizeof(uint64_t); ++unit)
-      words.push_back(memory::load_acquire(place.units(number)[unit]));
+    for (uint32_t reader = 0; reader < place.geometry.rank_count; ++reader)
+      for (size_t unit = 0; unit < place.geometry.column_bytes() / sizeof(uint64_t); ++unit)
+        words.push_back(memory::load_acquire(world.post(number, rank, reader)[unit]));
   return words;
 }
 
@@ -172,7 +181,8 @@ struct CaseRank {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
   const uint32_t blocks_bytes = it.rank_count * 64;  // each rank has at least 64 bytes of a chunk
-  return {0, 0, (bytes + 64) / 64 * 64, std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes)};
+  const uint32_t chunk_bytes = std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes);
+  return {0, 0, (bytes + 64) / 64 * 64, chunk_bytes, it.pushes ? 1u : 0u};
 }
 
 /// Runs one thread for each rank.

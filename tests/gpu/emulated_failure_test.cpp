@@ -40,13 +40,15 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
-/// Returns how many units of its first post a rank has stored.
-uint64_t posted_units(DeviceWorld &world, uint32_t rank) {
-  const device::LoadStorePlace place = world.place(rank);
-  const size_t all = place.geometry.area_bytes() / sizeof(uint64_t);
+/// Returns how many units of its first post a rank has stored for `reader`.
+uint64_t posted_units(DeviceWorld &world, uint32_t rank, uint32_t reader, uint32_t signature) {
+  const device::PostFlags flags = device::post_flags(1, signature);
+  const size_t all = world.place(rank).geometry.column_bytes() / sizeof(uint64_t);
   uint64_t posted = 0;
   for (size_t unit = 0; unit < all; ++unit)
-    if (ll::flag_in(memory::load_relaxed(place.units(1)[unit])) == ll::flag_of(1)) ++posted;
+    if (ll::flag_in(memory::load_relaxed(world.post(1, rank, reader)[unit])) ==
+        (unit % 2 == 0 ? flags.first : flags.second))
+      ++posted;
   return posted;
 }
 
@@ -188,7 +190,7 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
 
 // Threads do not vote before they post. So one thread may meet a fault while other threads have not posted yet.
 TEST_CASE("emulated block: a post by one_shot is whole though a fault was met before others posted") {
-  for (const uint32_t threads : {2u, 4u, 8u}) {
+  for (const auto &[threads, pushes] : {std::pair(2u, 0u), {4u, 0u}, {8u, 0u}, {2u, 1u}, {8u, 1u}}) {
     EmulatedCase it;
     it.algorithm = RONDO_ALGORITHM_ONE_SHOT;
     it.kernel = RONDO_KERNEL_LOAD_STORE;
@@ -197,15 +199,15 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
     it.channels = 2;
     it.count = 100;
     std::vector<CaseRank> ranks = make_ranks(it, geometry);
-    DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
-    uint64_t &header = world.place(2).header(1, 0);
-    memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 made another call; pairs with W2
+    DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256, pushes});
+    plant_first_word(world, 1, 2, 0, 77);
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
-    CAPTURE(threads);
+    CAPTURE(threads, pushes);
     CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
     CHECK(device::peer_in(world.result(0).verdict) == 2);
-    CHECK(posted_units(world, 0) == it.count);
-    memory::store_release(header, 0);
+    for (const uint32_t reader : {0u, 1u, 2u})
+      CHECK(posted_units(world, 0, reader, ranks[0].buffers(1, false).signature) == it.count);
+    world.post(1, 2, 0)[0] = world.post(1, 2, 0)[1] = 0;
     run_ranks(2, [&](uint32_t which) {
       const uint32_t rank = 1 + which;
       world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, threads);
@@ -220,26 +222,25 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
 
 // The peer arrives while one thread of this rank already polls in a long wait.
 TEST_CASE("emulated block: a late peer that disagrees is named, even where another peer never comes") {
-  for (const bool posts : {true, false}) {
+  for (const auto &[posts, pushes] : {std::pair(true, 0u), {true, 1u}, {false, 0u}}) {
     EmulatedCase it;
     it.algorithm = posts ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
     it.kernel = RONDO_KERNEL_LOAD_STORE;
     it.rank_count = 3;
     it.count = 100;
     std::vector<CaseRank> ranks = make_ranks(it, geometry);
-    DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
+    DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256, pushes});
     std::thread other([&] {
       while (world.result(0).running == 0) std::this_thread::yield();
-      const device::LoadStorePlace place = world.place(2);
-      if (posts) memory::store_release(place.header(1, 0), ll::pack(77, ll::flag_of(1)));  // pairs with W2
-      else memory::store_release(place.contributed(0), device::load_store_counter(1, 77));  // pairs with R1
+      if (posts) plant_first_word(world, 1, 2, 0, 77);
+      else memory::store_release(world.place(2).contributed(0), device::load_store_counter(1, 77));  // pairs with R1
       for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(0).number == 0; ++wait_ms)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       world.abort(0);
     });
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 4);
     other.join();
-    CAPTURE(posts);
+    CAPTURE(posts, pushes);
     CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
     CHECK(device::peer_in(world.result(0).verdict) == 2);
   }

@@ -16,14 +16,17 @@ struct LoadStoreKind {
   bool shares_buffers;
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t hidden_ranks = 0;
+  bool pushes = false;
 
   [[nodiscard]] std::string text() const {
     return std::string(rondo_collective_string(collective)) + " by " + rondo_algorithm_string(algorithm) +
-           (shares_buffers ? " in shared buffers" : "") + (hidden_ranks != 0 ? ", some of them hidden" : "");
+           (shares_buffers ? " in shared buffers" : "") + (hidden_ranks != 0 ? ", some of them hidden" : "") +
+           (pushes ? ", pushed" : "");
   }
   [[nodiscard]] bool reduces() const { return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST; }
 };
 constexpr LoadStoreKind one_shot{RONDO_ALGORITHM_ONE_SHOT, false};
+constexpr LoadStoreKind pushed_one_shot{RONDO_ALGORITHM_ONE_SHOT, false, RONDO_ALL_REDUCE, 0, true};
 
 /// Returns all kinds except an all-reduce by one_shot.
 std::vector<LoadStoreKind> kinds_of(bool shares_buffers, uint32_t hidden_ranks) {
@@ -43,7 +46,7 @@ std::vector<LoadStoreKind> shared_kinds() {
 std::vector<LoadStoreKind> load_store_kinds() {
   std::vector<LoadStoreKind> kinds = shared_kinds();
   for (const LoadStoreKind &kind : kinds_of(false, 0)) kinds.push_back(kind);
-  kinds.push_back(one_shot);
+  kinds.insert(kinds.end(), {one_shot, pushed_one_shot});
   return kinds;
 }
 
@@ -53,6 +56,7 @@ EmulatedCase load_store_case(const LoadStoreKind &kind, uint32_t rank_count = 2,
   it.algorithm = kind.algorithm;
   it.shares_buffers = kind.shares_buffers;
   it.hidden_ranks = kind.hidden_ranks;
+  it.pushes = kind.pushes;
   it.kernel = RONDO_KERNEL_LOAD_STORE;
   it.rank_count = rank_count;
   it.count = count;
@@ -174,7 +178,8 @@ TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of fla
   const uint64_t seed = seed_from_environment();
   rondo_test::GateShare share("wraps and counts of emulated load_store");
   for (const LoadStoreKind &kind : load_store_kinds())
-    for (const uint64_t first : {ll::sweep_period - 2, 2 * ll::sweep_period - 3, 4 * ll::sweep_period - 2})
+    for (const uint64_t first : {device::post_sweep_period - 2, 2 * device::post_sweep_period - 3,
+                                 (uint64_t{1} << 32) - 2})
       for (const uint64_t count : {5, 97, 333}) {
         if (!share.has_next()) continue;
         EmulatedCase it = load_store_case(kind, 3, count);
@@ -185,34 +190,37 @@ TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of fla
 }
 
 TEST_CASE("emulated load_store: what a longer post has left is cleared before its flag comes again") {
-  EmulatedCase it = load_store_case(one_shot, 2, 200);
-  it.channels = 3;
-  std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-  for (const uint64_t count : {3, 4})  // 3 ends in half a word, and 4 allows a short post
-    for (const bool swept : {false, true}) {
-      CAPTURE(count, swept);
-      EmulatedCase shorter = it;
-      shorter.count = count;
-      shorter.channels = 1;
-      std::vector<CaseRank> short_ranks = make_ranks(shorter, drawn_geometry);
-      DeviceWorld world = world_for(it);
-      const auto run = [&](std::vector<CaseRank> &of, uint64_t number, uint64_t posts) {
-        world.begin_at(posts, 0);
-        run_ranks(2,
-                  [&](uint32_t rank) { world.run(rank, *of[rank].plan, of[rank].buffers(number, false), number, 4); });
-      };
-      const uint64_t number = swept ? ll::sweep_period + 1 : 103;
-      run(ranks, 1, 100);
-      run(short_ranks, 2, number - 1);
-      for (uint32_t rank = 0; rank < 2; ++rank) {
-        CHECK(world.result(rank).verdict == 0);
-        const device::LoadStorePlace place = world.place(rank);
-        CHECK(ll::flag_in(place.units(number)[3]) == ll::flag_of(number));
-        CHECK((place.units(number)[4] == 0) == swept);
-        CHECK((place.units(number)[199] == 0) == swept);
-        CHECK((place.header(number, 2) == 0) == swept);
+  for (const auto &[count, swept, pushes] :  // 3 ends in half a word, and 4 allows a short post
+       {std::tuple(3u, false, false), {3u, true, false}, {4u, false, false}, {4u, true, false}, {3u, true, true},
+        {4u, false, true}, {4u, true, true}}) {
+    EmulatedCase it = load_store_case(pushes ? pushed_one_shot : one_shot, 2, 200);
+    it.channels = 3;
+    std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
+    CAPTURE(count, swept, pushes);
+    EmulatedCase shorter = it;
+    shorter.count = count;
+    shorter.channels = 1;
+    std::vector<CaseRank> short_ranks = make_ranks(shorter, drawn_geometry);
+    DeviceWorld world = world_for(it);
+    const auto run = [&](std::vector<CaseRank> &of, uint64_t number, uint64_t posts) {
+      world.begin_at(posts, 0);
+      run_ranks(2,
+                [&](uint32_t rank) { world.run(rank, *of[rank].plan, of[rank].buffers(number, false), number, 4); });
+    };
+    const uint64_t number = swept ? device::post_sweep_period + 1 : 103;
+    run(ranks, 1, 100);
+    run(short_ranks, 2, number - 1);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      CHECK(world.result(rank).verdict == 0);
+      const uint32_t signature = short_ranks[rank].buffers(2, false).signature;
+      for (const uint32_t reader : {0u, 1u}) {
+        const uint64_t *const units = world.post(number, rank, reader);
+        CHECK(ll::flag_in(units[3]) == device::post_flags(number, signature).second);
+        CHECK((units[4] == 0) == swept);
+        CHECK((units[199] == 0) == swept);
       }
     }
+  }
 }
 
 TEST_CASE("emulated load_store: operations of all kinds one behind the other, each rank as fast as it can") {
@@ -224,7 +232,7 @@ TEST_CASE("emulated load_store: operations of all kinds one behind the other, ea
   std::vector<Operation> operations;
   for (uint32_t which = 0; which < operation_count; ++which)
     operations.push_back(draw_operation(random, rank_count, shares_buffers));
-  DeviceWorld world(rank_count, 3, drawn_geometry, 0, {0, 0, 64 * 44, 256});
+  DeviceWorld world(rank_count, 3, drawn_geometry, 0, {0, 0, 64 * 44, 256, static_cast<uint32_t>(random() % 2)});
   if (shares_buffers) world.share_buffers();
   run_ranks(rank_count, [&](uint32_t rank) {
     Random own(seed + rank);
@@ -372,7 +380,11 @@ TEST_CASE("emulated load_store: every kernel that a plan can name is in the list
   CHECK(geometry.contribution_at(1, 0) == geometry.contribution_at(0, 3) + 192);
   CHECK(geometry.result_at(0, 0) == geometry.contribution_at(1, 3) + 192);
   CHECK(geometry.bytes() == geometry.result_at(1, 3) + 128);
-  CHECK(geometry.units_at(1) == geometry.units_at(0) + 256);
+  CHECK(geometry.units_at(1, 2) == geometry.units_at(0, 0) + 256);
+  const device::LoadStoreGeometry pushed{3, 2, 128, 192, 1};
+  CHECK(pushed.units_at(0, 2) == geometry.units_at(0, 0) + 2 * 256);
+  CHECK(pushed.units_at(1, 0) == pushed.units_at(0, 2) + 256);
+  CHECK(pushed.contribution_at(0, 0) == pushed.units_at(1, 2) + 256);
   // In memory, windows and gates follow the counters and precede the units.
   std::vector<PaddedCounter> memory(geometry.bytes() / sizeof(PaddedCounter) + 1);
   auto *const base = reinterpret_cast<std::byte *>(memory.data());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t threads_max = 8;
 
-EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6) {
+EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6, bool pushes = false) {
   EmulatedCase it;
   it.algorithm = RONDO_ALGORITHM_ONE_SHOT;
   it.kernel = RONDO_KERNEL_LOAD_STORE;
@@ -21,6 +21,7 @@ EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6) {
   it.rank_count = rank_count;
   it.count = count;
   it.channels = 2;
+  it.pushes = pushes;
   return it;
 }
 
@@ -37,7 +38,7 @@ TEST_CASE("short posts: which calls have them") {
   const auto words_of = [](uint32_t ranks, uint64_t count, uint32_t element_bytes) {
     std::vector<PaddedCounter> memory(64);
     LoadStoreOperation operation;
-    operation.geometry = {ranks, 2, 1024, 64};
+    operation.geometry = {ranks, 2, 1024, 64, ranks / 4 % 2};
     for (uint32_t rank = 0; rank < ranks; ++rank)
       operation.places[rank] = reinterpret_cast<std::byte *>(memory.data() + rank);
     operation.rank = 1;
@@ -46,10 +47,8 @@ TEST_CASE("short posts: which calls have them") {
     const ShortPost post = short_post(operation, element_bytes);
     if (post.word_count != 0) {
       const LoadStorePlace own = operation.place(1);
-      CHECK(post.units == own.units(2));
-      CHECK(post.units + post.units_of_area == own.units(3));
-      CHECK(&post.headers[1].value == &own.header(2, 1));
-      CHECK(&post.headers[operation.geometry.channel_count + 1].value == &own.header(3, 1));
+      CHECK(post.units == own.units(2, 1));
+      CHECK(post.units + post.units_of_area == own.units(3, 1));
     }
     return post.word_count;
   };
@@ -101,6 +100,7 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
         const uint64_t bytes = 8 * between(random, 1, threads_max * it.channels) - (random() % 4 == 0 ? 4 : 0);
         it.count = std::max<uint64_t>(1, bytes / rondo_type_size(it.type));
         it.in_place = random() % 2 == 0;
+        it.pushes = random() % 2 == 0;
         if (random() % 4 == 0) it.offset_bytes = static_cast<uint32_t>(rondo_type_size(it.type));
         if (share.has_next()) check(it, drawn_geometry, {8, 8, 4}, seed, 1);
       }
@@ -109,59 +109,67 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
 TEST_CASE("short posts: counts of posts pass the wraps of flags and of the sweep") {
   const uint64_t seed = seed_from_environment();
   for (const uint32_t rank_count : {2u, 4u, 8u})
-    for (const uint64_t first : {ll::sweep_period - 3, 2 * ll::sweep_period - 3, 4 * ll::sweep_period - 3})
-      check(short_case(rank_count), drawn_geometry, {8, 8, 8, 8, 8, 8}, seed, first);
+    for (const uint64_t first :
+         {device::post_sweep_period - 3, 2 * device::post_sweep_period - 3, (uint64_t{1} << 32) - 3})
+      for (const bool pushes : {false, true})
+        check(short_case(rank_count, 6, pushes), drawn_geometry, {8, 8, 8, 8, 8, 8}, seed, first);
 }
 
 TEST_CASE("short posts: beside ranks that have none, one behind the other, each as fast as it can") {
-  const uint64_t seed = seed_from_environment();
-  CAPTURE(seed);
-  const EmulatedCase it = short_case(4, 22);
-  constexpr uint64_t operation_count = under_thread_sanitizer ? 10 : 40;
-  std::vector<std::vector<CaseRank>> operations;
-  for (uint64_t number = 0; number < operation_count; ++number) operations.push_back(make_ranks(it, drawn_geometry));
-  DeviceWorld world = world_for(it);
-  run_ranks(it.rank_count, [&](uint32_t rank) {
-    Random own(seed + rank);
-    for (uint64_t number = 1; number <= operation_count; ++number) {
-      CaseRank &of = operations[number - 1][rank];
-      if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
-      world.run(rank, *of.plan, of.buffers(number, false), number, own() % 2 == 0 ? 8 : 3);
-    }
-  });
-  for (const std::vector<CaseRank> &ranks : operations)
-    for (uint32_t rank = 0; rank < it.rank_count; ++rank) CHECK(is_sum(ranks, rank, it.count));
-}
-
-TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel behind it posts nothing") {
-  const EmulatedCase it = short_case(4);
-  std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-  DeviceWorld world = world_for(it);
-  std::thread aborter([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
-  });
-  run_ranks(3, [&](uint32_t rank) {  // the last rank never starts
-    world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
-  });
-  aborter.join();
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    CAPTURE(rank);
-    CHECK((world.result(rank).number == 1 && world.result(rank).failed_number == 1));
-    CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
-    const std::vector<uint64_t> before = published_in_place(world, rank);
-    world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 8);
-    CHECK(published_in_place(world, rank) == before);
-    CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
+  for (const bool pushes : {false, true}) {
+    CAPTURE(pushes);
+    const uint64_t seed = seed_from_environment();
+    const EmulatedCase it = short_case(4, 22, pushes);
+    CAPTURE(seed);
+    constexpr uint64_t operation_count = under_thread_sanitizer ? 10 : 40;
+    std::vector<std::vector<CaseRank>> operations;
+    for (uint64_t number = 0; number < operation_count; ++number) operations.push_back(make_ranks(it, drawn_geometry));
+    DeviceWorld world = world_for(it);
+    run_ranks(it.rank_count, [&](uint32_t rank) {
+      Random own(seed + rank);
+      for (uint64_t number = 1; number <= operation_count; ++number) {
+        CaseRank &of = operations[number - 1][rank];
+        if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+        world.run(rank, *of.plan, of.buffers(number, false), number, own() % 2 == 0 ? 8 : 3);
+      }
+    });
+    for (const std::vector<CaseRank> &ranks : operations)
+      for (uint32_t rank = 0; rank < it.rank_count; ++rank) CHECK(is_sum(ranks, rank, it.count));
   }
 }
 
-TEST_CASE("short posts: a peer in another operation is a fault that names it, in every order of headers and words") {
-  for (const uint32_t rank_count : {4u, 8u})
-    for (const uint32_t threads : {8u, 4u})   // 8 ranks have more headers than 4 threads
-      for (const uint64_t number : {1u, 2u})  // an odd operation polls headers together with words
+TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel behind it posts nothing") {
+  for (const bool pushes : {false, true}) {
+    CAPTURE(pushes);
+    const EmulatedCase it = short_case(4, 6, pushes);
+    std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
+    DeviceWorld world = world_for(it);
+    std::thread aborter([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
+    });
+    run_ranks(3, [&](uint32_t rank) {  // the last rank never starts
+      world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
+    });
+    aborter.join();
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      CAPTURE(rank);
+      CHECK((world.result(rank).number == 1 && world.result(rank).failed_number == 1));
+      CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
+      const std::vector<uint64_t> before = published_in_place(world, rank);
+      world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 8);
+      CHECK(published_in_place(world, rank) == before);
+      CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
+    }
+  }
+}
+
+TEST_CASE("short posts: a peer in another operation is a fault that names it, in every order of words") {
+  for (const auto &[rank_count, pushes] : {std::pair(4u, false), {8u, false}, {4u, true}, {8u, true}})
+    for (const uint32_t threads : {8u, 4u})   // 8 ranks have more first words than 4 threads
+      for (const uint64_t number : {1u, 2u})  // an odd operation polls first words together with others
         for (const uint64_t other_count : {uint64_t{6}, uint64_t{3}, uint64_t{60}}) {
-          const EmulatedCase it = short_case(rank_count);
+          const EmulatedCase it = short_case(rank_count, 6, pushes);
           EmulatedCase other = it, larger = it;
           other.count = other_count;
           larger.count = 60;
@@ -173,7 +181,7 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
             world.run(rank, *of.plan, of.buffers(rank == 2 ? 7 : 1, false), number, threads);
           });
           for (uint32_t rank = 0; rank < rank_count; ++rank) {
-            CAPTURE(rank, rank_count, threads, other_count, number);
+            CAPTURE(rank, rank_count, pushes, threads, other_count, number);
             const DeviceWorld::Ended result = world.result(rank);
             CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
             CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
@@ -182,25 +190,48 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
         }
 }
 
+// Rank 0 is one post ahead: it has seen rank 1's post 2, and stores its post 3 before rank 1 has read anything.
+TEST_CASE("short posts: a rank that is one post ahead leaves the post that its peer has not read") {
+  for (const bool pushes : {false, true}) {
+    CAPTURE(pushes);
+    const EmulatedCase it = short_case(2, 2, pushes);  // one word
+    std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry), next = make_ranks(it, drawn_geometry);
+    DeviceWorld world = world_for(it);
+    plant_first_word(world, 2, 1, 0, ranks[1].buffers(1, false).signature);
+    world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
+    CHECK(world.result(0).verdict == 0);
+    world.abort(0);
+    world.run(0, *next[0].plan, next[0].buffers(2, false), 2, 8);
+    CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
+    const device::PostFlags flags = device::post_flags(3, next[0].buffers(2, false).signature);
+    CHECK(ll::flag_in(world.post(3, 0, 1)[0]) == flags.first);
+    world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, 8);
+    CHECK(world.result(1).verdict == 0);
+    CHECK(is_sum(ranks, 1, it.count));
+  }
+}
+
 // Threads do not vote before they post. So one thread may meet a fault while other threads have not posted yet.
 TEST_CASE("short posts: a post is whole though a fault was met") {
-  const EmulatedCase it = short_case(4);
-  std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-  DeviceWorld world = world_for(it);
-  uint64_t &header = world.place(2).header(2, 0);
-  memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 made another call; pairs with W2
-  world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
-  CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
-  CHECK(device::peer_in(world.result(0).verdict) == 2);
-  memory::store_release(header, 0);
-  run_ranks(3, [&](uint32_t which) {
-    const uint32_t rank = 1 + which;
-    world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
-  });
-  for (const uint32_t rank : {1u, 2u, 3u}) {
-    CAPTURE(rank);
-    CHECK(world.result(rank).verdict == 0);
-    CHECK(is_sum(ranks, rank, it.count));
+  for (const bool pushes : {false, true}) {
+    CAPTURE(pushes);
+    const EmulatedCase it = short_case(4, 6, pushes);
+    std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
+    DeviceWorld world = world_for(it);
+    plant_first_word(world, 2, 2, 0, 77);  // as if rank 2 made another call
+    world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
+    CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
+    CHECK(device::peer_in(world.result(0).verdict) == 2);
+    world.post(2, 2, 0)[0] = world.post(2, 2, 0)[1] = 0;
+    run_ranks(3, [&](uint32_t which) {
+      const uint32_t rank = 1 + which;
+      world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
+    });
+    for (const uint32_t rank : {1u, 2u, 3u}) {
+      CAPTURE(rank);
+      CHECK(world.result(rank).verdict == 0);
+      CHECK(is_sum(ranks, rank, it.count));
+    }
   }
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;   // ll moves two bytes for each byte
-constexpr uint64_t post_bytes_max = 64 * KiB;  // the most that a one_shot of load_store takes on a device
+// The most that a one_shot of load_store takes, on one device and on several.
+constexpr uint64_t post_bytes_max = 64 * KiB, pushed_post_bytes_max = 32 * KiB;
 
 void add_interpreted(std::vector<Candidate> &list, const Algorithm &algorithm, bool quick) {
   for (const uint64_t chunk_bytes : {64 * KiB, 256 * KiB}) {
@@ -35,7 +36,7 @@ void add_load_store(std::vector<Candidate> &list, const Group &group, bool quick
     const rondo_algorithm_t whole = all_reduce ? RONDO_ALGORITHM_TWO_SHOT : load_store_algorithm(group.collective);
     if (all_reduce) {
       list.push_back(candidate(RONDO_ALGORITHM_ONE_SHOT, blocks_max));
-      list.back().bytes_max = post_bytes_max;
+      list.back().bytes_max = group.buffers == BufferPlace::shared_device ? post_bytes_max : pushed_post_bytes_max;
     }
     list.push_back(candidate(whole, blocks_max));
   }
