@@ -123,7 +123,8 @@ RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t 
   for (uint64_t done = 0; done < part.count; done += chunk_elements) {
     const Range chunk = slice_of(part, done, chunk_elements);
     run_part<Reduction>(group, buffers, is_copy<Reduction> ? 1 : rank_count, route.output_count,
-                        chunk.begin * sizeof(Storage), static_cast<uint32_t>(chunk.count), operation.divisor, operation.op);
+                        chunk.begin * sizeof(Storage), static_cast<uint32_t>(chunk.count), operation.divisor,
+                        operation.op);
   }
 }
 

@@ -184,6 +184,12 @@ template <class Reduction, class Beside>
   return true;
 }
 
+/// Says whether a word is of another operation's post with the same number.
+[[nodiscard]] RONDO_HD inline bool is_foreign(const memory::Pair &pair, const PostFlags &flags) {
+  return is_foreign_flag(ll::flag_in(pair.first), flags.first) ||
+         is_foreign_flag(ll::flag_in(pair.second), flags.second);
+}
+
 /// The first words of the peers' posts, as polled by one thread.
 struct FirstLooks {
   uint32_t peer;        ///< the peer that it polls now
@@ -194,11 +200,7 @@ struct FirstLooks {
     seen = memory::load_first_pair(operation.units(post.number, peer, operation.rank), orders);  // W2, see P2
   }
   [[nodiscard]] RONDO_HD Look judge(const LoadStoreOperation &operation, const PostFlags &flags) {
-    if (!has(flags)) {
-      const bool foreign = is_foreign_flag(ll::flag_in(seen.first), flags.first) ||
-                           is_foreign_flag(ll::flag_in(seen.second), flags.second);
-      return foreign ? tell_foreign(operation, peer) : Look::waits;
-    }
+    if (!has(flags)) return is_foreign(seen, flags) ? tell_foreign(operation, peer) : Look::waits;
     seen = {};  // for the next peer
     return Look::ready;
   }
@@ -246,6 +248,7 @@ template <class Reduction, uint32_t ranks>
                                               bool has_word, const uint64_t *first_word) {
   const DeviceOperation &base = operation.base;
   const PostFlags flags = post_flags(number, base.buffers.signature);
+  const bool orders = base.on_one_device == 0;
   memory::Pair found[ranks];
   const uint64_t *from[ranks];
   uint32_t missing_of[ranks];
@@ -261,7 +264,7 @@ template <class Reduction, uint32_t ranks>
       for (uint32_t rank = 0; rank < ranks; ++rank)
         if (missing_of[rank] != 0) found[rank] = memory::load_pair_relaxed(from[rank]);  // W1, pairs by value with P1
     }
-    if (first_word != nullptr) seen = memory::load_first_pair(first_word, base.on_one_device == 0);  // W2, see P2
+    if (first_word != nullptr) seen = memory::load_first_pair(first_word, orders && !has_word);  // W2, see P2
     uint32_t missing = flags_missing(seen, flags);
     if (has_word) {
       RONDO_UNROLL
@@ -271,6 +274,8 @@ template <class Reduction, uint32_t ranks>
   });
   if (!all) return false;
   if (!has_word) return true;
+  // An acquire in the loop would delay the polls of this thread's word.
+  if (orders && first_word != nullptr) (void)memory::load_first_pair(first_word, true);  // W2
   auto partial = Reduction::begin(word_of(found[0]), base.divisor);
   RONDO_UNROLL
   for (uint32_t rank = 1; rank + 1 < ranks; ++rank)
@@ -349,15 +354,22 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
     // This runs after the post, because the post's release would otherwise wait for this store to the host.
     if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
+  // While thread 0 waits for long, it polls the first word of each peer, and then the first word of this channel. A peer
+  // in another operation may post fewer words.
+  const auto state_of = [&](uint32_t peer, uint32_t word) {
+    const uint64_t *const units = operation.units(number, peer, operation.rank);
+    const memory::Pair pair = memory::load_pair_relaxed(units + 2 * size_t{word});
+    if (flags_missing(pair, post.flags) == 0) return Look::ready;
+    return is_foreign(pair, post.flags) ? Look::stop : Look::waits;
+  };
+  const uint32_t watched = payload.begin < payload.end ? payload.begin : 0;
   FirstLooks firsts{group.size() - 1 - group.rank()};
   const bool done = repeat_until_ready(group, operation, [&] {
     return failed ? Look::stop : finish_post<Reduction>(group, operation, post, index, firsts);
-  }, [&](uint32_t peer) {  // a unit of the first word; the next attempt checks the other unit
-    return memory::load_relaxed(*operation.units(number, peer, operation.rank));  // see W2
-  }, [&](uint64_t seen) {
-    if (ll::flag_in(seen) == post.flags.first) return Look::ready;
-    return is_foreign_flag(ll::flag_in(seen), post.flags.first) ? Look::stop : Look::waits;
-  });
+  }, [&](uint32_t peer) {
+    const Look first = state_of(peer, 0);
+    return static_cast<uint64_t>(first == Look::ready ? state_of(peer, watched) : first);
+  }, [](uint64_t seen) { return static_cast<Look>(seen); });
   const uint64_t verdict = done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0);
   if (group.rank() == 0) report(operation.base, 1, verdict, 1, [&] { return ends_in(shared); });
 }

@@ -237,9 +237,9 @@ TEST_CASE("budgets: between hosts the limit of memory holds for the connections 
   CHECK_FALSE(choose_segment(request, channels, false).ok());
 }
 
-TEST_CASE("budgets: a block has a thread for each word of a short post, and a warp for headers", "[budget]") {
+TEST_CASE("budgets: a block has a thread for each word of a short post, and a warp for first words", "[budget]") {
   CHECK(load_store_threads(false, 0) == 256);
-  CHECK(load_store_threads(true, 1) == 64);  // a warp for words, and one for headers
+  CHECK(load_store_threads(true, 1) == 64);  // a warp for words, and one for first words
   CHECK(load_store_threads(true, 32) == 64);
   CHECK(load_store_threads(true, 33) == 96);
   CHECK(load_store_threads(true, 224) == 256);

@@ -59,7 +59,7 @@ class Life:
         protocol = draw.choice(protocols if executor == "kernel" else ("auto", "simple"))
         algorithms = ("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")
         kernel = "load_store" if protocol == "load_store" else "auto"
-        if kernel == "load_store":  # load_store has no protocol, and one_shot takes at most 64 KiB
+        if kernel == "load_store":  # load_store has no protocol, and one_shot takes at most 32 KiB
             algorithms = ("auto", "two_shot", "one_shot" if self.count < 16_000 else "two_shot")
         self.environment = {
             "RONDO_ALGORITHM": draw.choice(algorithms),

@@ -98,7 +98,8 @@ class Elements {
   std::array<std::vector<std::byte>, RONDO_FLOAT8_E5M2 + 1> of_;
 };
 
-constexpr size_t one_shot_bytes_max = 64 << 10;  // the largest all-reduce by load_store's one_shot
+// The largest all-reduce by load_store's one_shot, on one device and on several.
+constexpr size_t one_shot_bytes_max = 64 << 10, pushed_bytes_max = 32 << 10;
 bool is_load_store(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
 }
@@ -271,8 +272,9 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, cons
   std::vector<size_t> counts = matrix.counts;
   std::erase_if(counts, [&](size_t count) { return !pair.fits(count * rondo_type_size(it.type)); });
   const size_t element_bytes_max = it.op == RONDO_AVG ? 2 * sizeof(int64_t) : sizeof(double);  // a mean has two words
+  const size_t bytes_max = devices_of_environment() > 1 ? pushed_bytes_max : one_shot_bytes_max;
   if (pair.posts(it.collective))
-    std::erase_if(counts, [&](size_t count) { return count * element_bytes_max > one_shot_bytes_max; });
+    std::erase_if(counts, [&](size_t count) { return count * element_bytes_max > bytes_max; });
   for (size_t draw = 0; draw < matrix.draws; ++draw) {
     it.count = counts[random() % counts.size()] / (blocks ? static_cast<size_t>(rank_count) : 1);
     it.root = static_cast<int>(random() % static_cast<uint64_t>(rank_count));

@@ -232,7 +232,8 @@ TEST_CASE("emulated block: a late peer that disagrees is named, even where anoth
     DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256, pushes});
     std::thread other([&] {
       while (world.result(0).running == 0) std::this_thread::yield();
-      if (posts) plant_first_word(world, 1, 2, 0, 77);
+      // Only the second unit of the word shows this difference.
+      if (posts) plant_first_word(world, 1, 2, 0, ranks[0].buffers(1, false).signature ^ 1u << 16);
       else memory::store_release(world.place(2).contributed(0), device::load_store_counter(1, 77));  // pairs with R1
       for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(0).number == 0; ++wait_ms)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

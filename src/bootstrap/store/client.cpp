@@ -308,8 +308,9 @@ class Connector {
   }
 
   [[nodiscard]] Error store_gone() const {
+    const std::string listens = stranger_ ? "another program listens at " : "no process listens at ";
     return {RONDO_ERROR_REMOTE,
-            (stranger_ ? "another program" : "no process") + (" listens at " + name_) + ", where the store was: " + host_text() + " has ended, or given up" +
+            listens + name_ + ", where the store was: " + host_text() + " has ended, or given up" +
                 (was_there_ || is_loopback(address_)
                      ? ""
                      : "; if this host has the same address, such as docker0's, set RONDO_INTERFACE on both"),

@@ -178,7 +178,7 @@ struct StoreHost {
   int32_t rank = -1;  ///< the rank that runs in that process; -1 if no rank does, or it is unknown
   std::string name = "the process that runs it";
   bool runs_already = false;  ///< true: the store ran before its address was known, so it has ended if nothing listens
-  bool has_secret = false;  ///< true: the store has the same secret; if a program there has not, the store has ended
+  bool has_secret = false;  ///< true: the store has this secret, so it has ended if the program there has not
   uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins after this time
   std::string secret_source{};  ///< where the secret is from, for the error of a client with another secret
 };
