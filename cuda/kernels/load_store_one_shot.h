@@ -354,8 +354,8 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
     // This runs after the post, because the post's release would otherwise wait for this store to the host.
     if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
-  // While thread 0 waits for long, it polls the first word of each peer, and then the first word of this channel. A peer
-  // in another operation may post fewer words.
+  // While thread 0 waits for long, it polls the first word of each peer, and then the first word of this channel. A
+  // peer in another operation may post fewer words.
   const auto state_of = [&](uint32_t peer, uint32_t word) {
     const uint64_t *const units = operation.units(number, peer, operation.rank);
     const memory::Pair pair = memory::load_pair_relaxed(units + 2 * size_t{word});

@@ -218,7 +218,7 @@ TEST_CASE("short posts: a post is whole though a fault was met") {
     const EmulatedCase it = short_case(4, 6, pushes);
     std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
     DeviceWorld world = world_for(it);
-    // As if rank 2 made another call. Only the second unit of the word shows the difference.
+    // Rank 2 seems to make another call. Only the second unit of its word shows the difference.
     plant_first_word(world, 2, 2, 0, ranks[0].buffers(1, false).signature ^ 1u << 16);
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
     CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
