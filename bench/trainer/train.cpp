@@ -113,11 +113,12 @@ Outcome find_place(Group &group, size_t &place) {
   return std::nullopt;
 }
 
-/// Returns RONDO_MAX_CTAS, which the library has checked; 0 if it is not set.
+/// Returns RONDO_MAX_CTAS, which the library has checked. Returns 0 if it is not set, or if copies run the collectives.
 uint32_t collective_blocks() {
-  const char *const text = std::getenv("RONDO_MAX_CTAS");
+  const char *const text = std::getenv("RONDO_MAX_CTAS"), *const executor = std::getenv("RONDO_DEVICE_EXECUTOR");
   uint32_t count = 0;
-  if (text != nullptr) (void)std::from_chars(text, text + std::strlen(text), count);
+  const bool copies = executor != nullptr && std::strcmp(executor, "copy") == 0;
+  if (text != nullptr && !copies) (void)std::from_chars(text, text + std::strlen(text), count);
   return count;
 }
 

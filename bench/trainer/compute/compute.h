@@ -101,8 +101,8 @@ class Compute {
 
   /// Opens a lane, which runs collectives beside the backend's operations. All ranks of the group call it together.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
-  /// Says whether collectives run beside the next operations. Products then leave the device's multiprocessors that the
-  /// collectives' blocks may use.
+  /// Says whether collectives run beside the next operations. Products are then planned for the multiprocessors that
+  /// the collectives' blocks leave.
   virtual void leave_room(bool beside) = 0;
   /// Waits until all operations are complete.
   /// @return the first failure since the previous finish()
