@@ -38,7 +38,6 @@ struct JointOperation {
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
   uint32_t captured = 0;
-  ReduceOp op = ReduceOp::sum;
 };
 static_assert(std::is_trivially_copyable_v<JointOperation> && std::is_standard_layout_v<JointOperation>);
 static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offsetof(JointOperation, count) == 320);
@@ -52,20 +51,8 @@ static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offset
 template <class Reduction>
 inline constexpr bool has_joint_words = !is_copy<Reduction> && sizeof(typename Reduction::Storage) > 1;
 
-/// Reduces one word of each rank. `last` is the last rank, whose operand is `last_operand`.
-template <class Reduction>
-[[nodiscard]] RONDO_HD uint64_t reduce_word_of_ranks(const uint64_t (&operands)[ranks_per_kernel_max - 1],
-                                                     uint32_t last, uint64_t last_operand, uint32_t divisor) {
-  auto partial = Reduction::begin(operands[0], divisor);
-  RONDO_UNROLL
-  for (uint32_t rank = 1; rank < ranks_per_kernel_max - 1; ++rank)
-    if (rank < last) partial = Reduction::add(partial, operands[rank], divisor);
-  return Reduction::finish(partial, last_operand, divisor);
-}
-
-/// Reduces words of an all-reduce, one per thread. The loads of all operands are in flight together, and while the
-/// operation is selected.
-template <class Element, Group G>
+/// Reduces words of an all-reduce, one per thread. The loads of all operands are in flight together.
+template <class Reduction, Group G>
 RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t block) {
   const uint32_t last = operation.rank_count - 1;
   RONDO_KEEP_LOOP
@@ -79,22 +66,11 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
     RONDO_UNROLL
     for (uint32_t rank = 0; rank < ranks_per_kernel_max - 1; ++rank) operands[rank] = load(rank);
     const uint64_t last_operand = load(last);
-    const uint32_t divisor = operation.divisor;
-    uint64_t result = 0;
-    switch (operation.op) {
-      case ReduceOp::sum:
-        result = reduce_word_of_ranks<RankReduction<Element, SumOp>>(operands, last, last_operand, divisor);
-        break;
-      case ReduceOp::prod:
-        result = reduce_word_of_ranks<RankReduction<Element, ProdOp>>(operands, last, last_operand, divisor);
-        break;
-      case ReduceOp::min:
-        result = reduce_word_of_ranks<RankReduction<Element, MinOp>>(operands, last, last_operand, divisor);
-        break;
-      case ReduceOp::max:
-        result = reduce_word_of_ranks<RankReduction<Element, MaxOp>>(operands, last, last_operand, divisor);
-        break;
-    }
+    auto partial = Reduction::begin(operands[0], operation.divisor);
+    RONDO_UNROLL
+    for (uint32_t rank = 1; rank < ranks_per_kernel_max - 1; ++rank)
+      if (rank < last) partial = Reduction::add(partial, operands[rank], operation.divisor);
+    const uint64_t result = Reduction::finish(partial, last_operand, operation.divisor);
     RONDO_UNROLL
     for (uint32_t rank = 0; rank < ranks_per_kernel_max; ++rank)
       if (rank <= last) store_aligned<sizeof(uint64_t)>(operation.ranks[rank].recv + at, result);
@@ -123,8 +99,7 @@ RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t 
   for (uint64_t done = 0; done < part.count; done += chunk_elements) {
     const Range chunk = slice_of(part, done, chunk_elements);
     run_part<Reduction>(group, buffers, is_copy<Reduction> ? 1 : rank_count, route.output_count,
-                        chunk.begin * sizeof(Storage), static_cast<uint32_t>(chunk.count), operation.divisor,
-                        operation.op);
+                        chunk.begin * sizeof(Storage), static_cast<uint32_t>(chunk.count), operation.divisor);
   }
 }
 
@@ -166,7 +141,7 @@ RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block
   if (group.rank() < operation.rank_count) ends = load_ends(*operation.ranks[group.rank()].progress);
   if constexpr (has_joint_words<Reduction>) {
     if (operation.word_count != 0) {
-      reduce_words<typename Reduction::ElementType>(group, operation, block);
+      reduce_words<Reduction>(group, operation, block);
       if (block == 0) begin_joint(group, operation, ends);  // late, so that the loads of words do not wait for it
       return end_joint(group, operation, ends);
     }

@@ -72,10 +72,6 @@ template <>
 struct OnDevice<GroupReducer<Float16Element>> {
   using Type = GroupReducer<DeviceFloat16Element>;
 };
-template <>
-struct OnDevice<RankReducer<Float16Element>> {
-  using Type = RankReducer<DeviceFloat16Element>;
-};
 template <class Op>
 struct OnDevice<RankReduction<Float16Element, Op>> {
   using Type = RankReduction<DeviceFloat16Element, Op>;

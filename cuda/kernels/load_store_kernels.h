@@ -31,7 +31,7 @@ struct LoadStoreMemory {
 /// Reduces or copies `count` elements that begin `at` bytes after the addresses in `buffers`. All threads call it.
 template <class Reduction, Group G>
 RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count, uint32_t output_count, size_t at,
-                       uint32_t count, uint32_t divisor, [[maybe_unused]] ReduceOp op) {
+                       uint32_t count, uint32_t divisor) {
   // A copy needs to know in which bits the addresses differ from the operand's address.
   const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
   uint64_t addresses = 0;
@@ -47,7 +47,7 @@ RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count
   if constexpr (is_copy<Reduction>)
     copy_part(group, operands, addresses, count);
   else
-    Reduction::run(group, operands, addresses, count, op);
+    reduce_part<Reduction>(group, operands, addresses, count);
 }
 
 /// Runs all parts of this rank. A result is stored `output_count` times. In shared buffers, `buffers` has the
@@ -71,7 +71,7 @@ template <class Reduction, Group G>
       const Range part = part_of(operation, share, index, operation.rank);
       run_part<Reduction>(group, buffers, is_copy<Reduction> ? 1 : operation.rank_count(), output_count,
                           in_places ? 0 : part.begin * sizeof(Storage), static_cast<uint32_t>(part.count),
-                          operation.base.divisor, operation.base.op);
+                          operation.base.divisor);
     }
     if (in_places && has_part) places.end_part(index);
     if (in_places && turn >= 2 && !places.gather(turn - 2)) return false;

@@ -238,23 +238,6 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
   reduce_pieces<Reduction, ElementPiece<Storage, sizeof(Storage)>, Reduction::at_once, 1>(group, of, in_vectors, count);
 }
 
-/// Reduces by an operation that is set at run time. So one kernel serves all operations.
-template <class Element>
-struct RankReducer {
-  using ElementType = Element;
-  using Storage = typename Element::Storage;
-
-  template <Group G, class Operands>
-  RONDO_HD static void run(G group, const Operands &of, uint64_t addresses, uint32_t count, ReduceOp op) {
-    switch (op) {
-      case ReduceOp::sum: return reduce_part<RankReduction<Element, SumOp>>(group, of, addresses, count);
-      case ReduceOp::prod: return reduce_part<RankReduction<Element, ProdOp>>(group, of, addresses, count);
-      case ReduceOp::min: return reduce_part<RankReduction<Element, MinOp>>(group, of, addresses, count);
-      case ReduceOp::max: return reduce_part<RankReduction<Element, MaxOp>>(group, of, addresses, count);
-    }
-  }
-};
-
 /// Copies pieces [0, end) from `offset` on. Each thread has as many loads in flight as in a reduction. If an output is
 /// the operand, nothing is written there.
 template <class Access, Group G, class Operands>

@@ -164,7 +164,7 @@ std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
 
 std::vector<std::string> load_store_kernel_names() {
   std::vector<std::string> names{std::string(load_store_stem) + "copy"};
-  add_type_names(names, load_store_stem);
+  add_reducing_names(names, load_store_stem);
   add_reducing_names(names, one_shot_stem);
   return names;
 }
@@ -175,19 +175,19 @@ uint32_t load_store_element_bytes(const Plan &plan) {
 
 std::vector<std::string> joint_kernel_names() {
   std::vector<std::string> names{std::string(joint_stem) + "copy"};
-  add_type_names(names, joint_stem);
+  add_reducing_names(names, joint_stem);
   return names;
 }
 
 std::string joint_kernel_name(const Plan &plan) {
-  return std::string(joint_stem) + (only_moves(plan) ? "copy" : type_name(plan));
+  return std::string(joint_stem) + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
 std::string kernel_name(const Plan &plan) {
-  const bool is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  if (is_load_store && is_one_shot(plan)) return one_shot_stem + reducing_name(plan);
-  return (is_load_store ? load_store_stem : stem_of(plan.choice.protocol)) +
-         (only_moves(plan) ? "copy" : type_name(plan));
+  if (plan.choice.kernel != RONDO_KERNEL_LOAD_STORE)
+    return stem_of(plan.choice.protocol) + (only_moves(plan) ? "copy" : type_name(plan));
+  const std::string stem = is_one_shot(plan) ? one_shot_stem : load_store_stem;
+  return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
 ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes) {

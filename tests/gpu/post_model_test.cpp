@@ -109,7 +109,7 @@ class Model {
     const uint32_t own = number(state, rank);
     const std::vector<Action> actions = actions_of(rank, own);
     const auto [kind, peer, index] = actions[which];
-    const auto byte_at = [&](uint32_t index) { return uint32_t{static_cast<uint8_t>(state[3 * rank + index])}; };
+    const auto byte_at = [&](uint32_t at) { return uint32_t{static_cast<uint8_t>(state[3 * rank + at])}; };
     uint32_t done = byte_at(1) | byte_at(2) << 8;
     if ((done >> which & 1) != 0) return false;
     if (kind == Kind::load) {
