@@ -115,7 +115,8 @@ void Grow::on_failure(const Error &error) {
   Error told = error;
   told.message.insert(0, "rank " + std::to_string(parent().rank()) + " failed: ");
   process().id_servers.host_failed(group, told, parent().rank());
-  process().id_servers.dismiss(group);
+  if (error.status == RONDO_ERROR_ABORTED) process().id_servers.dismiss(group);
+  else process().id_servers.remove(group);
 }
 
 }  // namespace

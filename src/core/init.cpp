@@ -199,8 +199,10 @@ Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_
   process().id_servers.hosted_by(group_id, rank);
   auto comm = join();
   if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), rank), rank);
-  // Each id makes one communicator. Another process may have the server.
-  if (server.ends_with_rank) comm.ok() ? process().id_servers.remove(group_id) : process().id_servers.dismiss(group_id);
+  // Each id makes one communicator. Another process may have the server. An abort does not wait for other ranks, which
+  // must learn of it.
+  const bool aborted = cancel != nullptr && cancel->requested();
+  if (server.ends_with_rank) aborted ? process().id_servers.dismiss(group_id) : process().id_servers.remove(group_id);
   if (!comm.ok()) return at_init(std::move(comm).error(), rank, rank_count, settings.init_timeout_ns, deadline_ns);
   return comm;
 }
