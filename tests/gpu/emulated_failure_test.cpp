@@ -190,7 +190,8 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
 
 // Threads do not vote before they post. So one thread may meet a fault while other threads have not posted yet.
 TEST_CASE("emulated block: a post by one_shot is whole though a fault was met before others posted") {
-  for (const auto &[threads, pushes] : {std::pair(2u, 0u), {4u, 0u}, {8u, 0u}, {2u, 1u}, {8u, 1u}}) {
+  for (const auto &each : {std::pair(2u, 0u), {4u, 0u}, {8u, 0u}, {2u, 1u}, {8u, 1u}}) {
+    const uint32_t threads = each.first, pushes = each.second;
     EmulatedCase it;
     it.algorithm = RONDO_ALGORITHM_ONE_SHOT;
     it.kernel = RONDO_KERNEL_LOAD_STORE;
@@ -222,7 +223,9 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
 
 // The peer arrives while one thread of this rank already polls in a long wait.
 TEST_CASE("emulated block: a late peer that disagrees is named, even where another peer never comes") {
-  for (const auto &[posts, pushes] : {std::pair(true, 0u), {true, 1u}, {false, 0u}}) {
+  for (const auto &each : {std::pair(true, 0u), {true, 1u}, {false, 0u}}) {
+    const bool posts = each.first;
+    const uint32_t pushes = each.second;
     EmulatedCase it;
     it.algorithm = posts ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
     it.kernel = RONDO_KERNEL_LOAD_STORE;
