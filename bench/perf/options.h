@@ -58,7 +58,7 @@ struct Options {
   bool table_to_errors = false;                ///< one of these paths is "-", so the table goes to standard error
 };
 
-/// The number of calls in one timed run on a device. The host's time to enqueue delays only the first of these calls.
+/// The default number of calls in one timed run on a device. The time to enqueue delays only the first call.
 inline constexpr uint32_t device_aggregate_count = 20;
 
 /// Returns the options, or the text of --help (with Exit::ok), or a failure that describes a wrong option.

@@ -124,7 +124,7 @@ Result<void> Transfers::launch(const DeviceMessages &messages, const device::Dev
   const DeviceBatch &batch = *messages.batch;
   device::TransferOperation operation;
   operation.base = base;
-  // Blocks of a collective use the links of collectives, so they never meet messages.
+  // A collective that exchanges data blocks uses the links of collectives, so its blocks never meet messages.
   const SegmentShape &shape = segment_.shape();
   operation.ends = reinterpret_cast<device::DeviceLinkEnds *>(messages.blocks ? segment_.ends_address(0, 0)
                                                                                : segment_.message_ends_address());

@@ -6,7 +6,7 @@ namespace rondo::console {
 
 /// Opens /dev/null for each closed stream among standard input, output and error. Otherwise a file of the command would
 /// get the stream's number, and receive the command's prints. It also makes a write beyond `ulimit -f` fail, instead of
-/// ending the command by SIGXFSZ. Programs that the command starts are not affected. Call it before anything else.
+/// ending the command by SIGXFSZ. SIGXFSZ still ends programs that the command starts. Call it before anything else.
 void begin_standard_streams();
 
 /// Flushes standard output and returns `status`. If output was lost and `status` is 0, reports the loss on standard

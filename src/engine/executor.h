@@ -154,8 +154,8 @@ class Executor {
 
   /// Returns how much device memory this rank has. Any thread.
   [[nodiscard]] virtual DeviceBytes device_bytes() const { return {}; }
-  /// Returns whether nothing runs on this rank's device, not even a replay. The answer is reliable only while no new
-  /// calls arrive.
+  /// Returns whether the device runs no work of this communicator for this rank, not even a replay. The answer is
+  /// reliable only while no new calls arrive.
   [[nodiscard]] virtual bool is_idle() const { return true; }
   /// Gives device memory back. All ranks must be idle. Until resume() has succeeded on all ranks, no call may use the
   /// device. Do not call share() and unshare(), either.

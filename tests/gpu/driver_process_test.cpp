@@ -71,7 +71,7 @@ class PeerProcess {
     ::kill(process_, SIGKILL);
     CHECK(end() == SIGKILL);
   }
-  /// Waits until the process has ended. Returns its exit status, or the signal that ended it.
+  /// Waits until the process has ended. Returns the status of waitpid(): 0, or the signal that ended it.
   int end() {
     int status = 0;
     CHECK(becomes_true([&] { return ::waitpid(process_, &status, WNOHANG) > 0; }));  // also in a destructor

@@ -65,7 +65,7 @@ void say(const Options &self, const char *event, const std::string &words = "") 
 
 void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-/// Lists the descriptors, the threads, and the mappings of shared memory of this process.
+/// Counts the descriptors, the threads, and the mappings of shared memory of this process.
 std::string held() {
   size_t descriptors = 0, mappings = 0;
   DIR *const folder = ::opendir("/proc/self/fd");

@@ -107,7 +107,7 @@ class Segment {
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   [[nodiscard]] MessageBoard &message_board(uint32_t rank) const;
-  // The next functions are valid after open_messages().
+  // pair_board(), signals() and message_connection() are valid after open_messages().
   /// Returns what `rank` publishes about its messages with `peer`. `peer` is a number in the whole group.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }

@@ -158,7 +158,7 @@ Outcome CudaPerfDevice::make_current() {
 }
 
 Outcome CudaPerfDevice::begin_capture() {
-  // Capture the calls of this thread only, so that calls of other ranks' threads neither join the graph nor break it.
+  // In this mode, driver calls of other ranks' threads do not break the capture. With --one-graph they join it.
   const auto begun = with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
     return cu.stream_begin_capture(handle(), CaptureMode::thread_local_);
   });

@@ -15,7 +15,7 @@ namespace rondo::cli {
 /// Copies on the stream of calls. Only that stream's thread uses it.
 class CudaStaging {
  public:
-  /// Allocates the pinned memory, which may wait for the device. `streams` must outlive this object.
+  /// Allocates the pinned memory, which may wait for the device. What `streams` names must outlive this object.
   Result<void> open(const PerfStreams &streams);
 
   /// These functions return when their copies are complete.
