@@ -39,6 +39,7 @@ class ShortLock {
       if (held_.load(std::memory_order_relaxed)) round < yields_before_naps ? yield_core() : sleep_for_ns(nap_ns);
     }
   }
+  [[nodiscard]] bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }  // pairs with unlock()
   void unlock() { held_.store(false, std::memory_order_release); }  // pairs with lock()
 
  private:

@@ -132,7 +132,7 @@ std::optional<Error> Communicator::failure() {
   executor_->look_for_failure();
   if (!ranks_.failed()) {
     const uint64_t next = next_number();
-    if (const auto death = find_ended_rank(ranks_, rank_, rank_count_, next, RankEnd::death)) ranks_.raise(*death);
+    if (const auto crash = find_ended_rank(ranks_, rank_, rank_count_, next, RankEnd::crash)) ranks_.raise(*crash);
   }
   if (!ranks_.failed()) return std::nullopt;
   record_failure(false);
@@ -213,6 +213,15 @@ void Communicator::close() {
   static_cast<void>(take_meeting());
   dump_.finish();
   ranks_.set_state(RankState::left);
+}
+
+void Communicator::exit() {
+  {
+    const std::unique_lock lock(submit_lock_, std::try_to_lock);
+    const bool is_between = lock.owns_lock() && !halted_ && !is_closed() && operations_.executed() == turn_;
+    if (!is_between || ranks_.failed() || !executor_->is_idle()) return;
+  }
+  ranks_.set_state(RankState::exited);
 }
 
 Result<void> Communicator::drain() {

@@ -180,6 +180,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> flush();
   /// Waits for this rank's operations, then leaves the group.
   void close();
+  /// Publishes that this process exits, if no operation of this rank is unfinished. Peers then fail only if they need
+  /// this rank.
+  void exit();
   /// Returns whether close() has begun. Any thread may call it.
   [[nodiscard]] bool is_closed() const { return closed_.load(std::memory_order_acquire); }  // pairs with close()
 

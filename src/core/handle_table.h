@@ -112,6 +112,16 @@ class HandleTable {
     return free_slot(shard, index);
   }
 
+  [[nodiscard]] std::vector<std::shared_ptr<T>> objects() const {
+    std::vector<std::shared_ptr<T>> all;
+    for (const Shard &shard : shards_) {
+      const std::lock_guard lock(shard.mutex);
+      for (const Slot &slot : shard.slots)
+        if (slot.object != nullptr) all.push_back(slot.object);
+    }
+    return all;
+  }
+
   [[nodiscard]] uint32_t live_count() const {
     uint32_t count = 0;
     for (const Shard &shard : shards_) {

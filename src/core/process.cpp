@@ -8,6 +8,7 @@
 
 #include "src/base/process_object.h"
 #include "src/base/unique_handle.h"
+#include "src/core/communicator.h"
 
 namespace rondo {
 namespace {
@@ -40,12 +41,13 @@ void begin_child() {
 
 /// Finishes initialisations and servers at exit(). If their threads ended with the process, ranks without a reply would
 /// learn that the store is gone, but not why. No communicator may be made during the shutdown. A child of fork() does
-/// not have these threads.
+/// not have these threads. Ranks between operations leave, since no peer fails that does not need them any more.
 void end_threads() {
   Process *const own = own_object().find();
   if (own == nullptr) return;
   own->pending_inits.finish_all();
   own->id_servers.remove_all();
+  for (const auto &communicator : own->communicators.objects()) communicator->exit();
 }
 
 /// Registers the handlers for fork() and exit(). Children inherit both handlers.

@@ -77,7 +77,7 @@ bool TransferWatch::check_ended_peers(uint64_t now_ns) {
 bool TransferWatch::has_ended(uint32_t peer, std::span<const uint32_t> dead) const {
   const RankState state = ranks_.state(peer);
   if (state == RankState::left || state == RankState::finalized) return true;
-  return state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end();
+  return std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
 /// Fails the communicator if the head's peer has ended. Data that the peer sent before its end is still received first.

@@ -47,9 +47,11 @@ std::string describe(const OperationInfo &entered) {
 
 std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank, const std::function<bool(uint32_t)> &counts) {
   std::optional<uint32_t> lowest;
-  for (const uint32_t peer : ranks.find_dead())
-    if (peer != rank && (!lowest || peer < *lowest) && ranks.state(peer) == RankState::alive && counts(peer))
-      lowest = peer;
+  for (const uint32_t peer : ranks.find_dead()) {
+    const RankState state = ranks.state(peer);
+    const bool has_died = state == RankState::alive || state == RankState::exited;
+    if (peer != rank && (!lowest || peer < *lowest) && has_died && counts(peer)) lowest = peer;
+  }
   return lowest;
 }
 
@@ -64,11 +66,14 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     error.operation = operation;
     return error;
   };
+  const auto counts = [&](uint32_t peer) {
+    return owes(peer) && (which != RankEnd::crash || ranks.state(peer) != RankState::exited);
+  };
   const auto find_death = [&]() -> std::optional<Error> {
-    const auto dead = find_dead_rank(ranks, rank, owes);
+    const auto dead = find_dead_rank(ranks, rank, counts);
     return dead ? std::optional(ended(*dead, ranks.how_dead(*dead))) : std::nullopt;
   };
-  if (which == RankEnd::death) return find_death();
+  if (which != RankEnd::any) return find_death();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;

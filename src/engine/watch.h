@@ -87,7 +87,8 @@ inline constexpr const char *what_now =
 [[nodiscard]] Error differing_block(const Signature &call, uint64_t number, uint32_t rank, uint32_t peer,
                                     uint64_t sent_bytes, uint64_t expected_bytes);
 
-enum class RankEnd : uint8_t { death, any };
+/// Ends of ranks. A `crash` is a death without exit(), or with exit() during an operation.
+enum class RankEnd : uint8_t { crash, death, any };
 
 /// Returns the lowest rank that died, other than `rank`. A rank does not count if it had left or finalized before its
 /// death, or if `counts` returns false for it.

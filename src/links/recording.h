@@ -28,7 +28,8 @@ struct OperationInfo {
   bool operator==(const OperationInfo &) const = default;
 };
 
-enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3 };
+/// The state of a rank. `exited` means that its process has called exit() between operations, without a destroy.
+enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3, exited = 4 };
 
 enum class OperationState : uint64_t { running = 0, completed = 1, failed = 2 };
 

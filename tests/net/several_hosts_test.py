@@ -168,6 +168,13 @@ class SeveralHosts(HostsTest):
                           [PROGRAM, "signal", str(int(signal.SIGKILL)), str(victim), "7", "1000"]).finish(60)
                 self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
 
+    def test_an_exit_between_operations_fails_only_who_needs_the_rank(self):
+        for layout, victim in (([0, 0, 1], 2), ([0, 1, 1], 1)):  # a host ends; a host stays
+            with net.Hosts(2) as hosts:
+                job = Job(hosts, layout, [PROGRAM, "exits", str(victim)]).finish(60)
+                self.expect(job, set(range(3)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
+                self.assertIn("rank 0: no failure yet", job.output[0])
+
     def test_links_use_the_interface_by_which_the_store_is_reached(self):
         with net.Hosts(2, rails=2) as hosts:
             hosts.cut(0, rail=0)  # the rail whose addresses come first

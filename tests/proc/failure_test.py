@@ -131,6 +131,11 @@ class Failure(JobTest):
     def test_a_death_is_noticed_with_nothing_in_flight(self):
         self.expect(self.job(3, "idle", 2), "remote rank failed", skip={2}, text="rank 2 (host", peer=2)
 
+    def test_an_exit_between_operations_fails_only_who_needs_the_rank(self):
+        ranks = self.job(3, "exits", 1)
+        self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+        self.assertIn("rank 0: no failure yet", ranks[0].output)
+
     def test_abort_ends_the_wait_of_all(self):
         self.expect(self.job(4, "abort", 1), "aborted", text="rank 1 called rondo_comm_abort", peer=1)
 

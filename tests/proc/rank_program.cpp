@@ -46,6 +46,22 @@ int run_idle(const Rank &self, const Arguments &args) {
   return wait_for_failure(self);
 }
 
+/// exits RANK: after one sum that rank, which is not 0, calls exit(), without a destroy. The others poll. For a second
+/// there is no failure. Then rank 0 begins another sum, which fails.
+int run_exits(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 1, 100, [](int) {});
+  if (begun != 0) return begun;
+  if (self.rank == std::stoi(args[0])) std::exit(0);
+  if (self.rank != 0) return wait_for_failure(self);
+  for (int look = 0; look < 100; ++look) {
+    rondo_status_t now = RONDO_OK;
+    if (rondo_comm_get_async_error(self.comm, &now) != RONDO_OK || now != RONDO_OK) return report(self, now);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::printf("rank 0: no failure yet\n");
+  return sums(self, 1, 100, [](int) {});
+}
+
 /// leave RANK ROUND: that rank destroys its communicator before round ROUND, and soon exits normally
 int run_leave(const Rank &self, const Arguments &args) {
   bool destroyed = false;
@@ -272,6 +288,7 @@ constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"exports", 3, run_lend},       {"idle", 1, run_idle},
+    {"exits", 1, run_exits},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
     {"orphan", 3, run_orphan},   {"closed", 1, run_closed}, {"starved", 1, run_starved},

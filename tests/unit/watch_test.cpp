@@ -95,6 +95,22 @@ TEST_CASE("watch: a death is named before a rank that left because of it", "[uni
   CHECK(ended->message.find("rank 2") == 0);
 }
 
+TEST_CASE("watch: a rank whose process has exited between operations is dead, but has not crashed", "[unit]") {
+  class Exited final : public SceneRanks {
+   public:
+    Exited() : SceneRanks(3) {}
+    RankState state(uint32_t peer) const override { return peer == 1 ? exited : RankState::alive; }
+    std::vector<uint32_t> find_dead() const override { return {1}; }
+    RankState exited = RankState::exited;
+  };
+  Exited ranks;
+  CHECK(find_ended_rank(ranks, 0, 3, 1, RankEnd::any)->peer == 1);
+  CHECK(find_ended_rank(ranks, 0, 3, 1, RankEnd::death)->peer == 1);
+  CHECK_FALSE(find_ended_rank(ranks, 0, 3, 1, RankEnd::crash));
+  ranks.exited = RankState::alive;
+  CHECK(find_ended_rank(ranks, 0, 3, 1, RankEnd::crash)->peer == 1);
+}
+
 TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the operation", "[unit]") {
   SceneRanks ranks(2);
   ranks.far = {1};

@@ -134,7 +134,7 @@ void Control::tell_leaving() {
 /// Says whether all ranks of this host have left or ended.
 bool Control::is_deserted() const {
   for (uint32_t index = 0; index < local_ranks_.size(); ++index)
-    if (!ended_[index] && parts_.local->state(index) != RankState::left) return false;
+    if (!ended_[index] && parts_.local->state(index) < RankState::left) return false;
   return true;
 }
 

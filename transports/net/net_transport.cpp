@@ -212,13 +212,13 @@ class GroupRanks final : public Ranks {
   void set_state(RankState state) override {
     if (state == RankState::left && std::exchange(left_, true)) return;  // close() did this before the destructor
     if (state == RankState::left) group_.windows.close();  // the program may free its buffers
-    if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
-      group_.sentinel->deliver(farewell_patience_ns);
+    const bool leaves = state == RankState::left || state == RankState::exited;
+    if (leaves && group_.sentinel != nullptr && !local_.failed()) group_.sentinel->deliver(farewell_patience_ns);
     // If another rank of this host raised a failure, the other hosts must learn of it before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);
     if (group_.control == nullptr) return;
-    state == RankState::left ? group_.control->tell_leaving() : group_.control->tell_status();
+    leaves ? group_.control->tell_leaving() : group_.control->tell_status();
   }
 
   std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
