@@ -321,8 +321,8 @@ RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t 
 RONDO_API const char *rondo_last_error_message(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Writes the state of all enqueued operations, without waiting. The state is RONDO_OK, or the first failure, which
- * never changes. While the communicator is being made, it is RONDO_NOT_READY. The call also checks the peers, so it
- * notices a peer's death even if no operation is in flight. Any thread. */
+ * never changes. While the communicator is being made, it is RONDO_NOT_READY. The call also notices the death of an
+ * idle peer, except by exit() between operations. Any thread. */
 RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_status_t *status) RONDO_NOEXCEPT;
 /** @} */
 

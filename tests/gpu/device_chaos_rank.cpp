@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This program is one rank of a communicator's life on a device, for device_chaos_test.py: `device_chaos_rank KIND
-// VICTIM DELAY_US COUNT MANNER`. It sums until the communicator fails, and gives everything back. It prints the status
-// and which objects of the driver are still alive. MANNER is "calls", or "replays" with a call as every third sum. With
+// VICTIM DELAY_US COUNT MANNER`. It sums until the communicator fails, and gives everything back. If the victim has died,
+// the others shrink the communicator and go on. The program prints the status and which objects of the driver are still
+// alive. MANNER is "calls", or "replays" with a call as every third sum. With
 // DEVICE_CHAOS_REGISTERS=1 it registers its buffer. With DEVICE_CHAOS_DEVICES=n, rank r is on device r modulo n.
 #include <signal.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "tests/gpu/device_process.h"
@@ -77,6 +79,28 @@ int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns
   return outcome;
 }
 
+/// Continues without the victim, which has died: shrinks the communicator, sums, and prints whether that succeeded.
+void survive(DeviceProcess &self, const Fate &fate) {
+  rondo_comm_t rest = nullptr;
+  int outcome = rondo_comm_shrink(self.comm, &fate.victim, 1, RONDO_SHRINK_ABORT, nullptr, &rest);
+  if (outcome == RONDO_OK) {
+    const rondo_comm_t parent = std::exchange(self.comm, rest);
+    const int rank = self.rank, size = self.size;
+    static_cast<void>(rondo_comm_rank(self.comm, &self.rank));
+    static_cast<void>(rondo_comm_size(self.comm, &self.size));
+    for (int round = 1; round <= 3 && outcome == RONDO_OK; ++round) outcome = sum_once(self, round, self.count);
+    if (outcome == RONDO_OK) outcome = rondo_comm_destroy(self.comm);
+    self.comm = parent;
+    self.rank = rank;
+    self.size = size;
+  }
+  if (outcome == RONDO_OK) {
+    std::printf("rank %d goes on\n", self.rank);
+  } else {
+    std::printf("rank %d cannot go on: %d, %s\n", self.rank, outcome, rondo_last_error_message(nullptr));
+  }
+}
+
 int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   std::thread striker;
   if (is_victim && fate.kind == "early") striker = std::thread(strike, std::cref(self), std::cref(fate));
@@ -89,6 +113,8 @@ int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
     if (is_victim && strikes) striker = std::thread(strike, std::cref(self), std::cref(fate));
     outcome = live_through(self, fate, rondo::now_ns() + static_cast<uint64_t>(fate.delay_us) * 1000);
   }
+  const bool is_left = made && !is_victim && outcome == RONDO_ERROR_REMOTE;
+  if (is_left && (fate.kind == "kill" || fate.kind == "exit")) survive(self, fate);
   report(self, outcome);
   if (striker.joinable()) striker.join();
   if (made) static_cast<void>(rondo_comm_destroy(self.comm));

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lives of communicators on a device, with real processes and the driver in software. Each seed draws 2-4 ranks, one of
 which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails. Some replay graphs, and some
-register their buffers. Every other rank must get an error that names that rank. Nothing may hang, and nothing of the
-driver may stay alive in the ranks that live on.
+register their buffers. Every other rank must get an error that names that rank. After a death, these ranks shrink the
+communicator and go on. Nothing may hang, and nothing of the driver may stay alive in the ranks that live on.
 
 usage: device_chaos_test.py DEVICE_CHAOS_RANK [--seeds N] [--seed N] [--jobs N] [--any-driver]"""
 
@@ -123,6 +123,7 @@ class Life:
         alone = "the process that runs it (rank 0" in told.message
         assert names or told.peer == self.victim or (self.kind == "calls" and alone), (
             f"rank {number} does not name rank {self.victim}")
+        assert self.kind not in ("kill", "exit") or f"rank {number} goes on" in rank.output, f"rank {number} ends"
 
 
 def live(seed, program, kinds):
