@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what scripts/gpu-check runs, by priority. All steps of priorities 1 and 2 fit into one call, and all steps of
-priority 3 into a second call. Steps of priority 4 wait for more time."""
+"""Lists what scripts/gpu-check runs. The steps of priorities 1 and 2 fit into one call, and priority 3 fits into a
+second call. Steps of priority 4 wait for more time."""
 
 import importlib.util
 import os
@@ -78,14 +78,13 @@ SOFT = Sizes(large="1M", medium="64K", small=("-b", 8, "-e", "32K", "-f", 64), p
              beside=("-b", 8, "-e", "8K", "-f", 64), runs=("-n", 2, "-w", 1, "-m", 1), replays=("-n", 2, "-w", 1),
              calls=4, many=8, rows=64, matrix={2: "small", 3: "small", 8: "tiny"}, thread_seeds=20, process_seeds=10,
              patience=20)
-QUICK = Sizes(large="64K", medium="16K", small=("-b", 8, "-e", 8), protocols=("-b", "4K", "-e", "4K"),
-              beside=("-b", 8, "-e", 8), runs=("-n", 1, "-w", 0, "-m", 1), replays=("-n", 1, "-w", 0), calls=2, many=3,
-              rows=16, matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2, patience=20)
+QUICK = Sizes(large="64K", medium="16K", small=("-b", 8, "-e", 8), protocols=("-b", "4K", "-e", "4K"), calls=2, many=3,
+              beside=("-b", 8, "-e", 8), runs=("-n", 1, "-w", 0, "-m", 1), replays=("-n", 1, "-w", 0), rows=16,
+              matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2, patience=20)
 
 
 def find_library(name):
-    """Finds cuBLAS or cuBLASLt of a toolkit, or of the Python packages that PyTorch brings. Returns "" if there is
-    none."""
+    """Returns the path of cuBLAS or cuBLASLt, of a toolkit or of PyTorch's packages, or "" if there is none."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
     folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
     folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
@@ -96,6 +95,7 @@ def find_library(name):
 class Steps:
     def __init__(self, bundle, work, soft, sizes, nccl=None):
         self.bin, self.tests, self.lib, self.work = bundle / "bin", bundle / "tests", bundle / "lib", work
+        self.shim = str(bundle / "nccl/libnccl.so.2")  # not in lib, where PyTorch would find it
         self.peer_training = bundle / "bench/compare/ddp.py"
         self.soft, self.sizes = soft, sizes
         self.nccl = self.lib / "libfake_nccl.so" if soft and nccl is None else nccl
@@ -146,14 +146,12 @@ class Steps:
         if self.soft:
             return (), {"environment": {"SOFT_CUDA_MPS": "on", "REGION_RANK_COUNT": "20000"}}
         control = gpu_check_mps.CONTROL
-        # Clients share the queues of their server, so each client requests no more than a driver gives by default.
-        return (("python3", "-B", gpu_check_mps.__file__),
+        return (("python3", "-B", gpu_check_mps.__file__),  # clients share the queues of their server: 8 by default
                 {"missing": "" if shutil.which(control) else f"{control} is not installed",
                  "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "8", "RONDO_LOG": "info"}})
 
     def smoke(self):
-        """Yields each protocol, kernel and executor once, with verified results. On a GPU, a call that takes over 2
-        s is aborted."""
+        """Yields each protocol, kernel and executor once, verified. On a GPU, a call that takes over 2 s is aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", self.timeout(2))
         ways = [("simple", ["--protocol", "simple"], KERNELS), ("ll", ["--protocol", "ll"], KERNELS),
                 ("load_store", LOAD_STORE, KERNELS), ("kernels, replayed", ["--graph"], KERNELS),
@@ -185,6 +183,8 @@ class Steps:
         yield Step(2, "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 30)
         yield Step(2, "random programs of messages, blocks and collectives", [self.bin / "device_programs"], 20,
                    {"RONDO_SEED": "1"} if self.sizes is QUICK else {})
+        for scenario in ("threads", "graphs", "messages"):
+            yield Step(2, f"nccl.h: {scenario}", [self.bin / "nccl_client", scenario], 4, {"LD_PRELOAD": self.shim})
         yield Step(2, "first calls load and allocate nothing", [self.bin / "gpu_hazard", "hazard: the first*"], 8)
         yield Step(2, "kernels that want unlike carve-outs wait for no one", [self.bin / "gpu_hazard", "[carve-out]"],
                    5, {"SOFT_CUDA_RESIDENT_BLOCKS": "12", "SOFT_CUDA_BLOCKS_PER_MULTIPROCESSOR": "3",

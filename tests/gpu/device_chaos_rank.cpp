@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This program is one rank of a communicator's life on a device, for device_chaos_test.py: `device_chaos_rank KIND
-// VICTIM DELAY_US COUNT MANNER`. It sums until the communicator fails, and gives everything back. If the victim has died,
-// the others shrink the communicator and go on. The program prints the status and which objects of the driver are still
-// alive. MANNER is "calls", or "replays" with a call as every third sum. With
-// DEVICE_CHAOS_REGISTERS=1 it registers its buffer. With DEVICE_CHAOS_DEVICES=n, rank r is on device r modulo n.
+// VICTIM DELAY_US COUNT MANNER`. It sums until the communicator fails, and gives everything back. If the victim has
+// died, the others shrink the communicator and go on. The program prints the status and which objects of the driver
+// are still alive. MANNER is "calls", or "replays" with a call as every third sum. With DEVICE_CHAOS_REGISTERS=1 it
+// registers its buffer. With DEVICE_CHAOS_DEVICES=n, rank r is on device r modulo n.
 #include <signal.h>
 #include <unistd.h>
 
