@@ -244,6 +244,31 @@ TEST_CASE("groups: a communicator that was destroyed meanwhile refuses the group
   CHECK(in == 0);
 }
 
+TEST_CASE("groups: if one communicator can no longer run its part, no part runs, and the others stay usable") {
+  Ranks good(2);
+  std::vector<int32_t> values[2] = {{1, 2}, {10, 20}};
+  const auto sum = [&](int rank) {
+    return rondo_all_reduce(values[rank].data(), values[rank].data(), 2, RONDO_INT32, RONDO_SUM, good[rank], nullptr);
+  };
+  for (auto *const spoil : {rondo_comm_abort, rondo_comm_revoke, rondo_comm_finalize, rondo_comm_destroy}) {
+    Ranks bad(1);
+    int32_t out = 3, in = 0;
+    const auto before = values[0];
+    REQUIRE(rondo_group_begin() == RONDO_OK);
+    CHECK(sum(0) == RONDO_OK);
+    CHECK(rondo_all_reduce(&out, &in, 1, RONDO_INT32, RONDO_SUM, bad[0], nullptr) == RONDO_OK);
+    CHECK(sum(1) == RONDO_OK);
+    CHECK(spoil(bad[0]) == RONDO_OK);
+    if (spoil == rondo_comm_destroy) bad.forget(0);
+    CHECK(rondo_group_end() != RONDO_OK);
+    CHECK((in == 0 && values[0] == before));
+    REQUIRE(rondo_group_begin() == RONDO_OK);
+    CHECK((sum(0) == RONDO_OK && sum(1) == RONDO_OK));
+    CHECK(rondo_group_end() == RONDO_OK);
+    CHECK((values[0] != before && values[0] == values[1]));
+  }
+}
+
 TEST_CASE("messages: on host streams they run in the order of the stream, and a group joins its streams") {
   constexpr size_t count = 50'000;
   Ranks ranks(2);
