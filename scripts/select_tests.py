@@ -62,11 +62,12 @@ OCCASIONAL_SANITIZED = (
 # Under ThreadSanitizer, other tests run the threads of these, with fewer types and sizes.
 OCCASIONAL_TSAN = ("device", "device messages, copies", "load_store, peers", "premul", "train")
 
-# These wait for deadlines for more than half of their time, and need less than half of a core.
+# These wait for deadlines, or for devices in software, for about half of their time, and need about half of a core.
 WAITING = (
-    "addresses", "api", "bootstrap", "grow", "grow of hosts", "grow processes", "hazards, plain", "init",
-    "init processes", "launches", "meet", "messages", "messages between hosts", "preflight", "regions of processes",
-    "run hosts", "run orphans", "shrink", "split", "suspend", "ucx", "watch", "windows between hosts",
+    "addresses", "api", "bootstrap", "device chaos", "gpu check", "grow", "grow of hosts", "grow processes",
+    "hazards, plain", "init", "init processes", "launches", "meet", "messages", "messages between hosts", "preflight",
+    "regions of processes", "run hosts", "run orphans", "shrink", "split", "suspend", "ucx", "watch",
+    "windows between hosts",
 )
 
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
@@ -95,7 +96,7 @@ SECONDS = {
     "device processes, kernel": 15, "device seeds, devices": 12, "device seeds, load_store": 12,
     "device seeds, shared launch": 12, "device, late means": 5, "device, plan memory": 8,
     "devices of several hosts": 84, "devices that do not reach each other, five to eight": 11, "failure": 28,
-    "gpu check": 170, "hosts, timed": 25, "init processes": 18,
+    "gpu check": 100, "hosts, timed": 25, "init processes": 18,
     "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
     "many hosts": 12, "messages": 2, "nccl programs": 17, "nccl programs, toolkit": 17, "perf beside a product": 15,
     "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
@@ -107,18 +108,18 @@ SECONDS = {
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
 SANITIZED_SECONDS = {
     "asan": {
-        "budgets": 60, "budgets, shared launch": 12, "chaos": 25, "collectives between hosts": 72, "device chaos": 24,
+        "budgets": 60, "budgets, shared launch": 12, "chaos": 9, "collectives between hosts": 18, "device chaos": 9,
         "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
-        "device messages, small slots": 8, "device processes, auto": 24, "device processes, copy": 24,
-        "device processes, kernel": 24, "device, plan memory": 54, "devices of several hosts": 20, "failure": 12,
-        "gpu check": 0, "init processes": 36, "launchers": 8, "limits": 8, "lives self-test": 10,
-        "load_store, short": 18, "load_store_model": 13, "many communicators": 6, "many hosts": 14,
-        "nccl programs": 25, "nccl programs, toolkit": 25, "perf beside a product": 8, "perf command": 8,
-        "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14, "perf on a device": 30, "plan": 60,
-        "preflight": 8, "rails": 55, "regions of processes": 25, "run hosts": 0, "several hosts": 70,
-        "shared launch, plain": 10, "sim": 14, "sim command": 16, "soak between hosts": 0, "split processes": 7,
-        "status": 8, "train command": 14, "train division": 18, "train on a device": 15, "train resume": 12,
-        "tune command": 30, "tune on a device": 18,
+        "device messages, small slots": 8, "device processes, auto": 9, "device processes, copy": 9,
+        "device processes, kernel": 9, "device, plan memory": 54, "devices of several hosts": 20,
+        "devices that do not reach each other": 16, "failure": 12, "gpu check": 0, "init processes": 36, "launchers": 8,
+        "limits": 8, "lives self-test": 10, "load_store, short": 18, "load_store_model": 13, "many communicators": 6,
+        "many hosts": 14, "nccl programs": 9, "nccl programs, toolkit": 9, "perf beside a product": 8,
+        "perf command": 8, "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14,
+        "perf on a device": 30, "plan": 60, "preflight": 8, "rails": 15, "regions of processes": 25, "run hosts": 0,
+        "several hosts": 20, "six hosts": 8, "shared launch, plain": 10, "sim": 14, "sim command": 16,
+        "soak between hosts": 0, "split processes": 7, "status": 8, "train command": 14, "train division": 18,
+        "train modes": 14, "train on a device": 15, "train resume": 12, "tune command": 30, "tune on a device": 18,
     },
     "tsan": {
         "copy executor, late ends": 5, "device": 60, "device messages, copies": 45,

@@ -18,13 +18,17 @@ def some_of(cases, few, what):
     return few
 
 
-def quarter_of_cases(_loader, suite, _pattern):
-    """Selects a quarter of a module's cases at the gate under a sanitizer, otherwise all of them. A module of at least
-    four cases assigns this to `load_tests`, by which unittest makes its suite. Cases of one class keep their order, so
-    that setUpClass() runs once. The quarter is another one each time that the gate runs this test."""
+def quarter_of(cases, what):
+    """Returns a quarter of the cases at the gate under a sanitizer, otherwise all of them. The quarter is another one
+    each time that the gate runs this test."""
     quarter = os.environ.get("RONDO_TEST_QUARTER")  # set by scripts/test
     if not SANITIZED or quarter is None:
-        return suite
-    cases = [case for cases in suite for case in cases]
-    print(f"skipped: three quarters of {len(cases)} cases: take long under a sanitizer; done without one", flush=True)
-    return unittest.TestSuite(cases[int(quarter) % 4::4])
+        return cases
+    print(f"skipped: three quarters of {len(cases)} {what}: take long under a sanitizer; done without one", flush=True)
+    return cases[int(quarter) % 4::4]
+
+
+def quarter_of_cases(_loader, suite, _pattern):
+    """Selects the cases of a module by quarter_of(). A module of at least four cases assigns this to `load_tests`, by
+    which unittest makes its suite. Cases of one class keep their order, so that setUpClass() runs once."""
+    return unittest.TestSuite(quarter_of([case for cases in suite for case in cases], "cases"))

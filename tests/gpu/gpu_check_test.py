@@ -238,7 +238,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_what_hangs_is_ended_and_what_does_not_begin_in_time_is_left_out(self):
         bundle = self.broken_bundle(device_seeds="sleep 300")
-        results, record = self.check("--only", "seeds", "--limit", "20", status=1, bundle=bundle)
+        results, record = self.check("--only", "seeds", "--limit", "10", status=1, bundle=bundle)
         self.assertEqual(self.outcomes(results), ["failed", "left out"])
         self.assertIn("was ended", record)
 

@@ -227,19 +227,19 @@ class Python:
     STARTERS = frozenset(("run", "Popen", "call", "check_call", "check_output"))
 
     def __init__(self, text, starters_elsewhere=None):
-        self.tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
         self.calls, self.asked = [], set()
-        defined = {node.name for node in ast.walk(self.tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-        self.starters = dict(self.find_starters())
+        defined = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        self.starters = dict(self.find_starters(nodes))
         self.known = {name: how for name, how in (starters_elsewhere or {}).items() if name not in defined}
         self.known |= self.starters
         self.lists = {}
-        for node in ast.walk(self.tree):
+        for node in nodes:
             if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple)):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         self.lists.setdefault(target.id, []).append(node.value)
-        for node in ast.walk(self.tree):
+        for node in nodes:
             if isinstance(node, ast.Call):
                 self.read_call(node)
 
@@ -247,12 +247,12 @@ class Python:
         return (isinstance(call.func, ast.Attribute) and call.func.attr in self.STARTERS and
                 isinstance(call.func.value, ast.Name) and call.func.value.id == "subprocess")
 
-    def find_starters(self):
+    def find_starters(self, nodes):
         """Yields (name, (place, parameter, takes all)) of each starter of this file. A class is a starter if its
         __init__ is one."""
-        owners = {function: owner.name for owner in ast.walk(self.tree) if isinstance(owner, ast.ClassDef)
+        owners = {function: owner.name for owner in nodes if isinstance(owner, ast.ClassDef)
                   for function in owner.body if isinstance(function, ast.FunctionDef)}
-        for function in ast.walk(self.tree):
+        for function in nodes:
             if not isinstance(function, ast.FunctionDef):
                 continue
             passed = {name for call in ast.walk(function) if isinstance(call, ast.Call) and self.starts(call)

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in
-software. Element types and operations take turns. On devices, the gate's quarter selects one layout of hosts and
-ranks for each network. With RONDO_TEST_ALL=1, all layouts run. usage: collectives_hosts_test.py RONDO"""
+software. Element types and operations take turns. On devices and under a sanitizer, the gate's quarter selects one
+layout of hosts and ranks for each network. With RONDO_TEST_ALL=1, all layouts run.
+
+usage: collectives_hosts_test.py RONDO"""
 
 import itertools
 import os
 import sys
 import unittest
+from pathlib import Path
 
 import hosts as net
 from hosts_job import HostsTest, Job
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from sanitized import SANITIZED, quarter_of  # noqa: E402
 
 RONDO = os.path.abspath(sys.argv.pop(1))
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
@@ -21,7 +27,7 @@ NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UC
 
 
 class CollectivesOfSeveralHosts(HostsTest):
-    def expect_right(self, network, memory, shapes=ALL_SHAPES):
+    def expect_right(self, network, memory, shapes):
         if network == "ucx":
             self.need_ucx(RONDO)
         sampled = itertools.cycle(REDUCTIONS)
@@ -43,13 +49,13 @@ class CollectivesOfSeveralHosts(HostsTest):
                         self.assertIn("# Out of bounds values : 0 OK", job.output[0])
 
     def test_over_tcp(self):
-        self.expect_right("tcp", [])
+        self.expect_right("tcp", [], quarter_of(ALL_SHAPES, "layouts over TCP"))
 
     def test_over_ucx(self):
-        self.expect_right("ucx", [])
+        self.expect_right("ucx", [], quarter_of(ALL_SHAPES, "layouts over UCX"))
 
     def expect_right_on_devices(self, network, shape):
-        if "RONDO_TEST_SANITIZED" in os.environ:
+        if SANITIZED:
             self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
         shapes = ALL_SHAPES if "RONDO_TEST_ALL" in os.environ else [ALL_SHAPES[shape % len(ALL_SHAPES)]]
         self.expect_right(network, ["--device", "cuda"], shapes)

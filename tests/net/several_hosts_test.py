@@ -19,6 +19,9 @@ from hosts_job import HostsTest, Job, why_no_ucx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
+from sanitized import quarter_of_cases  # noqa: E402
+
+load_tests = quarter_of_cases
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 

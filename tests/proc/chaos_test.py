@@ -21,6 +21,7 @@ from pathlib import Path
 from chaos_life import HANG_S, KINDS, Broken, Life, check, processes_with
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from sanitized import quarter_of  # noqa: E402
 from timed import bounds_hold, is_within  # noqa: E402
 
 GATE_LIVES, ALL_LIVES = 60, 300
@@ -117,7 +118,8 @@ def main():
     options = parser.parse_args()
     if options.timed and not bounds_hold():
         options.seeds //= 6  # times are only reported
-    seeds = sorted({*range(1, options.seeds + 1), *FAILED_SEEDS}) if options.seed is None else [options.seed]
+    drawn_seeds = quarter_of(range(1, options.seeds + 1), "lives")
+    seeds = sorted({*drawn_seeds, *FAILED_SEEDS}) if options.seed is None else [options.seed]
     shared_before = shared_files()
     bystander = Bystander(options.program)
     tally = Tally()
