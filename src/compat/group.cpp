@@ -2,7 +2,6 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -205,19 +204,6 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
   return ncclSuccess;
 }
 
-/// Returns whether all operations must form one group of Rondo, because messages may cross, or because a communicator
-/// has several streams.
-bool runs_together(const Group &of) {
-  std::map<const ncclComm *, cudaStream_t> firsts;  // the stream of each communicator's first call
-  const auto has_another = [&](const auto &each) {
-    return firsts.try_emplace(each.comm, each.stream).first->second != each.stream;
-  };
-  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  return std::any_of(of.collectives.begin(), of.collectives.end(), is_message) ||
-         std::any_of(of.collectives.begin(), of.collectives.end(), has_another) ||
-         std::any_of(of.one_sided.begin(), of.one_sided.end(), has_another);
-}
-
 /// Returns the first communicator of the group that has failed, or null.
 rondo_comm_t failed_of(const Group &of) {
   rondo_comm_t failed = nullptr;
@@ -231,15 +217,15 @@ rondo_comm_t failed_of(const Group &of) {
   return any ? failed : nullptr;
 }
 
-/// Runs all operations. If they do not run together, the collectives run first. Then the one-sided operations, which
-/// may cross, form a group.
+/// Runs all operations in a group of Rondo. So if Rondo refuses one, none of them runs. A single collective needs no
+/// group, but the error of a single message must be about a group.
 ncclResult_t run_all(const Group &of) {
-  const bool together = runs_together(of);
-  if (!together)
-    if (const ncclResult_t result = run_each(of.collectives); result != ncclSuccess || of.one_sided.empty())
-      return result;
+  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
+  if (of.collectives.size() <= 1 && of.one_sided.empty() &&
+      std::none_of(of.collectives.begin(), of.collectives.end(), is_message))
+    return run_each(of.collectives);
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  ncclResult_t result = together ? run_each(of.collectives) : ncclSuccess;
+  ncclResult_t result = run_each(of.collectives);
   if (result == ncclSuccess) result = run_each(of.one_sided);
   if (result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));

@@ -46,6 +46,21 @@ void check_collectives(Ranks &ranks) {
   ranks.check_usable();
 }
 
+/// Checks that a group runs no call if Rondo refuses a later one, whose arguments this library does not check.
+void check_later_refusal() {
+  Ranks ranks(2);
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  std::vector<float> ordinary(4);
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank)));
+  NCCL(ncclAllReduce(ordinary.data(), ranks.part(0).at(0), 4, ncclFloat32, ncclSum, ranks.comm(0),
+                     ranks.part(0).stream()));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "send is host memory that is not pinned");
+  for (int rank = 0; rank < 2; ++rank) CHECK(ranks.part(rank).read() == before(it, rank));
+  ranks.check_usable();
+}
+
 void check_configs() {
   const OnDevice current(0);
   ncclUniqueId id;
@@ -189,6 +204,7 @@ void compat_test::check_arguments() {
   check_configs();
   Ranks ranks(2);
   check_collectives(ranks);
+  check_later_refusal();
   check_handles(ranks);
 }
 
