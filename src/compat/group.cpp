@@ -42,13 +42,17 @@ struct Group {
   std::vector<OpEnd> op_ends;
   std::vector<End> ends;
 
-  void clear() {
-    refusal = ncclSuccess;
-    initialisations.clear();
+  /// Drops the calls that would work on streams or wait for other ranks' calls.
+  void drop_calls() {
     marks.clear();
     collectives.clear();
     suspensions.clear();
     one_sided.clear();
+  }
+  void clear() {
+    refusal = ncclSuccess;
+    initialisations.clear();
+    drop_calls();
     op_ends.clear();
     ends.clear();
   }
@@ -281,18 +285,6 @@ ncclResult_t end_group() {
   return result;
 }
 
-ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
-  if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: this thread has started no group");
-  if (--depth > 0) return ncclSuccess;
-  Group &own = group();
-  const bool refused = own.refusal != ncclSuccess;
-  give_up(own.initialisations, ncclInvalidUsage);
-  static_cast<void>(end_kept(own, ncclSuccess));
-  const ncclResult_t result = refused ? fail(own.refusal, own.sentence) : fail(reason, sentence);
-  own.clear();
-  return result;
-}
-
 ncclResult_t note(ncclResult_t result) {
   if (depth == 0 || !is_failure(result)) return result;
   Group &own = group();
@@ -370,17 +362,18 @@ NCCL_ALIAS(GroupStart)
 NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
-/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs no collective and no
-/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds. Without an argument, NCCL does not
-/// simulate.
+/// Ends the group as ncclGroupEnd() does, but runs no collective. Rondo has no estimate, so the time becomes negative,
+/// as in NCCL without one. With a null argument, NCCL does not simulate. The end of an inner group reads no argument.
 NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info) {
   constexpr unsigned sim_info_magic = 0x74685283;
-  if (info == nullptr) return end_group();
-  if (info->magic != sim_info_magic)
-    return drop_group(ncclInvalidArgument,
-                      "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with NCCL_SIM_INFO_INITIALIZER; "
-                      "the calls of the group were dropped");
-  return drop_group(ncclInvalidUsage, "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the calls of "
-                                      "the group were dropped");
+  if (info == nullptr || depth != 1) return end_group();
+  if (info->size < offsetof(ncclSimInfo_t, version) || info->magic != sim_info_magic)
+    static_cast<void>(note(fail(ncclInvalidArgument, "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with "
+                                                     "NCCL_SIM_INFO_INITIALIZER")));
+  group().drop_calls();
+  const ncclResult_t result = end_group();
+  if (!is_failure(result) && info->size >= offsetof(ncclSimInfo_t, estimatedTime) + sizeof info->estimatedTime)
+    info->estimatedTime = -1;
+  return result;
 }
 NCCL_ALIAS(GroupSimulateEnd)

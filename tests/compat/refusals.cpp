@@ -113,34 +113,38 @@ void check_handles(Ranks &ranks) {
   ranks.comm(0) = nullptr;
 }
 
-/// Checks that the end of a simulated group drops its calls, and fails at the outermost level only.
+/// Checks that the end of a simulated group makes its communicators and drops its other calls. The outermost end alone
+/// reads its argument, and writes that there is no estimate.
 void check_simulation(Ranks &ranks) {
-  ncclSimInfo_t info{sizeof info, 0x74685283, 22907, -1}, unset{};
+  constexpr unsigned magic = 0x74685283;
+  ncclSimInfo_t info{sizeof info, magic, 22907, 5}, older = info, unset{};
+  older.size = offsetof(ncclSimInfo_t, estimatedTime);
   const DevicePart &part = ranks.part(0);
-  CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "SimulateEnd: this thread has started no group");
-  ncclComm_t made = nullptr;
-  ncclUniqueId id{};
-  for (ncclSimInfo_t *const each : {&info, &unset}) {
-    const Case it = ranks.sum(100);
+  CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "this thread has started no group");
+  const Case it = ranks.sum(100);
+  for (ncclSimInfo_t *const each : {&info, &older, &unset}) {
+    ncclComm_t made = nullptr;
+    ncclUniqueId id{};
     ranks.write(it);
     const auto unchanged = part.read();
     NCCL(ncclGroupStart());
     NCCL(ncclGroupStart());
     NCCL(call(it, 0, part, ranks.comm(0)));
     NCCL(ncclCommInitRank(&made, 1, id, 0));
-    NCCL(ncclGroupSimulateEnd(each));
-    const bool right = each == &info;
-    const ncclResult_t wanted_result = right ? ncclInvalidUsage : ncclInvalidArgument;
-    CHECK_REFUSED(ncclGroupSimulateEnd(each), wanted_result,
-                  right ? "cannot estimate the time of a group; the calls of the group were dropped"
-                        : "NCCL_SIM_INFO_INITIALIZER; the calls of the group were dropped");
+    NCCL(ncclGroupSimulateEnd(&unset));
+    ncclResult_t state = ncclInternalError;
+    if (each == &unset) {
+      CHECK_REFUSED(ncclGroupSimulateEnd(each), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");
+    } else {
+      NCCL(ncclGroupSimulateEnd(each));
+    }
     CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
-    CHECK(part.read() == unchanged && info.estimatedTime == -1);
-    ncclResult_t state = ncclSuccess;
+    CHECK(part.read() == unchanged);
     NCCL(ncclCommGetAsyncError(made, &state));
-    CHECK(state == ncclInvalidUsage);
+    CHECK(state == (each == &unset ? ncclInvalidArgument : ncclSuccess));
     NCCL(ncclCommAbort(made));
   }
+  CHECK(info.estimatedTime == -1 && older.estimatedTime == 5 && unset.estimatedTime == 0);
   NCCL(ncclGroupStart());
   CHECK(ncclAllReduce(nullptr, nullptr, 4, ncclInt8, ncclSum, ranks.comm(0), part.stream()) == ncclInvalidArgument);
   CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "sendbuff is NULL");
