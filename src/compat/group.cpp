@@ -174,16 +174,15 @@ ncclResult_t start(const Initialisation &initialisation) {
 /// return the reason.
 void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
   for (const Initialisation &each : initialisations) {
-    const rondo_comm_t handle = each.comm->handle.exchange(nullptr);
-    each.comm->refusal = refusal;
-    if (handle == nullptr) continue;
+    const rondo_comm_t handle = each.comm->handle;
+    if (!keep_refused(each.comm, handle, refusal) || handle == nullptr) continue;
     static_cast<void>(rondo_comm_abort(handle));
     static_cast<void>(rondo_comm_destroy(handle));
   }
 }
 
 /// Runs all initialisations. All initialisations begin before the function waits for the first one, as they may be
-/// ranks of one communicator.
+/// ranks of one communicator. The program has the handles of those that fail, and ends them itself, as in NCCL.
 ncclResult_t run_all(const std::vector<Initialisation> &initialisations) {
   for (const Initialisation &each : initialisations)
     if (const ncclResult_t started = start(each); started != ncclSuccess) {
@@ -193,7 +192,7 @@ ncclResult_t run_all(const std::vector<Initialisation> &initialisations) {
   ncclResult_t result = ncclSuccess;
   std::string sentence;
   for (const Initialisation &each : initialisations) {
-    const ncclResult_t made = each.comm->blocking ? wait_until_made(each.comm) : ncclInProgress;
+    const ncclResult_t made = each.comm->blocking ? wait_until_made(each.comm, true) : ncclInProgress;
     if (is_failure(result) || made == ncclSuccess) continue;
     result = made;
     if (is_failure(made)) sentence = last_failure();
@@ -322,7 +321,7 @@ ncclResult_t run_or_keep(Initialisation initialisation) {
     static_cast<void>(retire(comm, nullptr));
     return started;
   }
-  return comm->blocking ? wait_until_made(comm) : ncclInProgress;
+  return comm->blocking ? wait_until_made(comm, false) : ncclInProgress;
 }
 
 ncclResult_t run_or_keep(const Suspension &suspension) {

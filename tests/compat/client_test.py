@@ -142,6 +142,9 @@ class Programs(unittest.TestCase):
         self.check("timeouts", CLIENT_TIMEOUTS="1800000")
         self.check("timeouts", CLIENT_TIMEOUTS="0", RONDO_TIMEOUT="7", RONDO_INIT_TIMEOUT="60")
 
+    def test_handles_of_inits_that_failed_in_a_group_stay_valid(self):
+        self.check("failed inits", RONDO_INIT_TIMEOUT="1")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 

@@ -288,3 +288,28 @@ void compat_test::check_blocking_variable() {
   CHECK(ncclCommInitRank(&comm, 2, id, 0) == ncclInProgress);
   NCCL(ncclCommAbort(comm));
 }
+
+/// Checks that the handles of communicators that a group could not make stay valid until the program ends them. The
+/// third rank never calls, and RONDO_INIT_TIMEOUT is short.
+void compat_test::check_failed_inits() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comms[2] = {};
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL(ncclCommInitRank(&comms[rank], 3, id, rank));
+  const ncclResult_t failed = ncclGroupEnd();
+  CHECK(static_cast<int>(failed) == 8);  // ncclTimeout, which older headers lack
+  ncclComm_t later = nullptr;
+  NCCL(ncclCommInitRank(&later, 1, id, 0));
+  for (const ncclComm_t comm : comms) {
+    ncclResult_t state = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    CHECK(comm != later && state == failed);
+    int count = 0;
+    CHECK(ncclCommCount(comm, &count) == failed);
+    NCCL(ncclCommAbort(comm));
+    CHECK_REFUSED(ncclCommAbort(comm), ncclInvalidArgument, "that was destroyed or aborted");
+  }
+  NCCL(ncclCommDestroy(later));
+}
