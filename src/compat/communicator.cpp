@@ -71,7 +71,7 @@ ncclComm *make_communicator(int rank, int rank_count, int device, bool blocking)
   }
   comm->ready = false;
   comm->finalized = false;
-  comm->revoked = false;
+  comm->revoked = comm->shrunk = false;
   comm->handle = nullptr;
   comm->refusal = ncclSuccess;
   comm->rank = rank;
@@ -125,6 +125,7 @@ ncclResult_t state_of(ncclComm *comm) {
   const rondo_status_t status = status_of(handle);
   if (status == RONDO_NOT_READY) return ncclInProgress;
   if (status == RONDO_OK) set_ready(comm, handle);
+  if (comm->revoked || (comm->shrunk && status == RONDO_ERROR_REVOKED)) return ncclSuccess;
   return fail_with(handle, status);
 }
 

@@ -17,6 +17,7 @@ struct ncclComm {
   std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
   std::atomic<bool> finalized = false;         ///< pairs with itself: if two threads finalize, one is refused
   std::atomic<bool> revoked = false;           ///< pairs with itself: if two threads revoke, one is refused
+  std::atomic<bool> shrunk = false;  ///< pairs with itself: true once a shrink ended the operations, as a revoke does
   std::atomic<ncclResult_t> refusal = ncclSuccess;  ///< pairs with itself: why there will never be a handle
   std::atomic<int> rank = 0, rank_count = 0;  ///< set before `ready`; a split does not know them earlier
   int device = 0;
@@ -47,7 +48,8 @@ namespace rondo::compat {
   return usable ? ncclSuccess : check_ready_state(comm, function);
 }
 
-/// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure.
+/// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure. If this rank has revoked
+/// `comm`, its operations have ended as the program wanted. So the state is ncclSuccess, though calls are refused.
 [[nodiscard]] ncclResult_t state_of(ncclComm *comm);
 
 /// Waits until the initialisation of `comm` has ended. If it failed, ends `comm`, or keeps it as refused if `stays`.

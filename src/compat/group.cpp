@@ -145,6 +145,7 @@ ncclResult_t begin(const Initialisation &of, rondo_comm_t *handle) {
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
     const rondo_config_t *const own = of.inherits ? nullptr : &config;
+    if (of.shrink_flags != 0) of.parent->shrunk = true;
     return pass_on(begin_from(of, parent, own, handle), parent);
   }
   const bool alone = of.comm->rank_count == 1;

@@ -102,6 +102,7 @@ void check_handles(Ranks &ranks) {
   CHECK_REFUSED(ncclCommUserRank(nullptr, nullptr), ncclInvalidArgument, "communicator is NULL");
   NCCL(ncclCommDestroy(nullptr));
   NCCL(ncclCommAbort(nullptr));
+  NCCL(ncclCommFinalize(nullptr));
   NCCL(ncclCommFinalize(comm));
   CHECK_REFUSED(ncclCommFinalize(comm), ncclInvalidArgument, "finalized before");
   CHECK_REFUSED(ncclAllReduce(ranks.part(0).at(0), ranks.part(0).at(0), 4, ncclInt8, ncclSum, comm,
