@@ -7,7 +7,6 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "src/compat/failure.h"
 
@@ -39,10 +38,48 @@ ncclResult_t refuse(const char *function, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
+/// A number of an ncclConfig_t, with the limits that NCCL has. Most of these numbers have no effect in Rondo.
+struct Field {
+  const char *name;
+  int ncclConfig_t::*value;
+  int min, max;
+};
+constexpr Field fields[] = {{"blocking", &ncclConfig_t::blocking, 0, 1},
+                            {"cgaClusterSize", &ncclConfig_t::cgaClusterSize, 0, INT_MAX},
+                            {"minCTAs", &ncclConfig_t::minCTAs, 1, INT_MAX},
+                            {"maxCTAs", &ncclConfig_t::maxCTAs, 1, INT_MAX},
+                            {"splitShare", &ncclConfig_t::splitShare, 0, 1},
+                            {"trafficClass", &ncclConfig_t::trafficClass, INT_MIN, INT_MAX},
+                            {"collnetEnable", &ncclConfig_t::collnetEnable, 0, 1},
+                            {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, 3},
+                            {"shrinkShare", &ncclConfig_t::shrinkShare, 0, 1},
+                            {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 1, INT_MAX},
+                            {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, 1, 64},
+                            {"nvlinkCentricSched", &ncclConfig_t::nvlinkCentricSched, 0, 1},
+                            {"graphUsageMode", &ncclConfig_t::graphUsageMode, 0, 2},
+                            {"numRmaCtx", &ncclConfig_t::numRmaCtx, 0, INT_MAX},
+                            {"maxP2pPeers", &ncclConfig_t::maxP2pPeers, 1, INT_MAX},
+                            {"graphStreamOrdering", &ncclConfig_t::graphStreamOrdering, 0, 1}};
+
+ncclResult_t check_ranges(const ncclConfig_t &config, const char *function) {
+  for (const Field &field : fields) {
+    const int value = config.*field.value;
+    if (value == unset || (value >= field.min && value <= field.max)) continue;
+    const std::string range = "at least " + std::to_string(field.min) +
+                              (field.max == INT_MAX ? "" : " and at most " + std::to_string(field.max));
+    return refuse(function, "the configuration's " + std::string(field.name) + " is " + std::to_string(value) +
+                                "; it must be " + range);
+  }
+  if (config.minCTAs != unset && config.maxCTAs != unset && config.minCTAs > config.maxCTAs)
+    return refuse(function, "the configuration's minCTAs (" + std::to_string(config.minCTAs) +
+                                ") is more than its maxCTAs (" + std::to_string(config.maxCTAs) + ")");
+  return ncclSuccess;
+}
+
 /// Copies the fields that the caller's release has. Other fields stay unset.
 ncclConfig_t known_fields(const ncclConfig_t *theirs) {
   ncclConfig_t ours{};
-  ours.blocking = ours.minCTAs = ours.maxCTAs = unset;
+  for (const Field &field : fields) ours.*field.value = unset;
   std::memcpy(&ours, theirs, std::min(theirs->size, sizeof ours));
   return ours;
 }
@@ -89,15 +126,7 @@ ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Set
   if (config->size < offsetof(ncclConfig_t, blocking) || config->magic != config_magic)
     return refuse(function, "the ncclConfig_t was not initialised with NCCL_CONFIG_INITIALIZER");
   const ncclConfig_t ours = known_fields(config);
-  if (ours.blocking != unset && ours.blocking != 0 && ours.blocking != 1)
-    return refuse(function, "the configuration's blocking is " + std::to_string(ours.blocking) + "; it must be 0 or 1");
-  for (const auto &[name, value] : {std::pair{"minCTAs", ours.minCTAs}, std::pair{"maxCTAs", ours.maxCTAs}})
-    if (value != unset && value < 1)
-      return refuse(function, "the configuration's " + std::string(name) + " is " + std::to_string(value) +
-                                  "; it must be at least 1");
-  if (ours.minCTAs != unset && ours.maxCTAs != unset && ours.minCTAs > ours.maxCTAs)
-    return refuse(function, "the configuration's minCTAs (" + std::to_string(ours.minCTAs) +
-                                ") is more than its maxCTAs (" + std::to_string(ours.maxCTAs) + ")");
+  if (const ncclResult_t checked = check_ranges(ours, function); checked != ncclSuccess) return checked;
   if (ours.blocking != unset && variable("NCCL_COMM_BLOCKING") == nullptr) settings->blocking = ours.blocking == 1;
   if (ours.maxCTAs != unset && variable("NCCL_MAX_CTAS") == nullptr && variable("RONDO_MAX_CTAS") == nullptr)
     settings->max_ctas = static_cast<uint32_t>(std::min<long>(ours.maxCTAs, ctas_max));

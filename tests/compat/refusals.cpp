@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -60,6 +61,50 @@ void check_later_refusal() {
   CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "send is host memory that is not pinned");
   for (int rank = 0; rank < 2; ++rank) CHECK(ranks.part(rank).read() == before(it, rank));
   ranks.check_usable();
+}
+
+/// Checks that the numbers of a configuration have NCCL's limits. The last ones are of releases after the header's.
+void check_ranges() {
+  constexpr int unset = INT_MIN;
+  constexpr size_t last = offsetof(ncclConfig_t, nvlinkCentricSched);
+  struct Number {
+    size_t offset;
+    int wrong, right;
+    const char *words;
+  };
+  constexpr Number numbers[] = {
+      {offsetof(ncclConfig_t, cgaClusterSize), -1, 0, "cgaClusterSize is -1; it must be at least 0"},
+      {offsetof(ncclConfig_t, minCTAs), 0, 1, "minCTAs is 0; it must be at least 1"},
+      {offsetof(ncclConfig_t, splitShare), 2, 1, "splitShare is 2; it must be at least 0 and at most 1"},
+      {offsetof(ncclConfig_t, trafficClass), unset, -7, ""},
+      {offsetof(ncclConfig_t, collnetEnable), -1, 0, "collnetEnable is -1"},
+      {offsetof(ncclConfig_t, CTAPolicy), 4, 3, "CTAPolicy is 4"},
+      {offsetof(ncclConfig_t, shrinkShare), 2, 0, "shrinkShare is 2"},
+      {offsetof(ncclConfig_t, nvlsCTAs), 0, 1, "nvlsCTAs is 0"},
+      {offsetof(ncclConfig_t, nChannelsPerNetPeer), 65, 64, "nChannelsPerNetPeer is 65"},
+      {last, 2, 1, "nvlinkCentricSched is 2"},
+      {last + 4, 3, 2, "graphUsageMode is 3"},
+      {last + 8, -1, 0, "numRmaCtx is -1"},
+      {last + 12, 0, 1, "maxP2pPeers is 0"},
+      {last + 16, 2, 1, "graphStreamOrdering is 2"}};
+  alignas(ncclConfig_t) unsigned char memory[last + 24] = {};
+  auto *const config = reinterpret_cast<ncclConfig_t *>(memory);
+  const auto set = [&](size_t offset, int value) { std::memcpy(memory + offset, &value, sizeof value); };
+  ncclUniqueId id{};
+  ncclComm_t comm = nullptr;
+  config->size = sizeof memory;
+  config->magic = 0xcafebeef;
+  config->blocking = config->maxCTAs = unset;
+  for (const Number &each : numbers) set(each.offset, unset);
+  for (const Number &each : numbers) {
+    set(each.offset, each.wrong);
+    if (each.wrong != unset) {
+      CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, config), ncclInvalidArgument, each.words);
+    }
+    set(each.offset, each.right);
+  }
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, config));
+  NCCL(ncclCommDestroy(comm));
 }
 
 void check_configs() {
@@ -223,6 +268,7 @@ void check_without_effect(Ranks &ranks) {
 void compat_test::check_arguments() {
   check_texts();
   check_configs();
+  check_ranges();
   Ranks ranks(2);
   check_collectives(ranks);
   check_later_refusal();
