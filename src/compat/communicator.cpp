@@ -71,7 +71,7 @@ ncclComm *make_communicator(int rank, int rank_count, int device, bool blocking)
   }
   comm->ready = false;
   comm->finalized = false;
-  comm->revoked = false;
+  comm->revoked = comm->shrunk = false;
   comm->handle = nullptr;
   comm->refusal = ncclSuccess;
   comm->rank = rank;
@@ -89,6 +89,14 @@ bool retire(ncclComm *comm, rondo_comm_t handle) {
   comm->alive = false;
   comm->handle = nullptr;
   all.free.push_back(comm);
+  return true;
+}
+
+bool keep_refused(ncclComm *comm, rondo_comm_t handle, ncclResult_t refusal) {
+  const std::lock_guard lock(pool().mutex);
+  if (!comm->alive || comm->handle != handle) return false;
+  comm->refusal = refusal;  // before the handle, as state_of() reads both
+  comm->handle = nullptr;
   return true;
 }
 
@@ -110,16 +118,20 @@ ncclResult_t check_ready_state(ncclComm *comm, const char *function) {
 
 ncclResult_t state_of(ncclComm *comm) {
   const rondo_comm_t handle = comm->handle;
-  if (handle == nullptr) return comm->refusal != ncclSuccess ? comm->refusal : ncclInProgress;
+  if (handle == nullptr) {
+    const ncclResult_t refusal = comm->refusal;
+    return refusal != ncclSuccess ? refusal : ncclInProgress;
+  }
   const rondo_status_t status = status_of(handle);
   if (status == RONDO_NOT_READY) return ncclInProgress;
   if (status == RONDO_OK) set_ready(comm, handle);
+  if (comm->revoked || (comm->shrunk && status == RONDO_ERROR_REVOKED)) return ncclSuccess;
   return fail_with(handle, status);
 }
 
 /// Waits for an initialisation by polling, since Rondo has no call for such a wait. The initialisation's deadline ends
 /// the loop.
-ncclResult_t wait_until_made(ncclComm *comm) {
+ncclResult_t wait_until_made(ncclComm *comm, bool stays) {
   const rondo_comm_t handle = comm->handle;
   timespec nap{0, first_nap_ns};
   rondo_status_t status = status_of(handle);
@@ -135,7 +147,8 @@ ncclResult_t wait_until_made(ncclComm *comm) {
   if (status == RONDO_ERROR_INVALID_HANDLE)
     return fail(ncclInvalidUsage, "the communicator was aborted by another thread while it was being made");
   const ncclResult_t failed = fail_with(handle, status);
-  if (retire(comm, handle)) static_cast<void>(rondo_comm_destroy(handle));
+  const bool ended = stays ? keep_refused(comm, handle, failed) : retire(comm, handle);
+  if (ended) static_cast<void>(rondo_comm_destroy(handle));
   return failed;
 }
 

@@ -17,7 +17,8 @@ struct ncclComm {
   std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
   std::atomic<bool> finalized = false;         ///< pairs with itself: if two threads finalize, one is refused
   std::atomic<bool> revoked = false;           ///< pairs with itself: if two threads revoke, one is refused
-  ncclResult_t refusal = ncclSuccess;  ///< reason why the communicator will never have a handle
+  std::atomic<bool> shrunk = false;  ///< pairs with itself: true once a shrink ended the operations, as a revoke does
+  std::atomic<ncclResult_t> refusal = ncclSuccess;  ///< pairs with itself: why there will never be a handle
   std::atomic<int> rank = 0, rank_count = 0;  ///< set before `ready`; a split does not know them earlier
   int device = 0;
   bool blocking = true;
@@ -31,6 +32,10 @@ namespace rondo::compat {
 /// Retires `comm` if it still has `handle`. Returns false if another thread has ended it. Any thread.
 [[nodiscard]] bool retire(ncclComm *comm, rondo_comm_t handle);
 
+/// Takes `handle` from `comm`. From then on `comm` returns `refusal`, until the program ends it. Returns false if
+/// another thread has ended it. Any thread.
+[[nodiscard]] bool keep_refused(ncclComm *comm, rondo_comm_t handle, ncclResult_t refusal);
+
 /// Checks that `comm` is in use. `function` begins the message of an error.
 [[nodiscard]] ncclResult_t check_alive(const ncclComm *comm, const char *function);
 
@@ -43,11 +48,12 @@ namespace rondo::compat {
   return usable ? ncclSuccess : check_ready_state(comm, function);
 }
 
-/// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure.
+/// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure. If this rank has revoked
+/// `comm`, its operations have ended as the program wanted. So the state is ncclSuccess, though calls are refused.
 [[nodiscard]] ncclResult_t state_of(ncclComm *comm);
 
-/// Waits until the initialisation of `comm` has ended. If it failed, ends `comm`.
-ncclResult_t wait_until_made(ncclComm *comm);
+/// Waits until the initialisation of `comm` has ended. If it failed, ends `comm`, or keeps it as refused if `stays`.
+ncclResult_t wait_until_made(ncclComm *comm, bool stays);
 
 /// Ends `comm`, even if it has failed. With `abort`, first ends its operations on all ranks.
 ncclResult_t end_communicator(ncclComm *comm, bool abort);

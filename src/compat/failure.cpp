@@ -139,27 +139,28 @@ NCCL_EXPORT ncclResult_t ncclGetVersion(int *version) {
 }
 NCCL_ALIAS(GetVersion)
 
+/// Returns NCCL's text, for which programs may search, and where Rondo's own message is.
 NCCL_EXPORT const char *ncclGetErrorString(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:
       return "no error";
     case ncclUnhandledCudaError:
-      return "CUDA error (ncclGetLastError has details)";
+      return "unhandled cuda error (ncclGetLastError has details)";
     case ncclSystemError:
-      return "system error (ncclGetLastError has details)";
+      return "unhandled system error (ncclGetLastError has details)";
     case ncclInternalError:
-      return "internal error of Rondo (ncclGetLastError has details)";
+      return "internal error (of Rondo; ncclGetLastError has details)";
     case ncclInvalidArgument:
       return "invalid argument (ncclGetLastError has details)";
     case ncclInvalidUsage:
       return "invalid usage (ncclGetLastError has details)";
     case ncclRemoteError:
-      return "remote rank or network failed (ncclGetLastError has details)";
+      return "remote process exited or there was a network error (ncclGetLastError has details)";
     case ncclInProgress:
-      return "operation in progress";
+      return "NCCL operation in progress";
     case ncclTimeout:
       return "timeout (ncclGetLastError has details)";
   }
-  return "unknown result";
+  return "unknown result code";
 }
 NCCL_ALIAS(GetErrorString)

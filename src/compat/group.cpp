@@ -2,7 +2,6 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -43,13 +42,17 @@ struct Group {
   std::vector<OpEnd> op_ends;
   std::vector<End> ends;
 
-  void clear() {
-    refusal = ncclSuccess;
-    initialisations.clear();
+  /// Drops the calls that would work on streams or wait for other ranks' calls.
+  void drop_calls() {
     marks.clear();
     collectives.clear();
     suspensions.clear();
     one_sided.clear();
+  }
+  void clear() {
+    refusal = ncclSuccess;
+    initialisations.clear();
+    drop_calls();
     op_ends.clear();
     ends.clear();
   }
@@ -142,6 +145,7 @@ ncclResult_t begin(const Initialisation &of, rondo_comm_t *handle) {
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
     const rondo_config_t *const own = of.inherits ? nullptr : &config;
+    if (of.shrink_flags != 0) of.parent->shrunk = true;
     return pass_on(begin_from(of, parent, own, handle), parent);
   }
   const bool alone = of.comm->rank_count == 1;
@@ -171,16 +175,15 @@ ncclResult_t start(const Initialisation &initialisation) {
 /// return the reason.
 void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
   for (const Initialisation &each : initialisations) {
-    const rondo_comm_t handle = each.comm->handle.exchange(nullptr);
-    each.comm->refusal = refusal;
-    if (handle == nullptr) continue;
+    const rondo_comm_t handle = each.comm->handle;
+    if (!keep_refused(each.comm, handle, refusal) || handle == nullptr) continue;
     static_cast<void>(rondo_comm_abort(handle));
     static_cast<void>(rondo_comm_destroy(handle));
   }
 }
 
 /// Runs all initialisations. All initialisations begin before the function waits for the first one, as they may be
-/// ranks of one communicator.
+/// ranks of one communicator. The program has the handles of those that fail, and ends them itself, as in NCCL.
 ncclResult_t run_all(const std::vector<Initialisation> &initialisations) {
   for (const Initialisation &each : initialisations)
     if (const ncclResult_t started = start(each); started != ncclSuccess) {
@@ -190,7 +193,7 @@ ncclResult_t run_all(const std::vector<Initialisation> &initialisations) {
   ncclResult_t result = ncclSuccess;
   std::string sentence;
   for (const Initialisation &each : initialisations) {
-    const ncclResult_t made = each.comm->blocking ? wait_until_made(each.comm) : ncclInProgress;
+    const ncclResult_t made = each.comm->blocking ? wait_until_made(each.comm, true) : ncclInProgress;
     if (is_failure(result) || made == ncclSuccess) continue;
     result = made;
     if (is_failure(made)) sentence = last_failure();
@@ -203,19 +206,6 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
   for (const Call &each : calls)
     if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
   return ncclSuccess;
-}
-
-/// Returns whether all operations must form one group of Rondo, because messages may cross, or because a communicator
-/// has several streams.
-bool runs_together(const Group &of) {
-  std::map<const ncclComm *, cudaStream_t> firsts;  // the stream of each communicator's first call
-  const auto has_another = [&](const auto &each) {
-    return firsts.try_emplace(each.comm, each.stream).first->second != each.stream;
-  };
-  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  return std::any_of(of.collectives.begin(), of.collectives.end(), is_message) ||
-         std::any_of(of.collectives.begin(), of.collectives.end(), has_another) ||
-         std::any_of(of.one_sided.begin(), of.one_sided.end(), has_another);
 }
 
 /// Returns the first communicator of the group that has failed, or null.
@@ -231,15 +221,15 @@ rondo_comm_t failed_of(const Group &of) {
   return any ? failed : nullptr;
 }
 
-/// Runs all operations. If they do not run together, the collectives run first. Then the one-sided operations, which
-/// may cross, form a group.
+/// Runs all operations in a group of Rondo. So if Rondo refuses one, none of them runs. A single collective needs no
+/// group, but the error of a single message must be about a group.
 ncclResult_t run_all(const Group &of) {
-  const bool together = runs_together(of);
-  if (!together)
-    if (const ncclResult_t result = run_each(of.collectives); result != ncclSuccess || of.one_sided.empty())
-      return result;
+  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
+  if (of.collectives.size() <= 1 && of.one_sided.empty() &&
+      std::none_of(of.collectives.begin(), of.collectives.end(), is_message))
+    return run_each(of.collectives);
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  ncclResult_t result = together ? run_each(of.collectives) : ncclSuccess;
+  ncclResult_t result = run_each(of.collectives);
   if (result == ncclSuccess) result = run_each(of.one_sided);
   if (result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));
@@ -295,18 +285,6 @@ ncclResult_t end_group() {
   return result;
 }
 
-ncclResult_t drop_group(ncclResult_t reason, const char *sentence) {
-  if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: this thread has started no group");
-  if (--depth > 0) return ncclSuccess;
-  Group &own = group();
-  const bool refused = own.refusal != ncclSuccess;
-  give_up(own.initialisations, ncclInvalidUsage);
-  static_cast<void>(end_kept(own, ncclSuccess));
-  const ncclResult_t result = refused ? fail(own.refusal, own.sentence) : fail(reason, sentence);
-  own.clear();
-  return result;
-}
-
 ncclResult_t note(ncclResult_t result) {
   if (depth == 0 || !is_failure(result)) return result;
   Group &own = group();
@@ -344,7 +322,7 @@ ncclResult_t run_or_keep(Initialisation initialisation) {
     static_cast<void>(retire(comm, nullptr));
     return started;
   }
-  return comm->blocking ? wait_until_made(comm) : ncclInProgress;
+  return comm->blocking ? wait_until_made(comm, false) : ncclInProgress;
 }
 
 ncclResult_t run_or_keep(const Suspension &suspension) {
@@ -384,17 +362,18 @@ NCCL_ALIAS(GroupStart)
 NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
-/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs no collective and no
-/// initialisation. As in NCCL, an inner group's end reads no argument, and succeeds. Without an argument, NCCL does not
-/// simulate.
+/// Ends the group as ncclGroupEnd() does, but runs no collective. Rondo has no estimate, so the time becomes negative,
+/// as in NCCL without one. With a null argument, NCCL does not simulate. The end of an inner group reads no argument.
 NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info) {
   constexpr unsigned sim_info_magic = 0x74685283;
-  if (info == nullptr) return end_group();
-  if (info->magic != sim_info_magic)
-    return drop_group(ncclInvalidArgument,
-                      "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with NCCL_SIM_INFO_INITIALIZER; "
-                      "the calls of the group were dropped");
-  return drop_group(ncclInvalidUsage, "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the calls of "
-                                      "the group were dropped");
+  if (info == nullptr || depth != 1) return end_group();
+  if (info->size < offsetof(ncclSimInfo_t, version) || info->magic != sim_info_magic)
+    static_cast<void>(note(fail(ncclInvalidArgument, "ncclGroupSimulateEnd: the ncclSimInfo_t was not initialised with "
+                                                     "NCCL_SIM_INFO_INITIALIZER")));
+  group().drop_calls();
+  const ncclResult_t result = end_group();
+  if (!is_failure(result) && info->size >= offsetof(ncclSimInfo_t, estimatedTime) + sizeof info->estimatedTime)
+    info->estimatedTime = -1;
+  return result;
 }
 NCCL_ALIAS(GroupSimulateEnd)

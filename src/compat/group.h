@@ -59,10 +59,6 @@ void start_group();
 /// initialisation and no collective, and returns the refusal.
 ncclResult_t end_group();
 
-/// Ends the innermost group like end_group(), but discards the kept calls. The outermost end returns the refusal of a
-/// call, or otherwise `reason` with `sentence`.
-ncclResult_t drop_group(ncclResult_t reason, const char *sentence);
-
 /// Stores a failed result and its message as the group's refusal, unless the group has one. Returns `result`.
 ncclResult_t note(ncclResult_t result);
 

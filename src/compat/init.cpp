@@ -182,8 +182,10 @@ ncclResult_t grow(ncclComm *parent, int rank_count, const ncclUniqueId *id, int 
 
 ncclResult_t revoke(ncclComm *comm, int flags) {
   constexpr const char *function = "ncclCommRevoke";
+  if (comm == nullptr) return ncclSuccess;
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
   if (flags != 0) return refuse(function, "the flags are " + std::to_string(flags) + "; 0 alone is known");
+  if (comm->finalized) return refuse(function, "the communicator was finalized before");
   if (comm->revoked.exchange(true)) return refuse(function, "the communicator was revoked before");
   const rondo_comm_t handle = comm->handle;
   return pass_on(rondo_comm_revoke(handle), handle);
@@ -191,7 +193,9 @@ ncclResult_t revoke(ncclComm *comm, int flags) {
 
 /// Waits for this rank's operations only. If the communicator is nonblocking, ncclCommDestroy() waits for them instead.
 ncclResult_t finalize(ncclComm *comm) {
+  if (comm == nullptr) return ncclSuccess;
   if (const ncclResult_t ready = check_ready(comm, "ncclCommFinalize"); ready != ncclSuccess) return ready;
+  if (comm->revoked) return refuse("ncclCommFinalize", "the communicator was revoked");
   if (comm->finalized.exchange(true)) return refuse("ncclCommFinalize", "the communicator was finalized before");
   const rondo_comm_t handle = comm->handle;
   return comm->blocking ? pass_on(rondo_comm_flush(handle), handle) : ncclSuccess;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/compat/settings.h"
 
+#include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "src/compat/failure.h"
 
@@ -17,21 +22,67 @@ namespace {
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr int unset = INT_MIN;
 constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
+constexpr size_t rails_max = 8;  // the limit of RONDO_INTERFACE
 // NCCL has no deadlines. Frameworks have their own deadlines of 10 minutes or more, which should pass before Rondo's.
 // Rondo still notices the death of a rank within a second.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
-/// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their full names ("eth0,eth1", "=eth0").
-/// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. For these, Rondo chooses the interface.
+bool contains(const std::vector<std::string> &names, const std::string &name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Returns whether other hosts may reach this host by the address. Even bridges have link-local addresses, which do not
+/// count.
+bool is_usable(const ifaddrs &entry) {
+  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
+  if (entry.ifa_addr->sa_family == AF_INET) return true;
+  if (entry.ifa_addr->sa_family != AF_INET6) return false;
+  const auto &address = reinterpret_cast<const sockaddr_in6 *>(entry.ifa_addr)->sin6_addr;
+  return !IN6_IS_ADDR_LINKLOCAL(&address);
+}
+
+/// Returns this host's interfaces that have an address, each once. Loopback interfaces come last.
+std::vector<std::string> interfaces_with_address() {
+  std::vector<std::string> names;
+  ifaddrs *all = nullptr;
+  if (::getifaddrs(&all) != 0) return names;
+  for (const unsigned loopback : {0u, unsigned{IFF_LOOPBACK}})
+    for (const ifaddrs *each = all; each != nullptr; each = each->ifa_next) {
+      const bool wanted = is_usable(*each) && (each->ifa_flags & IFF_LOOPBACK) == loopback;
+      if (wanted && !contains(names, each->ifa_name)) names.emplace_back(each->ifa_name);
+    }
+  ::freeifaddrs(all);
+  return names;
+}
+
+/// Translates NCCL_SOCKET_IFNAME. Its entries are prefixes of names, or whole names after "=". Each interface that
+/// matches becomes a rail. After "^", the entries exclude interfaces. Then only the first other one is used, since
+/// hosts may have different numbers of others. If no interface is left, Rondo chooses one.
 std::string listed_interfaces() {
-  const char *const text = variable("NCCL_SOCKET_IFNAME");
+  const char *text = variable("NCCL_SOCKET_IFNAME");
   if (text == nullptr || variable("RONDO_INTERFACE") != nullptr) return {};
-  const std::string list = *text == '=' ? text + 1 : text;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    if (::if_nametoindex(list.substr(begin, end - begin).c_str()) == 0) return {};
-    begin = end + 1;
+  const bool excludes = *text == '^';
+  if (excludes) ++text;
+  const bool exact = *text == '=';
+  if (exact) ++text;
+  const std::vector<std::string> names = interfaces_with_address();
+  std::vector<std::string> matches;  // in the order of the entries
+  for (std::istringstream entries(text); entries.good();) {
+    std::string entry;
+    std::getline(entries, entry, ',');
+    entry.resize(std::min(entry.size(), entry.find(':')));  // without a port
+    for (const std::string &name : names)
+      if (!entry.empty() && (exact ? name == entry : name.starts_with(entry)) && !contains(matches, name))
+        matches.push_back(name);
   }
+  if (excludes) {
+    const auto is_other = [&](const std::string &name) { return !contains(matches, name); };
+    const auto other = std::find_if(names.begin(), names.end(), is_other);
+    return other != names.end() ? *other : std::string();
+  }
+  if (matches.size() > rails_max) matches.resize(rails_max);
+  std::string list;
+  for (const std::string &name : matches) list += (list.empty() ? "" : ",") + name;
   return list;
 }
 
@@ -39,10 +90,48 @@ ncclResult_t refuse(const char *function, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
+/// A number of an ncclConfig_t, with the limits that NCCL has. Most of these numbers have no effect in Rondo.
+struct Field {
+  const char *name;
+  int ncclConfig_t::*value;
+  int min, max;
+};
+constexpr Field fields[] = {{"blocking", &ncclConfig_t::blocking, 0, 1},
+                            {"cgaClusterSize", &ncclConfig_t::cgaClusterSize, 0, INT_MAX},
+                            {"minCTAs", &ncclConfig_t::minCTAs, 1, INT_MAX},
+                            {"maxCTAs", &ncclConfig_t::maxCTAs, 1, INT_MAX},
+                            {"splitShare", &ncclConfig_t::splitShare, 0, 1},
+                            {"trafficClass", &ncclConfig_t::trafficClass, INT_MIN, INT_MAX},
+                            {"collnetEnable", &ncclConfig_t::collnetEnable, 0, 1},
+                            {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, 3},
+                            {"shrinkShare", &ncclConfig_t::shrinkShare, 0, 1},
+                            {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 1, INT_MAX},
+                            {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, 1, 64},
+                            {"nvlinkCentricSched", &ncclConfig_t::nvlinkCentricSched, 0, 1},
+                            {"graphUsageMode", &ncclConfig_t::graphUsageMode, 0, 2},
+                            {"numRmaCtx", &ncclConfig_t::numRmaCtx, 0, INT_MAX},
+                            {"maxP2pPeers", &ncclConfig_t::maxP2pPeers, 1, INT_MAX},
+                            {"graphStreamOrdering", &ncclConfig_t::graphStreamOrdering, 0, 1}};
+
+ncclResult_t check_ranges(const ncclConfig_t &config, const char *function) {
+  for (const Field &field : fields) {
+    const int value = config.*field.value;
+    if (value == unset || (value >= field.min && value <= field.max)) continue;
+    const std::string range = "at least " + std::to_string(field.min) +
+                              (field.max == INT_MAX ? "" : " and at most " + std::to_string(field.max));
+    return refuse(function, "the configuration's " + std::string(field.name) + " is " + std::to_string(value) +
+                                "; it must be " + range);
+  }
+  if (config.minCTAs != unset && config.maxCTAs != unset && config.minCTAs > config.maxCTAs)
+    return refuse(function, "the configuration's minCTAs (" + std::to_string(config.minCTAs) +
+                                ") is more than its maxCTAs (" + std::to_string(config.maxCTAs) + ")");
+  return ncclSuccess;
+}
+
 /// Copies the fields that the caller's release has. Other fields stay unset.
 ncclConfig_t known_fields(const ncclConfig_t *theirs) {
   ncclConfig_t ours{};
-  ours.blocking = ours.minCTAs = ours.maxCTAs = unset;
+  for (const Field &field : fields) ours.*field.value = unset;
   std::memcpy(&ours, theirs, std::min(theirs->size, sizeof ours));
   return ours;
 }
@@ -89,15 +178,7 @@ ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Set
   if (config->size < offsetof(ncclConfig_t, blocking) || config->magic != config_magic)
     return refuse(function, "the ncclConfig_t was not initialised with NCCL_CONFIG_INITIALIZER");
   const ncclConfig_t ours = known_fields(config);
-  if (ours.blocking != unset && ours.blocking != 0 && ours.blocking != 1)
-    return refuse(function, "the configuration's blocking is " + std::to_string(ours.blocking) + "; it must be 0 or 1");
-  for (const auto &[name, value] : {std::pair{"minCTAs", ours.minCTAs}, std::pair{"maxCTAs", ours.maxCTAs}})
-    if (value != unset && value < 1)
-      return refuse(function, "the configuration's " + std::string(name) + " is " + std::to_string(value) +
-                                  "; it must be at least 1");
-  if (ours.minCTAs != unset && ours.maxCTAs != unset && ours.minCTAs > ours.maxCTAs)
-    return refuse(function, "the configuration's minCTAs (" + std::to_string(ours.minCTAs) +
-                                ") is more than its maxCTAs (" + std::to_string(ours.maxCTAs) + ")");
+  if (const ncclResult_t checked = check_ranges(ours, function); checked != ncclSuccess) return checked;
   if (ours.blocking != unset && variable("NCCL_COMM_BLOCKING") == nullptr) settings->blocking = ours.blocking == 1;
   if (ours.maxCTAs != unset && variable("NCCL_MAX_CTAS") == nullptr && variable("RONDO_MAX_CTAS") == nullptr)
     settings->max_ctas = static_cast<uint32_t>(std::min<long>(ours.maxCTAs, ctas_max));

@@ -190,6 +190,7 @@ constexpr Scenario scenarios[] = {{"threads", threads},
                                   {"version", check_version},
                                   {"sum", check_sum},
                                   {"timeout", check_timeout},
+                                  {"failed inits", check_failed_inits},
                                   {"blocking", check_blocking_variable}};
 
 }  // namespace

@@ -34,6 +34,7 @@ void check_unsupported();
 void check_version();
 void check_sum();
 void check_timeout();
+void check_failed_inits();
 void check_blocking_variable();
 
 /// Returns a configuration in the layout of an older release, whose last field is `blocking`. This field is 0.

@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <climits>
 #include <cstring>
+#include <utility>
 
 #include "src/compat/abi_newer.h"
 #include "tests/compat/client.h"
@@ -46,6 +48,65 @@ void check_collectives(Ranks &ranks) {
   ranks.check_usable();
 }
 
+/// Checks that a group runs no call if Rondo refuses a later one, whose arguments this library does not check.
+void check_later_refusal() {
+  Ranks ranks(2);
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  std::vector<float> ordinary(4);
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank)));
+  NCCL(ncclAllReduce(ordinary.data(), ranks.part(0).at(0), 4, ncclFloat32, ncclSum, ranks.comm(0),
+                     ranks.part(0).stream()));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "send is host memory that is not pinned");
+  for (int rank = 0; rank < 2; ++rank) CHECK(ranks.part(rank).read() == before(it, rank));
+  ranks.check_usable();
+}
+
+/// Checks that the numbers of a configuration have NCCL's limits. The last ones are of releases after the header's.
+void check_ranges() {
+  constexpr int unset = INT_MIN;
+  constexpr size_t last = offsetof(ncclConfig_t, nvlinkCentricSched);
+  struct Number {
+    size_t offset;
+    int wrong, right;
+    const char *words;
+  };
+  constexpr Number numbers[] = {
+      {offsetof(ncclConfig_t, cgaClusterSize), -1, 0, "cgaClusterSize is -1; it must be at least 0"},
+      {offsetof(ncclConfig_t, minCTAs), 0, 1, "minCTAs is 0; it must be at least 1"},
+      {offsetof(ncclConfig_t, splitShare), 2, 1, "splitShare is 2; it must be at least 0 and at most 1"},
+      {offsetof(ncclConfig_t, trafficClass), unset, -7, ""},
+      {offsetof(ncclConfig_t, collnetEnable), -1, 0, "collnetEnable is -1"},
+      {offsetof(ncclConfig_t, CTAPolicy), 4, 3, "CTAPolicy is 4"},
+      {offsetof(ncclConfig_t, shrinkShare), 2, 0, "shrinkShare is 2"},
+      {offsetof(ncclConfig_t, nvlsCTAs), 0, 1, "nvlsCTAs is 0"},
+      {offsetof(ncclConfig_t, nChannelsPerNetPeer), 65, 64, "nChannelsPerNetPeer is 65"},
+      {last, 2, 1, "nvlinkCentricSched is 2"},
+      {last + 4, 3, 2, "graphUsageMode is 3"},
+      {last + 8, -1, 0, "numRmaCtx is -1"},
+      {last + 12, 0, 1, "maxP2pPeers is 0"},
+      {last + 16, 2, 1, "graphStreamOrdering is 2"}};
+  alignas(ncclConfig_t) unsigned char memory[last + 24] = {};
+  auto *const config = reinterpret_cast<ncclConfig_t *>(memory);
+  const auto set = [&](size_t offset, int value) { std::memcpy(memory + offset, &value, sizeof value); };
+  ncclUniqueId id{};
+  ncclComm_t comm = nullptr;
+  config->size = sizeof memory;
+  config->magic = 0xcafebeef;
+  config->blocking = config->maxCTAs = unset;
+  for (const Number &each : numbers) set(each.offset, unset);
+  for (const Number &each : numbers) {
+    set(each.offset, each.wrong);
+    if (each.wrong != unset) {
+      CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, config), ncclInvalidArgument, each.words);
+    }
+    set(each.offset, each.right);
+  }
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, config));
+  NCCL(ncclCommDestroy(comm));
+}
+
 void check_configs() {
   const OnDevice current(0);
   ncclUniqueId id;
@@ -86,6 +147,7 @@ void check_handles(Ranks &ranks) {
   CHECK_REFUSED(ncclCommUserRank(nullptr, nullptr), ncclInvalidArgument, "communicator is NULL");
   NCCL(ncclCommDestroy(nullptr));
   NCCL(ncclCommAbort(nullptr));
+  NCCL(ncclCommFinalize(nullptr));
   NCCL(ncclCommFinalize(comm));
   CHECK_REFUSED(ncclCommFinalize(comm), ncclInvalidArgument, "finalized before");
   CHECK_REFUSED(ncclAllReduce(ranks.part(0).at(0), ranks.part(0).at(0), 4, ncclInt8, ncclSum, comm,
@@ -97,34 +159,38 @@ void check_handles(Ranks &ranks) {
   ranks.comm(0) = nullptr;
 }
 
-/// Checks that the end of a simulated group drops its calls, and fails at the outermost level only.
+/// Checks that the end of a simulated group makes its communicators and drops its other calls. The outermost end alone
+/// reads its argument, and writes that there is no estimate.
 void check_simulation(Ranks &ranks) {
-  ncclSimInfo_t info{sizeof info, 0x74685283, 22907, -1}, unset{};
+  constexpr unsigned magic = 0x74685283;
+  ncclSimInfo_t info{sizeof info, magic, 22907, 5}, older = info, unset{};
+  older.size = offsetof(ncclSimInfo_t, estimatedTime);
   const DevicePart &part = ranks.part(0);
-  CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "SimulateEnd: this thread has started no group");
-  ncclComm_t made = nullptr;
-  ncclUniqueId id{};
-  for (ncclSimInfo_t *const each : {&info, &unset}) {
-    const Case it = ranks.sum(100);
+  CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "this thread has started no group");
+  const Case it = ranks.sum(100);
+  for (ncclSimInfo_t *const each : {&info, &older, &unset}) {
+    ncclComm_t made = nullptr;
+    ncclUniqueId id{};
     ranks.write(it);
     const auto unchanged = part.read();
     NCCL(ncclGroupStart());
     NCCL(ncclGroupStart());
     NCCL(call(it, 0, part, ranks.comm(0)));
     NCCL(ncclCommInitRank(&made, 1, id, 0));
-    NCCL(ncclGroupSimulateEnd(each));
-    const bool right = each == &info;
-    const ncclResult_t wanted_result = right ? ncclInvalidUsage : ncclInvalidArgument;
-    CHECK_REFUSED(ncclGroupSimulateEnd(each), wanted_result,
-                  right ? "cannot estimate the time of a group; the calls of the group were dropped"
-                        : "NCCL_SIM_INFO_INITIALIZER; the calls of the group were dropped");
+    NCCL(ncclGroupSimulateEnd(&unset));
+    ncclResult_t state = ncclInternalError;
+    if (each == &unset) {
+      CHECK_REFUSED(ncclGroupSimulateEnd(each), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");
+    } else {
+      NCCL(ncclGroupSimulateEnd(each));
+    }
     CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
-    CHECK(part.read() == unchanged && info.estimatedTime == -1);
-    ncclResult_t state = ncclSuccess;
+    CHECK(part.read() == unchanged);
     NCCL(ncclCommGetAsyncError(made, &state));
-    CHECK(state == ncclInvalidUsage);
+    CHECK(state == (each == &unset ? ncclInvalidArgument : ncclSuccess));
     NCCL(ncclCommAbort(made));
   }
+  CHECK(info.estimatedTime == -1 && older.estimatedTime == 5 && unset.estimatedTime == 0);
   NCCL(ncclGroupStart());
   CHECK(ncclAllReduce(nullptr, nullptr, 4, ncclInt8, ncclSum, ranks.comm(0), part.stream()) == ncclInvalidArgument);
   CHECK_REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "sendbuff is NULL");
@@ -166,6 +232,22 @@ void check_encryption() {
   CHECK_REFUSED(ncclSetEncryption(&config), ncclInvalidArgument, "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
 }
 
+/// Checks the texts of results. Programs that read logs search for their beginnings.
+void check_texts() {
+  constexpr std::pair<int, const char *> texts[] = {{0, "no error"},
+                                                    {1, "unhandled cuda error ("},
+                                                    {2, "unhandled system error ("},
+                                                    {3, "internal error "},
+                                                    {4, "invalid argument ("},
+                                                    {5, "invalid usage ("},
+                                                    {6, "remote process exited or there was a network error"},
+                                                    {7, "NCCL operation in progress"},
+                                                    {8, "timeout"},
+                                                    {15, "unknown result code"}};
+  for (const auto &[result, beginning] : texts)
+    CHECK(std::string(ncclGetErrorString(static_cast<ncclResult_t>(result))).find(beginning) == 0);
+}
+
 /// Calls the functions that return no result, and have no effect.
 void check_without_effect(Ranks &ranks) {
   CHECK_REFUSED(ncclCommCount(nullptr, nullptr), ncclInvalidArgument, "ncclCommCount");
@@ -184,11 +266,12 @@ void check_without_effect(Ranks &ranks) {
 }  // namespace
 
 void compat_test::check_arguments() {
-  CHECK(std::string(ncclGetErrorString(ncclSuccess)) == "no error");
-  CHECK(std::string(ncclGetErrorString(static_cast<ncclResult_t>(15))) == "unknown result");
+  check_texts();
   check_configs();
+  check_ranges();
   Ranks ranks(2);
   check_collectives(ranks);
+  check_later_refusal();
   check_handles(ranks);
 }
 
@@ -251,4 +334,29 @@ void compat_test::check_blocking_variable() {
   ncclComm_t comm = nullptr;
   CHECK(ncclCommInitRank(&comm, 2, id, 0) == ncclInProgress);
   NCCL(ncclCommAbort(comm));
+}
+
+/// Checks that the handles of communicators that a group could not make stay valid until the program ends them. The
+/// third rank never calls, and RONDO_INIT_TIMEOUT is short.
+void compat_test::check_failed_inits() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comms[2] = {};
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL(ncclCommInitRank(&comms[rank], 3, id, rank));
+  const ncclResult_t failed = ncclGroupEnd();
+  CHECK(static_cast<int>(failed) == 8);  // ncclTimeout, which older headers lack
+  ncclComm_t later = nullptr;
+  NCCL(ncclCommInitRank(&later, 1, id, 0));
+  for (const ncclComm_t comm : comms) {
+    ncclResult_t state = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    CHECK(comm != later && state == failed);
+    int count = 0;
+    CHECK(ncclCommCount(comm, &count) == failed);
+    NCCL(ncclCommAbort(comm));
+    CHECK_REFUSED(ncclCommAbort(comm), ncclInvalidArgument, "that was destroyed or aborted");
+  }
+  NCCL(ncclCommDestroy(later));
 }

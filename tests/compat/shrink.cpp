@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This part of the test program shrinks and revokes communicators.
+#include <array>
 #include <string>
 
 #include "tests/compat/client.h"
@@ -10,6 +11,25 @@ namespace {
 
 constexpr int keep = 0, abort_first = 1;  // the macros NCCL_SHRINK_DEFAULT and NCCL_SHRINK_ABORT
 
+/// Checks sums of three ranks, which one thread drives by groups, and destroys their communicators.
+void check_sums(Ranks &ranks, const std::array<ncclComm_t, 3> &comms) {
+  Case it = ranks.sum(100);
+  it.rank_count = 3;
+  for (int place = 0; place < 3; ++place) {
+    int count = 0, rank = -1;
+    NCCL(ncclCommCount(comms[static_cast<size_t>(place)], &count));
+    NCCL(ncclCommUserRank(comms[static_cast<size_t>(place)], &rank));
+    CHECK(count == 3 && rank == place);
+    ranks.part(place).write(before(it, place));
+  }
+  NCCL(ncclGroupStart());
+  for (int place = 0; place < 3; ++place)
+    NCCL(call(it, place, ranks.part(place), comms[static_cast<size_t>(place)]));
+  NCCL(ncclGroupEnd());
+  for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
+}
+
 /// Shrinks four ranks to three, without rank 2, by one thread in a group. Checks sums of the survivors.
 void shrink_and_sum(Ranks &ranks, int flags) {
   int excluded[] = {2};
@@ -17,31 +37,68 @@ void shrink_and_sum(Ranks &ranks, int flags) {
   NCCL(ncclGroupStart());
   for (const int rank : {0, 1, 3}) NCCL(ncclCommShrink(ranks.comm(rank), excluded, 1, &rest[rank], nullptr, flags));
   NCCL(ncclGroupEnd());
-  Case it = ranks.sum(100);
-  it.rank_count = 3;
-  const int members[] = {0, 1, 3};
-  for (int place = 0; place < 3; ++place) {
-    int count = 0, rank = -1;
-    NCCL(ncclCommCount(rest[members[place]], &count));
-    NCCL(ncclCommUserRank(rest[members[place]], &rank));
-    CHECK(count == 3 && rank == place);
-    ranks.part(place).write(before(it, place));
-  }
-  NCCL(ncclGroupStart());
-  for (int place = 0; place < 3; ++place) NCCL(call(it, place, ranks.part(place), rest[members[place]]));
-  NCCL(ncclGroupEnd());
-  for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
-  for (const int member : members) NCCL(ncclCommDestroy(rest[member]));
+  check_sums(ranks, {rest[0], rest[1], rest[3]});
 }
 
-/// Checks that every rank is revoked, and that the errors of its calls say that.
-void check_revoked(Ranks &ranks) {
-  const Case it = ranks.sum(100);
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    CHECK(wait_while(ranks.comm(rank), ncclSuccess) == ncclInvalidUsage);
-    CHECK(call(it, rank, ranks.part(rank), ranks.comm(rank)) == ncclInvalidUsage);
-    CHECK(std::string(ncclGetLastError(ranks.comm(rank))).find("revoked the communicator") != std::string::npos);
+/// Checks that calls say that the communicator was revoked, though the rank's state is `wanted`.
+void check_revoked(Ranks &ranks, int rank, ncclResult_t wanted) {
+  const ncclResult_t other = wanted == ncclSuccess ? ncclInvalidUsage : ncclSuccess;
+  CHECK(wait_while(ranks.comm(rank), other) == wanted);
+  CHECK(call(ranks.sum(100), rank, ranks.part(rank), ranks.comm(rank)) == ncclInvalidUsage);
+  CHECK(std::string(ncclGetLastError(ranks.comm(rank))).find("revoked the communicator") != std::string::npos);
+}
+
+/// Checks that the state of a rank is a success once the rank has revoked, also if a call waits for another rank. Until
+/// then, a rank that another one has revoked has a failure.
+void check_revoke() {
+  Ranks ranks(4);
+  CHECK_REFUSED(ncclCommRevoke(ranks.comm(0), 1), ncclInvalidArgument, "the flags are 1");
+  NCCL(ncclCommRevoke(nullptr, 0));
+  NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));
+  NCCL(ncclCommRevoke(ranks.comm(0), 0));
+  CHECK_REFUSED(ncclCommRevoke(ranks.comm(0), 0), ncclInvalidArgument, "revoked before");
+  check_revoked(ranks, 0, ncclSuccess);
+  for (const int rank : {1, 2, 3}) check_revoked(ranks, rank, ncclInvalidUsage);
+  for (const int rank : {1, 3}) {
+    NCCL(ncclCommRevoke(ranks.comm(rank), 0));
+    check_revoked(ranks, rank, ncclSuccess);
   }
+  CHECK_REFUSED(ncclCommFinalize(ranks.comm(0)), ncclInvalidArgument, "was revoked");
+  shrink_and_sum(ranks, keep);
+  Ranks finalized(1);
+  NCCL(ncclCommFinalize(finalized.comm(0)));
+  CHECK_REFUSED(ncclCommRevoke(finalized.comm(0), 0), ncclInvalidArgument, "was finalized");
+}
+
+/// Checks that all ranks can split a communicator that they have revoked. Rank 2 gets no part.
+void check_split_of_revoked() {
+  constexpr int no_color = -1;
+  Ranks ranks(4);
+  for (int rank = 0; rank < 4; ++rank) NCCL(ncclCommRevoke(ranks.comm(rank), 0));
+  ncclComm_t parts[4] = {};
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 4; ++rank)
+    NCCL(ncclCommSplit(ranks.comm(rank), rank == 2 ? no_color : 7, -rank, &parts[rank], nullptr));
+  NCCL(ncclGroupEnd());
+  CHECK(parts[2] == nullptr);
+  check_sums(ranks, {parts[3], parts[1], parts[0]});  // by key
+}
+
+/// Checks the same of communicators that do not block.
+void check_nonblocking_revoke() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclConfig_t config = nonblocking();
+  ncclComm_t comms[2] = {};
+  for (const int rank : {0, 1}) CHECK(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config) == ncclInProgress);
+  for (const ncclComm_t comm : comms) CHECK(wait_while(comm, ncclInProgress) == ncclSuccess);
+  for (const ncclComm_t comm : comms) {
+    NCCL(ncclCommRevoke(comm, 0));
+    CHECK(wait_while(comm, ncclInProgress) == ncclSuccess);
+    CHECK_REFUSED(ncclCommFinalize(comm), ncclInvalidArgument, "was revoked");
+  }
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
 }  // namespace
@@ -60,10 +117,9 @@ void compat_test::check_shrink() {
   ranks.check_usable();
   NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));  // waits for the other ranks until it is aborted
   shrink_and_sum(ranks, abort_first);
-  check_revoked(ranks);
-  Ranks others(2);
-  CHECK_REFUSED(ncclCommRevoke(others.comm(0), 1), ncclInvalidArgument, "the flags are 1");
-  NCCL(ncclCommRevoke(others.comm(0), 0));
-  CHECK_REFUSED(ncclCommRevoke(others.comm(0), 0), ncclInvalidArgument, "revoked before");
-  check_revoked(others);
+  for (const int rank : {0, 1, 3}) check_revoked(ranks, rank, ncclSuccess);
+  check_revoked(ranks, 2, ncclInvalidUsage);
+  check_revoke();
+  check_split_of_revoked();
+  check_nonblocking_revoke();
 }
