@@ -160,10 +160,12 @@ struct GroupSimple {
 
 /// The protocol ll, whose data announces itself. Payloads are unpacked into scratch, and packed from there.
 struct GroupLl {
-  /// Polls this thread's part of all operands. One vote covers them all.
+  /// Polls this thread's part of all operands. One vote covers them all. In a long wait, thread 0 polls alone until
+  /// may_move() is true.
   template <Group G>
   RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                 LaneState &state) {
+    if (links.glances && group.any(group.rank() == 0 && !may_move(links, step, signature))) return Progress::blocked;
     const bool can_send = group.rank() != 0 || poll(links.poll_count, [&] {
       return all_send_links(step, [&](LinkIndex to) { return links.at(to).ll_out.can_send(false); });
     });
@@ -212,6 +214,21 @@ struct GroupLl {
   }
 
  private:
+  /// Says, by relaxed loads, whether all slots and credit seem to be there, or whether a slot seems to be foreign.
+  [[nodiscard]] RONDO_HD static bool may_move(LaneLinks &links, const Step &step, uint32_t signature) {
+    bool ready = true, foreign = false;
+    RONDO_KEEP_LOOP
+    for (uint32_t which = 0; which < 2; ++which) {
+      if ((step.flags & step_send) != 0 && step.send_link[which] != no_link)
+        ready = links.at(step.send_link[which]).ll_out.may_send() && ready;
+      if ((step.flags & step_recv) == 0 || step.recv_link[which] == no_link) continue;
+      const LlOutcome seen = links.at(step.recv_link[which]).ll_in.glance(signature);
+      ready = ready && seen == LlOutcome::full;
+      foreign = foreign || seen == LlOutcome::foreign;
+    }
+    return ready || foreign;
+  }
+
   template <Group G>
   RONDO_HD static void look(G group, LaneLinks &links, const Step &step, size_t bytes, uint32_t signature,
                             LlOutcome (&seen)[2]) {

@@ -20,7 +20,8 @@
 //           has a barrier before F2 and a vote after F3. No thread waits for the units of other threads, and units may
 //           arrive in any order. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
 //           (docs/protocols.md says what orders callers). F4 is relaxed: a receiver stores the head only after it has
-//           seen every unit, and the sender writes the slot again only after it has seen the head.
+//           seen every unit, and the sender writes the slot again only after it has seen the head. In a long wait one
+//           thread looks at unit 0 and the head, relaxed. This gives no order: F1 and F3 follow.
 // State     A slot is stale (reader blocked) --F2--> full --F4, for the whole slot--> stale for the next lap.
 // Abort     A lane that gave up does neither F2 nor F4 again. Its peers stay blocked and stop at their own deadline.
 #pragma once
@@ -97,6 +98,11 @@ class LlSender {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.ll_head(), wake);  // F1, pairs with F4 in LlReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
+  }
+  /// Says, by a relaxed load, whether can_send() may succeed. A rank that has waited for long calls this first.
+  [[nodiscard]] RONDO_HD bool may_send() const {
+    const uint64_t slot_count = connection_.geometry.slot_count;
+    return posted_ - consumed_ < slot_count || posted_ - memory::load_relaxed(connection_.ll_head()) < slot_count;
   }
 
   /// Writes a slot, which publishes it. `bytes` is at most ll_slot_bytes. With `wake`, the receiver may sleep.
@@ -219,6 +225,15 @@ class LlReceiver {
     const uint32_t slot_count = connection_.geometry.slot_count;
     return {connection_.ll_units(consumed_), payload, ll::flag_of(consumed_, slot_count, signature),
             orders || ll::sweeps(consumed_, slot_count)};
+  }
+
+  /// Returns what the next slot seems to be, by a relaxed load of unit 0. If unit 0 is full, other units may still be
+  /// missing. In a long wait, one thread of a group calls this before the group polls.
+  [[nodiscard]] RONDO_HD LlOutcome glance(uint32_t signature) const {
+    const uint32_t flag = ll::flag_of(consumed_, connection_.geometry.slot_count, signature);
+    const uint32_t seen = ll::flag_in(memory::load_relaxed(connection_.ll_units(consumed_)[0]));
+    if (seen == flag) return LlOutcome::full;
+    return ll::is_same_lap(seen, flag) ? LlOutcome::foreign : LlOutcome::stale;
   }
 
   /// Receives two slots of `bytes` each, by all threads of a group. Each thread polls its units of both slots together,

@@ -45,6 +45,11 @@ struct Apart {
     REQUIRE((rank == 0 ? rondo_recv(at, elements, RONDO_FLOAT32, 1, comm, group.stream(rank))
                        : rondo_send(at, elements, RONDO_FLOAT32, 0, comm, group.stream(rank))) == RONDO_OK);
   }
+  /// Makes this rank's call of a broadcast from rank 0.
+  void broadcast(int rank) {
+    void *const at = buffers[static_cast<size_t>(rank)].pointer();
+    REQUIRE(rondo_broadcast(at, at, elements, RONDO_FLOAT32, 0, group.ranks[rank], group.stream(rank)) == RONDO_OK);
+  }
   void sum_all() {
     for (int rank = 0; rank < group.ranks.size(); ++rank) sum(rank);
     group.complete();
@@ -146,27 +151,38 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     size_t bytes;
     bool hidden;
     rondo_kernel_t kernel;
+    rondo_protocol_t protocol;
+    void (Apart::*call)(int rank);
+    int rank_count = 2;  ///< four ranks are a tree, in which rank 2 has the children 1 and 3
+    int waiting = 0;     ///< a rank that waits for the last one
   };
-  const Way ways[] = {{"one_shot", 8, false, RONDO_KERNEL_AUTO},
-                      {"places", 256 * KiB, true, RONDO_KERNEL_AUTO},
-                      {"gates", 256 * KiB, false, RONDO_KERNEL_AUTO},
-                      {"the interpreter", 256 * KiB, false, RONDO_KERNEL_INTERPRETER},
-                      {"messages", 256 * KiB, false, RONDO_KERNEL_AUTO}};
+  const Way ways[] = {{"one_shot", 8, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+                      {"places", 256 * KiB, true, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+                      {"gates", 256 * KiB, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+                      {"simple", 256 * KiB, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE, &Apart::sum},
+                      {"ll for data", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL, &Apart::sum},
+                      {"ll for credit", 256 * KiB, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
+                       &Apart::broadcast},
+                      {"ll for a second child", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
+                       &Apart::sum, 4, 2},
+                      {"messages", 256 * KiB, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::message}};
   for (const Way &way : ways) {
     CAPTURE(way.what);
     rondo_config_t config = on_device();
     config.kernel = way.kernel;
-    config.protocol = way.kernel == RONDO_KERNEL_INTERPRETER ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_AUTO;
-    Apart apart(2, way.bytes, way.hidden, config);
-    const bool messages = std::string(way.what) == "messages";
-    const auto call = [&](int rank) { messages ? apart.message(rank) : apart.sum(rank); };
-    for (int rank = 0; rank < 2; ++rank) call(rank);
+    config.protocol = way.protocol;
+    if (way.rank_count > 2) config.algorithm = RONDO_ALGORITHM_TREE;
+    config.max_ctas = way.rank_count > 2 ? 1 : 0;
+    Apart apart(way.rank_count, way.bytes, way.hidden, config);
+    const auto call = [&](int rank) { (apart.*way.call)(rank); };
+    for (int rank = 0; rank < way.rank_count; ++rank) call(rank);
     apart.group.complete();
     count_accesses(true);
-    const uint64_t before = polls(0);
-    call(0);
-    CHECK(rondo::cuda::conformance::becomes_true([&] { return polls(0) - before > long_wait_polls; }));
-    call(1);
+    const auto polls_now = [&] { return polls(static_cast<uint32_t>(way.waiting)); };
+    const uint64_t before = polls_now();
+    for (int rank = 0; rank + 1 < way.rank_count; ++rank) call(rank);
+    CHECK(rondo::cuda::conformance::becomes_true([&] { return polls_now() - before > long_wait_polls; }));
+    call(way.rank_count - 1);
     apart.group.complete();
     const auto ranks = apart.counts();
     count_accesses(false);

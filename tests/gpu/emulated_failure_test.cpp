@@ -152,6 +152,35 @@ TEST_CASE("emulated block: a child that disagrees is named, even where the other
       }
 }
 
+// The child posts while its parent already polls in a long wait.
+TEST_CASE("emulated block: a late child that disagrees by ll is named, even where the other child never comes") {
+  constexpr uint32_t parent = 2;
+  for (const uint32_t lane_threads : {0u, 1u, 4u})
+    for (const uint32_t other : {1u, 3u}) {
+      CAPTURE(lane_threads, other);
+      EmulatedCase it = tree_case(RONDO_PROTOCOL_LL);
+      it.rank_count = 4;
+      it.channels = 1;
+      std::vector<CaseRank> ranks = make_ranks(it, geometry);
+      DeviceWorld world(it.rank_count, it.channels, geometry);
+      std::thread child([&] {
+        for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(parent).running == 0; ++wait_ms)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const uint32_t flag = ll::flag_of(0, geometry.slot_count, ranks[parent].buffers(1, false).signature + 1);
+        memory::store_release(world.connection(0, other, parent).ll_units(0)[0], ll::pack(0, flag));  // F2
+        for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(parent).number == 0; ++wait_ms)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        world.abort(parent);
+      });
+      world.run(parent, *ranks[parent].plan, ranks[parent].buffers(1, false), 1, lane_threads);
+      child.join();
+      const DeviceWorld::Ended result = world.result(parent);
+      CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
+      CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
+      CHECK(device::peer_in(result.verdict) == other);
+    }
+}
+
 TEST_CASE("emulated block: a peer's slot of another size is a fault") {
   EmulatedCase longer;
   longer.rank_count = 2;

@@ -85,22 +85,25 @@ class Instructions:
     next: list  # the places that may follow each place
     pauses: set
     polls: set  # relaxed loads
+    words: set  # the polls of one word
     acquires: set
 
-    def waits_without_acquire(self, pause):
+    def waits_without_acquire(self, pause, words_min=0):
         """Returns whether the pause may be followed by itself or another pause after a poll, and without an acquire. A
-        path without a poll shows nothing, since it may stand for a kernel that waits for nobody."""
-        seen, todo = set(), [(place, False) for place in self.next[pause]]
+        path without a poll shows nothing, since it may stand for a kernel that waits for nobody. With `words_min`, a
+        path must have as many polls of one word."""
+        seen, todo = set(), [(place, False, 0) for place in self.next[pause]]
         while todo:
-            place, polled = todo.pop()
-            if (place, polled) in seen or place in self.acquires:
+            here = place, polled, words = todo.pop()
+            if here in seen or place in self.acquires:
                 continue
-            seen.add((place, polled))
+            seen.add(here)
             if place in self.pauses:
-                if polled:
+                if polled and words >= words_min:
                     return True
                 continue
-            todo += [(other, polled or place in self.polls) for other in self.next[place]]
+            polled, words = polled or place in self.polls, min(words + (place in self.words), words_min)
+            todo += [(other, polled, words) for other in self.next[place]]
         return False
 
 
@@ -121,7 +124,7 @@ def ptx_of(body):
     targets = {at: labels[match[1]] for at, line in enumerate(lines) if (match := BRANCH.search(line))}
     ends = re.compile(r"(?:bra(?:\.uni)?|ret|exit|trap)\b").match
     return Instructions(graph_of(lines, targets, ends), places(lines, "nanosleep"), places(lines, r"ld\.relaxed\.sys"),
-                        places(lines, "acquire|acq_rel|fence"))
+                        places(lines, r"ld\.relaxed\.sys\.b64"), places(lines, "acquire|acq_rel|fence"))
 
 
 def machine_code_of(body):
@@ -132,7 +135,8 @@ def machine_code_of(body):
                if (match := BRANCH_OF_CODE.search(line))}
     ends = re.compile(r"(?:BRA\s+(?:`.*|0x\w+)|EXIT|RET.*)$").match
     return Instructions(graph_of(lines, targets, ends), places(lines, "NANOSLEEP"),
-                        places(lines, r"\bLDG?\.\S*STRONG\.SYS"), places(lines, r"CCTL\.IVALL"))
+                        places(lines, r"\bLDG?\.\S*STRONG\.SYS"), places(lines, r"\bLDG?\.E\.(?:64\.)?STRONG\.SYS"),
+                        places(lines, r"CCTL\.IVALL"))
 
 
 def split_at(pattern, text):
@@ -243,11 +247,14 @@ class Image(unittest.TestCase):
                     self.assertNotRegex(loop, r"acquire|acq_rel|fence", name)
 
     def check_long_waits(self, kernels, what):
-        """Checks that kernels can wait for long without an acquire, which empties the L1 cache."""
+        """Checks that kernels can wait for long without an acquire, which empties the L1 cache. With ll, one thread
+        looks at words of two slots and two credits. Other polls of slots load pairs of words."""
         for name, kernel in kernels.items():
             self.assertTrue(kernel.pauses, name)
+            words_min = 4 if name.startswith("rondo_run_ll_") else 0
             for pause in kernel.pauses:
-                self.assertTrue(kernel.waits_without_acquire(pause), f"{what} of {name}, after place {pause}")
+                waits = kernel.waits_without_acquire(pause, words_min)
+                self.assertTrue(waits, f"{what} of {name}, after place {pause}")
 
     def test_a_long_wait_of_the_interpreter_and_of_transfers_can_go_without_an_acquire(self):
         """Checks kernels whose loop with the pause also moves data, and so has acquires."""
@@ -270,15 +277,21 @@ class Image(unittest.TestCase):
                                   f"machine code for {architecture}")
 
     def test_a_wait_that_always_acquires_would_be_seen(self):
-        body = ["$A:", "@%p1 bra $B;", "nanosleep.u32 200;", "bra $A;", "$B:", "ld.relaxed.sys.b64 %rd1, [%rd2];",
-                "@%p2 bra $A;", "ld.acquire.sys.b64 %rd1, [%rd2];", "bra $A;"]
+        body = "\n".join(("$A:", "@%p1 bra $B;", "nanosleep.u32 200;", "bra $A;", "$B:",
+                          "ld.relaxed.sys.b64 %rd1, [%rd2];", "@%p2 bra $A;", "ld.acquire.sys.b64 %rd1, [%rd2];",
+                          "bra $A;"))
         code = "\n".join(f"/*{16 * at:04x}*/ {line} ;" for at, line in enumerate((
             "LD.E.64.STRONG.SYS R2, desc[UR4][R2.64]", "@!P0 BRA 0x40", "NANOSLEEP 0xc8", "BRA 0x0", "CCTL.IVALL",
             "BRA 0x20")))
-        for kernel, always in ((ptx_of("\n".join(body)), ptx_of("\n".join(body).replace("relaxed", "acquire"))),
-                               (machine_code_of(code), machine_code_of(code.replace("BRA 0x0 ", "BRA 0x40 ")))):
+        for kernel, pairs, always in (
+                (ptx_of(body), ptx_of(body.replace("relaxed.sys", "relaxed.sys.v2")),
+                 ptx_of(body.replace("relaxed", "acquire"))),
+                (machine_code_of(code), machine_code_of(code.replace("E.64", "E.128")),
+                 machine_code_of(code.replace("BRA 0x0 ", "BRA 0x40 ")))):
             (pause,) = kernel.pauses
-            self.assertTrue(kernel.waits_without_acquire(pause))
+            self.assertTrue(kernel.waits_without_acquire(pause, words_min=1))
+            self.assertTrue(pairs.waits_without_acquire(pause))
+            self.assertFalse(pairs.waits_without_acquire(pause, words_min=1))
             self.assertFalse(always.waits_without_acquire(pause))
 
     def test_an_acquire_in_a_long_wait_would_be_seen(self):

@@ -2,9 +2,11 @@
 // These tests run the protocol ll alone: what a slot holds, and which content a receiver accepts as a slot.
 #include "src/proto/ll.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "cuda/kernels/device_links.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_world.h"
 
@@ -56,6 +58,64 @@ struct Slots {
       if (payload()[at] != static_cast<std::byte>(at + counter + 1)) return false;
     return true;
   }
+};
+
+/// One of two threads of a group. The other one votes `other`.
+struct OneOfTwo {
+  uint32_t thread;
+  bool other;
+
+  [[nodiscard]] uint32_t rank() const { return thread; }
+  [[nodiscard]] uint32_t size() const { return 2; }
+  void sync() const {}
+  [[nodiscard]] bool any(bool vote) const { return vote || other; }
+  [[nodiscard]] bool any_unordered(bool vote) const { return any(vote); }
+};
+
+/// A step of a device that receives two slots, and sends one. Its operands are filled with ones before each wait.
+struct TwoOperands {
+  static constexpr size_t bytes = 60;
+
+  explicit TwoOperands(uint64_t orders) {
+    for (device::DeviceLinkEnds &end : ends) end.orders = orders;
+    for (uint32_t which = 0; which < 2; ++which) ends[which].ll_in = LlReceiver(slots[which].view);
+    ends[2].ll_out = LlSender(credit.view);
+    step.flags = step_recv | step_send;
+    step.recv_link[0] = 0;
+    step.recv_link[1] = 1;
+    step.send_link[0] = 2;
+    links.ends = at;
+    links.scratch_bytes = scratch_bytes;
+  }
+  /// Makes a slot stale, full or foreign.
+  void post(uint32_t which, LlOutcome outcome) {
+    if (outcome != LlOutcome::stale) slots[which].post(0, bytes, signature + (outcome == LlOutcome::foreign ? 1 : 0));
+  }
+  void use_up_credit() {
+    for (uint64_t counter = 0; counter < slot_count; ++counter)
+      ends[2].ll_out.post_by_group(SingleThread{}, counter, credit.payload(), 4, signature, false);
+  }
+  template <class G>
+  [[nodiscard]] Progress wait(G group, bool long_wait) {
+    std::fill(scratch.begin(), scratch.end(), ~uint64_t{0});
+    links.scratch = reinterpret_cast<std::byte *>(scratch.data());
+    links.glances = long_wait;
+    return device::GroupLl::wait(group, links, step, bytes, signature, state);
+  }
+  /// Says whether this thread loaded units. Then it has stored what they held.
+  [[nodiscard]] bool looked() const {
+    return std::any_of(scratch.begin(), scratch.end(), [](uint64_t word) { return word != ~uint64_t{0}; });
+  }
+
+  static constexpr uint32_t scratch_bytes = device::ll_scratch_bytes_for(geometry.ll_slot_bytes);
+  Slots slots[2] = {Slots(true), Slots(true)};
+  Slots credit{true};
+  device::DeviceLinkEnds ends[3];
+  device::DeviceLinkEnds *at[3] = {&ends[0], &ends[1], &ends[2]};
+  std::vector<uint64_t> scratch = std::vector<uint64_t>(device::scratch_count * scratch_bytes / sizeof(uint64_t));
+  Step step;
+  LaneState state;
+  device::LaneLinks links;
 };
 
 }  // namespace
@@ -163,4 +223,41 @@ TEST_CASE("ll: units left over from a longer message are swept before their lap 
           REQUIRE(slots.receive(again, 8) == LlOutcome::full);
           REQUIRE(slots.is_payload(again, 8));
         }
+}
+
+TEST_CASE("ll: in a long wait one thread looks, until all slots and credit are there or a slot is foreign") {
+  constexpr LlOutcome outcomes[] = {LlOutcome::stale, LlOutcome::full, LlOutcome::foreign};
+  for (const bool long_wait : {false, true})
+    for (const uint64_t orders : {0, 1})
+      for (const LlOutcome first : outcomes)
+        for (const LlOutcome second : outcomes)
+          for (const bool has_credit : {false, true}) {
+            CAPTURE(long_wait, orders, static_cast<int>(first), static_cast<int>(second), has_credit);
+            TwoOperands it(orders);
+            it.post(0, first);
+            it.post(1, second);
+            if (!has_credit) it.use_up_credit();
+            const bool foreign = first == LlOutcome::foreign || second == LlOutcome::foreign;
+            const bool ready = has_credit && first == LlOutcome::full && second == LlOutcome::full;
+            CHECK(it.wait(SingleThread{}, long_wait) ==
+                  (foreign ? Progress::failed : ready ? Progress::moved : Progress::blocked));
+            CHECK(it.looked() == (!long_wait || foreign || ready));
+            if (foreign) CHECK(it.state.fault_link == (first == LlOutcome::foreign ? 0 : 1));
+            const Progress other = it.wait(OneOfTwo{1, true}, long_wait);  // thread 0 has not seen enough
+            if (long_wait) CHECK(other == Progress::blocked);
+            CHECK(it.looked() == !long_wait);
+          }
+}
+
+TEST_CASE("ll: in a long wait, a slot is received once its last unit is there, and a posted head is credit") {
+  TwoOperands it(1);
+  it.post(0, LlOutcome::full);
+  it.post(1, LlOutcome::full);
+  const uint64_t kept = std::exchange(it.slots[1].view.ll_units(0)[14], 0);
+  CHECK(it.wait(SingleThread{}, true) == Progress::blocked);
+  it.slots[1].view.ll_units(0)[14] = kept;
+  it.use_up_credit();
+  CHECK(it.wait(SingleThread{}, true) == Progress::blocked);
+  it.credit.view.ll_head() = 1;
+  CHECK(it.wait(SingleThread{}, true) == Progress::moved);
 }
