@@ -51,10 +51,10 @@
 //   A rank does all waits and stores even if it does not contribute to a chunk, reduce it or need it. So the order is
 //   the same for every collective. A rank's order is C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's `reduced` has
 //   passed c - 3 (G), contribution c may overwrite c - 4. Once every rank's `contributed` has reached c (R), result c
-//   may overwrite c - 4, because all ranks are past G(c-3). The same holds for each column, since its only reader also stores
-//   counters with its writer, even without a part in the chunk. After a rank's last G, no peer writes into its place
-//   before the rank's next C. Each channel counts its chunks through the communicator's
-//   life, modulo 2^32. No rank is more than three chunks ahead of another.
+//   may overwrite c - 4, because all ranks are past G(c-3). The same holds for each column, since its only reader also
+//   stores counters with its writer, even without a part in the chunk (tests/gpu/chunk_model_test.cpp). After a rank's
+//   last G, no peer writes into its place before the rank's next C. Each channel counts its chunks through the
+//   communicator's life, modulo 2^32. No rank is more than three chunks ahead of another.
 //
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
 //           B2 load arrived, acquire, until all have arrived; read the windows of all ranks

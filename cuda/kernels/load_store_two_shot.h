@@ -76,10 +76,10 @@ struct PlaceRoute {
   bool has_recv;  ///< this rank needs results
   bool gathers;
   uint32_t result_count;  ///< places into which this rank writes its result
-  // Where the channel's data is in a place. The offsets of counters are for LoadStorePlace::counter().
+  // These members say where the channel's data is in a place.
   ChunkAreas contributions, results;
-  size_t column_bytes;
-  size_t contributed, reduced;
+  size_t column_bytes;          ///< of an area
+  size_t contributed, reduced;  ///< offsets for LoadStorePlace::counter()
 };
 
 [[nodiscard]] RONDO_HD inline PlaceRoute make_place_route(const LoadStoreOperation &operation, uint32_t channel) {
