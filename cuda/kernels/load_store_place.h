@@ -6,8 +6,9 @@
 // Pull      Among ranks on one device, each rank writes its data into its own place once, and all others read them.
 //           There a store to each reader would only add accesses.
 // Push      Ranks on several devices store their data into the places of the readers, and load and poll only their own
-//           place. So no load crosses a link, which would take a round trip. Columns separate the writers in a place.
-//           They take memory for each pair of ranks, so at most push_rank_count_max ranks push.
+//           place. So no load crosses a link, which would take a round trip; gates and windows are exceptions. Columns
+//           separate the writers in a place. They take memory for each pair of ranks, so at most push_rank_count_max
+//           ranks push. Others pull.
 // Layout    of a place. Offsets are multiples of 64. If ranks pull, only the owner writes the place, and an area has
 //           one column. Only the gates, in rank 0's place, are written by all. Column sizes are in brackets:
 //             windows         channel_count lines: where the rank's buffers are, and its operation's signature
