@@ -13,7 +13,7 @@ namespace rondo::cuda {
 namespace {
 
 // If peers on other devices cannot read a buffer, the call uses places, with areas for each channel. For two ranks and
-// 32 channels, a place has 12 MiB. 32 blocks have 1 MiB in flight (32 KiB each), which takes some 2 us at 450 GB/s.
+// 32 channels, a place has 8 MiB. 32 blocks have 1 MiB in flight (32 KiB each), which takes some 2 us at 450 GB/s.
 constexpr uint32_t peer_channels_max = 32;
 
 /// Returns whether the number of channels is given: by the user, or by links to other hosts.

@@ -59,7 +59,7 @@ template <class Reduction, Group G>
                                       bool in_places) {
   using Storage = typename Reduction::Storage;
   const Share share = make_share<Storage>(operation, channel, in_places);
-  const Places<Reduction, G> places{group, operation, share, route, channel};
+  const Places<Reduction, G> places{group, operation, share, route};
   const uint32_t count = share.chunk_count, turns = in_places && count != 0 ? count + 2 : count;
   RONDO_KEEP_LOOP
   for (uint32_t turn = 0; turn < turns; ++turn) {
@@ -94,11 +94,9 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
     const bool in_places = agreed == Agreement::in_places;
     if (group.rank() == 0) memory.agreed = agreed;
     if (in_places) {
-      if (group.rank() == 0)  // no other thread writes that counter
-        memory.route = make_place_route(operation, load_store_count_in(memory::load_relaxed(
-                                                       operation.place(operation.rank).contributed(channel))));
+      if (group.rank() == 0) memory.route = make_place_route(operation, channel);
       group.sync();
-      output_count = memory.route.has_result && memory.route.has_recv ? 2 : 1;
+      output_count = memory.route.result_count + (memory.route.has_recv ? 1 : 0);
     }
     done = agreed != Agreement::stop;
     if (done && agreed != Agreement::nothing)

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store on devices has no connections. Every rank has one place, memory of its segment that all ranks map. A rank
-// writes its contribution there once, and all other ranks read it. An all-reduce may run as a one_shot, and every
-// collective can run like a two_shot. Ranks that can read and write each other's buffers need no copy of their
-// contributions (`shared`).
+// load_store on devices has no connections. Every rank has one place, memory of its segment that all ranks map. An
+// all-reduce may run as a one_shot, and every collective can run like a two_shot. Ranks that can read and write each
+// other's buffers need no copy of their contributions (`shared`).
 //
-// Layout    of a place. Offsets are multiples of 64. Only the owner writes a place, with two exceptions. All ranks
-//           write the gates in rank 0's place. If ranks push, each rank writes its column in every place:
-//             counters        2 * channel_count lines: contributed and reduced of each channel
+// Pull      Among ranks on one device, each rank writes its data into its own place once, and all others read them.
+//           There a store to each reader would only add accesses.
+// Push      Ranks on several devices store their data into the places of the readers, and load and poll only their own
+//           place. So no load crosses a link, which would take a round trip; gates and windows are exceptions. Columns
+//           separate the writers in a place. They take memory for each pair of ranks, so at most push_rank_count_max
+//           ranks push. Others pull.
+// Layout    of a place. Offsets are multiples of 64. If ranks pull, only the owner writes the place, and an area has
+//           one column. Only the gates, in rank 0's place, are written by all. Column sizes are in brackets:
 //             windows         channel_count lines: where the rank's buffers are, and its operation's signature
 //             gates           2 * channel_count lines: arrived and left of each channel
 //             post areas      2 areas, for even and for odd posts: a unit of 8 bytes for each 4 bytes of payload. If
-//                             ranks push, an area has a column for each rank, otherwise one for the owner's posts
-//             contributions   channel_count * load_store_area_count * chunk_bytes   input for the results of others
-//             results         channel_count * load_store_area_count * result_bytes  the part that this rank computed
+//                             ranks push, an area has a column for each rank
+//             counters        contributed of each channel, then reduced: a line, or a word for each rank that pushes
+//             contributions   channel_count * load_store_area_count areas: input for the results of others. If ranks
+//                             push, a column for each peer (result_bytes), otherwise a whole chunk (chunk_bytes)
+//             results         channel_count * load_store_area_count areas: the part that a rank has computed. If ranks
+//                             push, a column for each peer, otherwise one (result_bytes)
 //           A channel has the same share of the vector on all ranks. Channels do not wait for each other.
 // one_shot  A1 each thread loads told_verdict (run.h) and the number of posts, relaxed; it does the rest only if no
 //              earlier kernel failed
@@ -22,10 +29,7 @@
 //   A word is a pair of units. Its two flags have the post's number, and a half of the operation's signature each. So
 //   every word says whether it has come, and whether its rank is in the same operation. A post has at least one word.
 //   Among threads on one device, P2 and W2 are relaxed, because there the ends of kernels order the callers' accesses.
-//   Push      On several devices a result is known at the earliest one crossing of a link after the last rank begins.
-//             So up to push_rank_count_max ranks push: each stores its post into its column of every place, and polls
-//             its own place. No load crosses a link. If rank and reader are on one device, a store to each reader gains
-//             nothing. There ranks pull: each stores its post once, in its own place, and all ranks load it.
+//   If ranks push, a result is known one crossing of a link after the last rank begins.
 //   Reuse     Posts n and n + 2 share an area, but no credit is needed, whatever operations lie between and however
 //             many channels each has. A rank writes n + 2 in a later kernel than the one in which it saw the first word
 //             of post n + 1 of each other rank. These ranks wrote n + 1 in a later kernel than the one that read all of
@@ -42,11 +46,16 @@
 //           R1 load `contributed` of all ranks, acquire, until c + 1; read; write the result of this rank's part
 //           R2 store reduced = c + 1, release
 //           G1 load `reduced` of all ranks, acquire, until c + 1; read the results
+//   If ranks push, C1 stores each part with the rank that reduces it, and R stores the result with each rank that needs
+//   it. C2 and R2 store a counter with every rank, each by another thread. Their release covers the data of all
+//   threads, because a barrier precedes it. The rank's own copy of `contributed` counts chunks for its next operation.
 //   A rank does all waits and stores even if it does not contribute to a chunk, reduce it or need it. So the order is
 //   the same for every collective. A rank's order is C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's `reduced` has
 //   passed c - 3 (G), contribution c may overwrite c - 4. Once every rank's `contributed` has reached c (R), result c
-//   may overwrite c - 4, because all ranks are past G(c-3). Each channel counts its chunks through the communicator's
-//   life, modulo 2^32. No rank is more than three chunks ahead of another.
+//   may overwrite c - 4, because all ranks are past G(c-3). The same holds for each column, since its only reader also
+//   stores counters with its writer, even without a part in the chunk (tests/gpu/chunk_model_test.cpp). After a rank's
+//   last G, no peer writes into its place before the rank's next C. Each channel counts its chunks through the
+//   communicator's life, modulo 2^32. No rank is more than three chunks ahead of another.
 //
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
 //           B2 load arrived, acquire, until all have arrived; read the windows of all ranks
@@ -85,44 +94,60 @@ inline constexpr uint32_t load_store_rank_count_max = 64;
 /// The areas that the chunks of a channel use in turn. Three would suffice, but a power of two lets counters wrap.
 inline constexpr uint32_t load_store_area_count = 4;
 
-/// The most ranks that push their posts. Columns take memory for each pair of ranks.
+/// The most ranks that push.
 inline constexpr uint32_t push_rank_count_max = 16;
+
+inline constexpr uint32_t words_per_line = cache_line_bytes / sizeof(uint64_t);
+
+/// The areas that the chunks of a channel use in turn.
+struct ChunkAreas {
+  size_t first;  ///< offset in a place
+  size_t bytes;  ///< of an area
+
+  [[nodiscard]] RONDO_HD size_t at(uint32_t chunk) const { return first + chunk % load_store_area_count * bytes; }
+  /// Returns the areas of a channel, if these are the areas of channel 0.
+  [[nodiscard]] RONDO_HD ChunkAreas behind(uint32_t channel) const {
+    return {first + size_t{channel} * load_store_area_count * bytes, bytes};
+  }
+};
 
 struct LoadStoreGeometry {
   uint32_t rank_count = 0;  ///< 0 means that there are no places
   uint32_t channel_count = 0;
   uint32_t post_bytes = 0;   ///< largest one_shot, a multiple of 64
   uint32_t chunk_bytes = 0;  ///< largest chunk of a channel, over all blocks of data; a multiple of 64
-  uint32_t pushes = 0;       ///< 1: ranks push their posts
+  uint32_t pushes = 0;       ///< 1: ranks push
 
-  [[nodiscard]] RONDO_HD size_t units_offset() const { return (2 + 3) * size_t{channel_count} * cache_line_bytes; }
+  [[nodiscard]] RONDO_HD size_t units_offset() const { return 3 * size_t{channel_count} * cache_line_bytes; }
   /// Returns the size of one post of one rank.
   [[nodiscard]] RONDO_HD size_t column_bytes() const { return 2 * size_t{post_bytes}; }
   /// Returns the size of one of the two post areas.
   [[nodiscard]] RONDO_HD size_t area_bytes() const { return column_bytes() * (pushes != 0 ? rank_count : 1); }
-  [[nodiscard]] RONDO_HD size_t contributions_offset() const { return units_offset() + 2 * area_bytes(); }
-  [[nodiscard]] RONDO_HD size_t results_offset() const {
-    return contributions_offset() + size_t{channel_count} * load_store_area_count * chunk_bytes;
+  /// Returns the size of a channel's counters of one kind.
+  [[nodiscard]] RONDO_HD size_t counter_bytes() const {
+    return pushes != 0 ? (rank_count + words_per_line - 1) / words_per_line * cache_line_bytes : cache_line_bytes;
   }
+  /// Returns the size of a column: of the result of a part, and if ranks push, of the contribution to a part.
   [[nodiscard]] RONDO_HD size_t result_bytes() const {
     return (size_t{chunk_bytes} / rank_count + cache_line_bytes) / cache_line_bytes * cache_line_bytes;
   }
-  [[nodiscard]] RONDO_HD size_t bytes() const {
-    if (rank_count == 0) return 0;
-    return results_offset() + size_t{channel_count} * load_store_area_count * result_bytes();
-  }
+  [[nodiscard]] RONDO_HD size_t bytes() const { return rank_count == 0 ? 0 : results(channel_count).first; }
 
   // These functions return offsets in a place.
   [[nodiscard]] RONDO_HD size_t units_at(uint64_t number, uint32_t by) const {
     return units_offset() + number % 2 * area_bytes() + (pushes != 0 ? by : 0) * column_bytes();
   }
-  [[nodiscard]] RONDO_HD size_t contribution_at(uint32_t channel, uint32_t chunk) const {
-    return contributions_offset() +
-           (size_t{channel} * load_store_area_count + chunk % load_store_area_count) * chunk_bytes;
+  [[nodiscard]] RONDO_HD size_t contributed_at(uint32_t channel) const {
+    return units_offset() + 2 * area_bytes() + channel * counter_bytes();
   }
-  [[nodiscard]] RONDO_HD size_t result_at(uint32_t channel, uint32_t chunk) const {
-    return results_offset() +
-           (size_t{channel} * load_store_area_count + chunk % load_store_area_count) * result_bytes();
+  [[nodiscard]] RONDO_HD size_t reduced_at(uint32_t channel) const { return contributed_at(channel_count + channel); }
+  [[nodiscard]] RONDO_HD ChunkAreas contributions(uint32_t channel) const {
+    const size_t bytes = pushes != 0 ? (rank_count - 1) * result_bytes() : chunk_bytes;
+    return ChunkAreas{reduced_at(channel_count), bytes}.behind(channel);
+  }
+  [[nodiscard]] RONDO_HD ChunkAreas results(uint32_t channel) const {
+    const size_t bytes = (pushes != 0 ? rank_count - 1 : 1) * result_bytes();
+    return ChunkAreas{contributions(channel_count).first, bytes}.behind(channel);
   }
 
   bool operator==(const LoadStoreGeometry &) const = default;
@@ -152,21 +177,21 @@ struct LoadStorePlace {
   std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
   LoadStoreGeometry geometry;
 
-  [[nodiscard]] RONDO_HD uint64_t &contributed(uint32_t channel) const { return line(channel); }
-  [[nodiscard]] RONDO_HD uint64_t &reduced(uint32_t channel) const {
-    return line(uint64_t{geometry.channel_count} + channel);
-  }
   [[nodiscard]] RONDO_HD LoadStoreWindow &window(uint32_t channel) const {
-    return reinterpret_cast<LoadStoreWindow *>(base)[2 * uint64_t{geometry.channel_count} + channel];
+    return reinterpret_cast<LoadStoreWindow *>(base)[channel];
   }
   /// Returns the word of a gate. All ranks use the gates in rank 0's place.
   [[nodiscard]] RONDO_HD uint64_t &arrived(uint32_t channel) const {
-    return line(3 * uint64_t{geometry.channel_count} + channel);
+    return line(uint64_t{geometry.channel_count} + channel);
   }
   [[nodiscard]] RONDO_HD uint64_t &left(uint32_t channel) const {
-    return line(4 * uint64_t{geometry.channel_count} + channel);
+    return line(2 * uint64_t{geometry.channel_count} + channel);
   }
-  /// Returns the units of post `number` of rank `by`. If ranks do not push, `by` must be the owner.
+  // These functions return what rank `by` has stored. If ranks do not push, `by` must be the owner. `at` is the offset
+  // of a channel's counters.
+  [[nodiscard]] RONDO_HD uint64_t &counter(size_t at, uint32_t by) const {
+    return reinterpret_cast<uint64_t *>(base + at)[geometry.pushes != 0 ? by : 0];
+  }
   [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number, uint32_t by) const {
     return reinterpret_cast<uint64_t *>(base + geometry.units_at(number, by));
   }

@@ -73,21 +73,52 @@ struct PlaceRoute {
   uint64_t send_block, recv_block, area_block;  ///< elements from one rank's part to the next; 0 if parts are adjacent
   uint32_t chunks;                              ///< chunks before this operation
   bool contributes;
-  bool has_result;  ///< peers need this rank's result
-  bool has_recv;    ///< this rank needs results
+  bool has_recv;  ///< this rank needs results
   bool gathers;
+  uint32_t result_count;  ///< places into which this rank writes its result
+  // These members say where the channel's data is in a place.
+  ChunkAreas contributions, results;
+  size_t column_bytes;          ///< of an area
+  size_t contributed, reduced;  ///< offsets for LoadStorePlace::counter()
 };
 
-[[nodiscard]] RONDO_HD inline PlaceRoute make_place_route(const LoadStoreOperation &operation, uint32_t chunks) {
-  const bool is_root = operation.rank == operation.root;
+[[nodiscard]] RONDO_HD inline PlaceRoute make_place_route(const LoadStoreOperation &operation, uint32_t channel) {
+  const LoadStoreGeometry &geometry = operation.geometry;
+  const bool is_root = operation.rank == operation.root, pushes = geometry.pushes != 0;
+  PlaceRoute route{};
+  route.contributions = geometry.contributions(channel);
+  route.results = geometry.results(channel);
+  route.column_bytes = geometry.result_bytes();
+  route.contributed = geometry.contributed_at(channel);
+  route.reduced = geometry.reduced_at(channel);
+  // No other rank writes that counter.
+  route.chunks = load_store_count_in(
+      memory::load_relaxed(operation.place(operation.rank).counter(route.contributed, operation.rank)));
+  route.contributes = route.has_recv = route.gathers = true;
+  route.result_count = pushes ? operation.rank_count() - 1 : 1;
   switch (operation.collective) {
-    case LoadStoreCollective::reduce: return {0, 0, 0, chunks, true, !is_root, is_root, is_root};
+    case LoadStoreCollective::reduce:
+      route.has_recv = route.gathers = is_root;
+      route.result_count = is_root ? 0 : 1;
+      break;
     case LoadStoreCollective::reduce_scatter:
-      return {operation.count, 0, operation.chunk_elements, chunks, true, false, true, false};
-    case LoadStoreCollective::all_gather: return {0, operation.count, 0, chunks, false, true, true, true};
-    case LoadStoreCollective::broadcast: return {0, 0, 0, chunks, is_root, true, true, !is_root};
-    default: return {0, 0, 0, chunks, true, true, true, true};
+      route.send_block = operation.count;
+      route.area_block = operation.chunk_elements;
+      route.gathers = false;
+      route.result_count = 0;
+      break;
+    case LoadStoreCollective::all_gather:
+      route.recv_block = operation.count;
+      route.contributes = false;
+      break;
+    case LoadStoreCollective::broadcast:
+      route.contributes = is_root;
+      route.gathers = !is_root;
+      if (pushes && !is_root) --route.result_count;  // the root needs no results
+      break;
+    default: break;
   }
+  return route;
 }
 
 /// Some threads of a group, which copy without a barrier.
@@ -101,6 +132,12 @@ struct PartOfGroup {
   [[nodiscard]] RONDO_HD bool any(bool vote) const { return vote; }  // never called
 };
 
+/// Some threads of a group, and the pieces that they copy one after the other.
+struct Copiers {
+  PartOfGroup threads;
+  uint32_t first_piece, piece_end;
+};
+
 /// The work of one channel with the places.
 template <class Reduction, Group G>
 struct Places {
@@ -111,7 +148,6 @@ struct Places {
   const LoadStoreOperation &operation;
   const Share &share;
   const PlaceRoute &route;
-  uint32_t channel;
 
   [[nodiscard]] RONDO_HD Range part(uint32_t index, uint32_t rank) const {
     return part_of(operation, share, index, rank);
@@ -122,32 +158,64 @@ struct Places {
   [[nodiscard]] RONDO_HD std::byte *recv_at(uint64_t begin, uint32_t rank) const {
     return operation.base.buffers.recv.data + (begin + rank * route.recv_block) * element_bytes;
   }
-  [[nodiscard]] RONDO_HD std::byte *contribution_at(uint32_t of, uint32_t index, uint64_t begin, uint32_t rank) const {
-    return operation.places[of] + operation.geometry.contribution_at(channel, route.chunks + index) +
-           (begin - share.chunk(index).begin + rank * route.area_block) * element_bytes;
+  [[nodiscard]] RONDO_HD bool pushes() const { return operation.geometry.pushes != 0; }
+  [[nodiscard]] RONDO_HD uint32_t peer_at(uint32_t step) const {
+    return (operation.rank + step) % operation.rank_count();
   }
-  [[nodiscard]] RONDO_HD std::byte *result_of(uint32_t rank, uint32_t index) const {
-    return operation.places[rank] + operation.geometry.result_at(channel, route.chunks + index);
+  /// Returns the column of rank `by` in an area of the place in which `reader` finds it. If ranks push, a rank has no
+  /// column in its own place.
+  [[nodiscard]] RONDO_HD std::byte *column_at(uint32_t by, uint32_t reader, const ChunkAreas &areas,
+                                              uint32_t index) const {
+    const uint32_t column = pushes() ? (by < reader ? by : by - 1) : 0;
+    return operation.place(by, reader).base + areas.at(route.chunks + index) + column * route.column_bytes;
+  }
+  /// Returns where rank `by` contributes the elements from `begin` on, in the part that rank `reader` reduces.
+  [[nodiscard]] RONDO_HD std::byte *contribution_at(uint32_t by, uint32_t reader, uint32_t index,
+                                                    uint64_t begin) const {
+    const uint64_t before = pushes() ? 0 : begin - share.chunk(index).begin + reader * route.area_block;
+    return column_at(by, reader, route.contributions, index) + before * element_bytes;
+  }
+  [[nodiscard]] RONDO_HD std::byte *result_at(uint32_t by, uint32_t reader, uint32_t index) const {
+    return column_at(by, reader, route.results, index);
+  }
+  /// Returns a rank for which this rank stores its result, if ranks push. `which` is less than route.result_count.
+  [[nodiscard]] RONDO_HD uint32_t reader_at(uint32_t which) const {
+    if (operation.collective == LoadStoreCollective::reduce) return operation.root;
+    const uint32_t step = which + 1, ranks = operation.rank_count();
+    const uint32_t to_root = (operation.root + ranks - operation.rank) % ranks;  // 0 if this rank is the root
+    const bool skips = operation.collective == LoadStoreCollective::broadcast && to_root != 0 && step >= to_root;
+    return peer_at(skips ? step + 1 : step);
   }
 
-  /// Copies to `to`. A collective that only moves data also copies to `also`, unless that is null.
-  RONDO_HD void copy(uint64_t count, const std::byte *from, std::byte *to, std::byte *also) const {
-    if (count == 0) return;
-    if constexpr (is_copy<Reduction>) {
-      const auto operand = [&](uint32_t) { return from; };
-      const auto output = [&](uint32_t which) { return which == 0 ? to : also; };
-      const uint32_t outputs = also == nullptr ? 1 : 2;
-      const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, outputs, 0};
-      const uint64_t origin = GroupArgs::address(from), difference = origin ^ GroupArgs::address(to);
-      copy_part(group, operands, also == nullptr ? difference : difference | (origin ^ GroupArgs::address(also)),
-                static_cast<uint32_t>(count));
-    } else {
-      GroupArgs args{};
-      args.add_input(from);
-      args.add_output(to);
-      args.count = count;
-      copy_by_group(group, args, element_bytes);
-    }
+  /// Gives each peer its own threads, so that the accesses for all peers are in flight together. One after the other,
+  /// each peer would cost a turn.
+  [[nodiscard]] RONDO_HD Copiers copiers_for_peers() const {
+    const uint32_t peers = operation.rank_count() - 1, share_of_group = group.size() / peers;
+    const uint32_t warps = share_of_group / 32 * 32;  // a part of a warp would access parts of lines
+    const uint32_t each = warps != 0 ? warps : share_of_group;
+    if (each == 0) return {{group.rank(), group.size()}, 0, peers};
+    const uint32_t first = group.rank() / each;
+    return {{group.rank() % each, each}, first, first < peers ? first + 1 : first};
+  }
+
+  /// Copies elements to `to`, and to `also` unless that is null.
+  RONDO_HD void copy(const PartOfGroup &threads, uint64_t count, const std::byte *from, std::byte *to,
+                     std::byte *also) const {
+    const auto operand = [&](uint32_t) { return from; };
+    const auto output = [&](uint32_t which) { return which == 0 ? to : also; };
+    const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, also == nullptr ? 1u : 2u, 0};
+    const uint64_t origin = GroupArgs::address(from), difference = origin ^ GroupArgs::address(to);
+    copy_part(threads, operands, also == nullptr ? difference : difference | (origin ^ GroupArgs::address(also)),
+              static_cast<uint32_t>(count) * element_bytes);
+  }
+
+  /// Stores the channel's counter at offset `at` for all ranks. If ranks push, each rank's copy has its own thread.
+  template <memory::Site site>
+  RONDO_HD void publish(size_t at, uint64_t value) const {
+    RONDO_KEEP_LOOP
+    for (uint32_t reader = group.rank(); reader < (pushes() ? operation.rank_count() : 1); reader += group.size())
+      memory::store_release<site>(operation.place(operation.rank, reader).counter(at, operation.rank),  // see R1, G1
+                                  value);
   }
 
   /// Does C: contributes data from which the other ranks make results.
@@ -155,23 +223,24 @@ struct Places {
     if (route.contributes) {
       const bool blocks = has_blocks(operation.collective);
       const uint32_t pieces = blocks ? operation.rank_count() : 2;  // two: before the own part, and after it
+      const Copiers copiers = pushes() ? copiers_for_peers() : Copiers{{group.rank(), group.size()}, 0, pieces};
       RONDO_KEEP_LOOP
-      for (uint32_t piece = 0; piece < pieces; ++piece) {
+      for (uint32_t piece = copiers.first_piece; piece < copiers.piece_end; ++piece) {
         const Range all = share.chunk(index), own = part(index, operation.rank);
         const uint64_t own_end = own.begin + own.count;
-        const Range range = blocks       ? Range{all.begin, piece == operation.rank ? 0 : all.count}
+        const uint32_t reader = pushes() ? peer_at(piece + 1) : blocks ? piece : 0;
+        const Range range = pushes()     ? part(index, reader)
+                            : blocks     ? Range{all.begin, piece == operation.rank ? 0 : all.count}
                             : piece == 0 ? Range{all.begin, own.begin - all.begin}
                                          : Range{own_end, all.begin + all.count - own_end};
-        const uint32_t rank = blocks ? piece : 0;
-        copy(range.count, send_at(range.begin, rank), contribution_at(operation.rank, index, range.begin, rank),  // C1
-             is_copy<Reduction> ? recv_at(range.begin, 0) : nullptr);  // the root's own output
+        copy(copiers.threads, range.count, send_at(range.begin, reader),
+             contribution_at(operation.rank, reader, index, range.begin),   // C1
+             is_copy<Reduction> ? recv_at(range.begin, 0) : nullptr);       // the root's own output
       }
     }
     if constexpr (memory::is_kept(memory::Site::load_store_contribute_barrier)) group.sync();
-    if (group.rank() == 0)
-      memory::store_release<memory::Site::load_store_contribute>(  // C2, pairs with R1
-          operation.place(operation.rank).contributed(channel),
-          load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
+    publish<memory::Site::load_store_contribute>(  // C2, pairs with R1
+        route.contributed, load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
   /// Judges a peer's `contributed` for chunk `index`. Returns stop if the peer is in another operation.
@@ -186,7 +255,7 @@ struct Places {
     const Range own = part(index, operation.rank);
     const auto input_of = [&](uint32_t rank) -> const std::byte * {
       return rank == operation.rank ? send_at(own.begin, rank)
-                                    : contribution_at(rank, index, own.begin, operation.rank);
+                                    : contribution_at(rank, operation.rank, index, own.begin);
     };
     if constexpr (is_copy<Reduction>) {
       const bool of_root = operation.collective == LoadStoreCollective::broadcast;
@@ -196,26 +265,28 @@ struct Places {
       for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size())
         buffers[rank].input = input_of(rank);
     }
-    if (group.rank() == 0) {
-      if (route.has_result) buffers[0].output = result_of(operation.rank, index);
-      if (route.has_recv) buffers[route.has_result ? 1 : 0].output = recv_at(own.begin, operation.rank);
-    }
+    RONDO_KEEP_LOOP
+    for (uint32_t which = group.rank(); which < route.result_count; which += group.size())
+      buffers[which].output = result_at(operation.rank, reader_at(which), index);
+    if (group.rank() == 0 && route.has_recv)
+      buffers[route.result_count].output = recv_at(own.begin, operation.rank);
+    const auto contributed = [&](uint32_t of) -> uint64_t & {
+      return operation.place(of, operation.rank).counter(route.contributed, of);
+    };
     uint32_t peer = group.rank();
     return repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
-        const uint64_t seen = memory::load_acquire(operation.place(of).contributed(channel));  // R1, see C2
-        const Look look = judge(seen, index);
+        const Look look = judge(memory::load_acquire(contributed(of)), index);  // R1, see C2
         return look == Look::stop ? tell_foreign(operation, of) : look;
       });
-    }, [&](uint32_t of) { return memory::load_relaxed(operation.place(of).contributed(channel)); },  // see R1
+    }, [&](uint32_t of) { return memory::load_relaxed(contributed(of)); },  // see R1
        [&](uint64_t seen) { return judge(seen, index); });
   }
 
   RONDO_HD void end_part(uint32_t index) const {
     if constexpr (memory::is_kept(memory::Site::load_store_reduce_barrier)) group.sync();
-    if (group.rank() == 0)
-      memory::store_release<memory::Site::load_store_reduce>(  // R2, pairs with G1
-          operation.place(operation.rank).reduced(channel), load_store_counter(route.chunks + index + 1, 0));
+    publish<memory::Site::load_store_reduce>(route.reduced,  // R2, pairs with G1
+                                             load_store_counter(route.chunks + index + 1, 0));
   }
 
   [[nodiscard]] RONDO_HD Look has_reduced(uint64_t reduced, uint32_t index) const {
@@ -225,37 +296,28 @@ struct Places {
   /// Does G: gathers the other ranks' results of the chunk. Ranks that need no results wait for them, too, because the
   /// reuse of areas depends on that. Returns false to stop.
   [[nodiscard]] RONDO_HD bool gather(uint32_t index) const {
+    const auto reduced = [&](uint32_t of) -> uint64_t & {
+      return operation.place(of, operation.rank).counter(route.reduced, of);
+    };
     uint32_t peer = group.rank();
     const bool come = repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
-        return has_reduced(memory::load_acquire(operation.place(of).reduced(channel)), index);  // G1, see R2
+        return has_reduced(memory::load_acquire(reduced(of)), index);  // G1, see R2
       });
-    }, [&](uint32_t of) { return memory::load_relaxed(operation.place(of).reduced(channel)); },  // see G1
+    }, [&](uint32_t of) { return memory::load_relaxed(reduced(of)); },  // see G1
        [&](uint64_t seen) { return has_reduced(seen, index); });
     if (come && route.gathers) copy_results(index);
     return come;
   }
 
-  /// Copies the other ranks' results of the chunk to recv. Each owner has its own threads, so the loads from all owners
-  /// are in flight together. One after the other, each owner would cost a round trip over the link.
+  /// Copies the other ranks' results of the chunk to recv.
   RONDO_HD void copy_results(uint32_t index) const {
-    const uint32_t peers = operation.rank_count() - 1, share_of_group = group.size() / peers;
-    const uint32_t warps = share_of_group / 32 * 32;  // a part of a warp would load parts of lines
-    const uint32_t each = warps != 0 ? warps : share_of_group;
-    const PartOfGroup copiers = each == 0 ? PartOfGroup{group.rank(), group.size()}
-                                          : PartOfGroup{group.rank() % each, each};
-    const uint32_t first = each == 0 ? 0 : group.rank() / each, end = each == 0 ? peers : first + 1;
+    const Copiers copiers = copiers_for_peers();
     RONDO_KEEP_LOOP
-    for (uint32_t peer = first; peer < end && peer < peers; ++peer) {
-      const uint32_t owner = (operation.rank + 1 + peer) % operation.rank_count();
+    for (uint32_t piece = copiers.first_piece; piece < copiers.piece_end; ++piece) {
+      const uint32_t owner = peer_at(piece + 1);
       const Range of = part(index, owner);
-      const std::byte *const from = result_of(owner, index);
-      std::byte *const to = recv_at(of.begin, owner);
-      const auto operand = [&](uint32_t) { return from; };
-      const auto output = [&](uint32_t) { return to; };
-      const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, 1, 0};
-      copy_part(copiers, operands, GroupArgs::address(from) ^ GroupArgs::address(to),
-                static_cast<uint32_t>(of.count) * element_bytes);
+      copy(copiers.threads, of.count, result_at(owner, operation.rank, index), recv_at(of.begin, owner), nullptr);
     }
   }
 };

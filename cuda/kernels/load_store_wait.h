@@ -60,9 +60,13 @@ struct LoadStoreOperation {
     return region == 0 ? 0 : region + (posted & ((uint64_t{1} << region_shift) - 1));
   }
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
+  /// Returns the place in which rank `reader` finds what rank `by` writes for it.
+  [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t by, uint32_t reader) const {
+    return place(geometry.pushes != 0 ? reader : by);
+  }
   /// Returns where rank `reader` finds the units of post `number` of rank `by`.
   [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number, uint32_t by, uint32_t reader) const {
-    return place(geometry.pushes != 0 ? reader : by).units(number, by);
+    return place(by, reader).units(number, by);
   }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares the segment of a rank. It is memory on the rank's device for the connections on which the rank
-// receives, for its ends of all links, and for plans. The other ranks write into these connections, and read the rank's
-// data from its load_store place (cuda/transport/shared_memory.h).
+// receives, for its ends of all links, and for plans. The other ranks write into these connections, and write or read
+// the rank's load_store place (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * sender_count(), by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds

@@ -149,9 +149,9 @@ TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
             right = is_right(traffic, RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
                              RONDO_KERNEL_LOAD_STORE, false, pushes) &&
                     right;
-        for (const bool shares_buffers : {false, true})
+        for (const auto &[shares_buffers, pushes] : {std::pair(false, false), {false, true}, {true, false}})
           right = is_right(traffic, RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
-                           RONDO_KERNEL_LOAD_STORE, shares_buffers) &&
+                           RONDO_KERNEL_LOAD_STORE, shares_buffers, pushes) &&
                   right;
       }
   if (!right) std::puts("a result is wrong");

@@ -245,6 +245,46 @@ TEST_CASE("budgets: links between devices load from their own device alone", "[b
     }
 }
 
+// These devices have no atomics between them. So a call goes through places without gates, and all flags are counters.
+// A chunk has `channels` * 64 KiB, and for each chunk a rank stores two counters with each peer.
+TEST_CASE("budgets: through places ranks load nothing over links, and store each byte and counter once for each reader",
+          "[.][apart budget]") {
+  constexpr size_t bytes = 1 * MiB, chunk_bytes = 64 * KiB, chunks = bytes / chunk_bytes;
+  for (const size_t n : {size_t{2}, size_t{8}}) {
+    rondo_config_t config = on_device();
+    config.kernel = RONDO_KERNEL_LOAD_STORE;
+    config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
+    config.channels = 2;
+    config.chunk_bytes = chunk_bytes;
+    std::vector<CuDevice> devices;
+    for (size_t rank = 0; rank < n; ++rank) devices.push_back(static_cast<CuDevice>(rank));
+    constexpr size_t counters = chunks * 2 * sizeof(uint64_t);
+    const size_t part = bytes / n, others = bytes - part;
+    struct Line {
+      rondo_collective_t collective;
+      size_t root, other;  ///< bytes of data that the root stores, and that each other rank stores
+    };
+    for (const Line &line : {Line{RONDO_ALL_REDUCE, 2 * others, 2 * others}, Line{RONDO_REDUCE_SCATTER, others, others},
+                             Line{RONDO_ALL_GATHER, others, others}, Line{RONDO_REDUCE, others, bytes},
+                             Line{RONDO_BROADCAST, 2 * others, others - part}}) {
+      config.algorithm = in_blocks(line.collective) ? RONDO_ALGORITHM_AUTO : RONDO_ALGORITHM_TWO_SHOT;
+      const Counted counted = count(line.collective, on_devices(devices, config), bytes);
+      std::vector<uint64_t> stored, expected(n, line.other + counters * (n - 1));
+      expected[0] = line.root + counters * (n - 1);
+      for (const AccessCounts &rank : counted.ranks) {
+        stored.push_back(rank.written_bytes[soft_cuda::other_device_memory]);
+        CHECK(rank.flag_loads[soft_cuda::other_device_memory] == 0);
+        CHECK(rank.read_bytes[soft_cuda::other_device_memory] == 0);
+        CHECK(rank.remote_turns == 0);
+      }
+      std::sort(stored.begin(), stored.end());
+      std::sort(expected.begin(), expected.end());
+      CAPTURE(rondo_collective_string(line.collective), n);
+      CHECK(stored == expected);
+    }
+  }
+}
+
 TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever it runs", "[budget]") {
   auto *const largest =
       soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_block_threads");

@@ -71,43 +71,47 @@ struct Apart {
 
 }  // namespace
 
-// This case needs SOFT_CUDA_THREADS=256, as on a device. In a chunk of 64 KiB, each of 7 peers has 8 KiB. The reduction
-// takes two batches of loads, and so does the gather. By default a chunk has 32 KiB, because larger places would exceed
-// the memory of a rank. Then a reduction still takes two batches, since it has 8 operands, and a gather takes one.
-TEST_CASE("budgets: 64 KiB through places take 4 loads over links one after the other, by default 6, 8 devices",
-          "[.][places budget]") {
+// If peers cannot read the buffers, ranks go through places. With n ranks, a rank stores (n - 1) / n of the vector for
+// the ranks that reduce it, and its result with n - 1 ranks. Nothing else crosses a link but flags of the gates.
+TEST_CASE("budgets: an all-reduce through places loads no data over links, 2 and 8 devices", "[.][places budget]") {
   struct Way {
+    int ranks;
     rondo_algorithm_t algorithm;
     uint32_t max_ctas;
     size_t bytes;
-    uint64_t turns_max;  ///< for 64 KiB
   };
-  for (const Way &way : {Way{RONDO_ALGORITHM_TWO_SHOT, 1, 256 * KiB, 4}, Way{RONDO_ALGORITHM_AUTO, 0, 512 * KiB, 6}}) {
+  for (const Way &way : {Way{2, RONDO_ALGORITHM_AUTO, 0, 512 * KiB}, Way{8, RONDO_ALGORITHM_AUTO, 0, 512 * KiB},
+                         Way{8, RONDO_ALGORITHM_TWO_SHOT, 1, 256 * KiB}}) {
     rondo_config_t config = on_device();
     config.timeout_ms = 200'000;
     config.algorithm = way.algorithm;
-    config.max_ctas = way.max_ctas;  // if places had few channels, the default would be a larger chunk
-    Apart apart(8, way.bytes, true, config);
+    config.max_ctas = way.max_ctas;
+    Apart apart(way.ranks, way.bytes, true, config);
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(apart.group.ranks[0], RONDO_ALL_REDUCE, apart.elements, RONDO_FLOAT32, &plan) ==
             RONDO_OK);
     CHECK(plan.algorithm == RONDO_ALGORITHM_TWO_SHOT);
-    const uint64_t pieces = way.bytes / plan.channels / (64 * KiB);
-    REQUIRE(pieces * plan.channels * 64 * KiB == way.bytes);
     count_accesses(true);
     apart.sum_all();
     const auto ranks = apart.counts();
     count_accesses(false);
+    const auto peers = static_cast<uint64_t>(way.ranks - 1);
+    const uint64_t data = 2 * way.bytes / static_cast<uint64_t>(way.ranks) * peers;
+    CAPTURE(way.ranks, way.max_ctas, plan.channels);
     for (const AccessCounts &rank : ranks) {
-      std::printf("all_reduce through places, 8 devices, %s: %.2f remote turns for 64 KiB (budget %d)\n",
-                  way.max_ctas == 0 ? "by default" : "two_shot",
-                  static_cast<double>(rank.remote_turns) / static_cast<double>(pieces),
-                  static_cast<int>(way.turns_max));
-      CHECK(rank.remote_turns >= pieces);
-      CHECK(rank.remote_turns <= pieces * way.turns_max);
+      const uint64_t stored = rank.written_bytes[soft_cuda::other_device_memory];
+      std::printf("all_reduce of %zu B through places, %d devices: %llu remote turns; %llu B of data and %llu B of "
+                  "flags stored over links\n",
+                  way.bytes, way.ranks, static_cast<unsigned long long>(rank.remote_turns),
+                  static_cast<unsigned long long>(data), static_cast<unsigned long long>(stored - data));
+      CHECK(rank.remote_turns == 0);
+      CHECK(rank.read_bytes[soft_cuda::other_device_memory] == 0);
+      CHECK(stored >= data);
+      CHECK(stored <= data + data / 50);
     }
     for (const DeviceBuffer &buffer : apart.buffers)  // after three sums in place
-      CHECK_VALUES(buffer.read(), std::vector<float>(apart.elements, 8 * 8 * 8));
+      CHECK_VALUES(buffer.read(), std::vector<float>(apart.elements,
+                                                     static_cast<float>(way.ranks * way.ranks * way.ranks)));
   }
 }
 

@@ -127,8 +127,9 @@ class DeviceWorld {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       progress_[rank].posts = posts;
       for (uint32_t channel = 0; channel < load_store_.channel_count; ++channel) {
-        place(rank).contributed(channel) = device::load_store_counter(chunks, 0);
-        place(rank).reduced(channel) = device::load_store_counter(chunks, 0);
+        for (uint32_t by = 0; by < rank_count_; ++by)
+          for (const size_t at : {load_store_.contributed_at(channel), load_store_.reduced_at(channel)})
+            place(rank).counter(at, by) = device::load_store_counter(chunks, 0);
       }
     }
   }

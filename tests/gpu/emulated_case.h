@@ -41,7 +41,7 @@ struct EmulatedCase {
   bool exports = false;
   bool shares_buffers = false;  ///< for load_store: peers read and write the callers' buffers
   uint32_t joint_blocks = 0;    ///< for load_store: one kernel of at most this many blocks for all ranks, or 0
-  bool pushes = false;          ///< for one_shot by load_store: ranks push their posts
+  bool pushes = false;          ///< for load_store: ranks push, as on several devices
   uint32_t hidden_ranks = 0;    ///< with shared buffers: a bit for each rank whose buffers peers cannot read
   uint32_t offset_bytes = 0;  ///< offset from a multiple of 64; send and recv differ by `skew_bytes`
   uint32_t skew_bytes = 0;
@@ -146,13 +146,16 @@ inline void plant_first_word(DeviceWorld &world, uint64_t number, uint32_t by, u
   memory::store_release(units[0], ll::pack(0, flags.first));  // pairs with W2
 }
 
-/// Returns the counters of a rank's place, and everything that the rank has posted.
-[[nodiscard]] inline std::vector<uint64_t> published_in_place(DeviceWorld &world, uint32_t rank) {
+/// Returns a rank's counters in all places, and everything that it has posted.
+[[nodiscard]] inline std::vector<uint64_t> published_in_places(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   std::vector<uint64_t> words;
   for (uint32_t channel = 0; channel < place.geometry.channel_count; ++channel)
-    for (uint64_t *const word : {&place.contributed(channel), &place.reduced(channel)})
-      words.push_back(memory::load_acquire(*word));
+    for (uint32_t reader = 0; reader < place.geometry.rank_count; ++reader) {
+      const device::LoadStorePlace of_reader = world.place(place.geometry.pushes != 0 ? reader : rank);
+      for (const size_t at : {place.geometry.contributed_at(channel), place.geometry.reduced_at(channel)})
+        words.push_back(memory::load_acquire(of_reader.counter(at, rank)));
+    }
   for (uint64_t number = 0; number < 2; ++number)
     for (uint32_t reader = 0; reader < place.geometry.rank_count; ++reader)
       for (size_t unit = 0; unit < place.geometry.column_bytes() / sizeof(uint64_t); ++unit)

@@ -252,7 +252,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
 
 // The peer arrives while one thread of this rank already polls in a long wait.
 TEST_CASE("emulated block: a late peer that disagrees is named, even where another peer never comes") {
-  for (const auto &each : {std::pair(true, 0u), {true, 1u}, {false, 0u}}) {
+  for (const auto &each : {std::pair(true, 0u), {true, 1u}, {false, 0u}, {false, 1u}}) {
     const bool posts = each.first;
     const uint32_t pushes = each.second;
     EmulatedCase it;
@@ -266,7 +266,10 @@ TEST_CASE("emulated block: a late peer that disagrees is named, even where anoth
       while (world.result(0).running == 0) std::this_thread::yield();
       // Only the second unit of the word shows this difference.
       if (posts) plant_first_word(world, 1, 2, 0, ranks[0].buffers(1, false).signature ^ 1u << 16);
-      else memory::store_release(world.place(2).contributed(0), device::load_store_counter(1, 77));  // pairs with R1
+      else
+        memory::store_release(  // pairs with R1
+            world.place(pushes != 0 ? 0 : 2).counter(world.place(0).geometry.contributed_at(0), 2),
+            device::load_store_counter(1, 77));
       for (uint32_t wait_ms = 0; wait_ms < 60'000 && world.result(0).number == 0; ++wait_ms)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       world.abort(0);

@@ -41,8 +41,10 @@ struct TwoRanks {
   }
   /// Acts as rank 1 after its work: stores counters as if it had done its part of every chunk.
   void reduce_all() {
-    memory::store_release(world->place(1).contributed(0), device::load_store_counter(1000, signature));
-    memory::store_release(world->place(1).reduced(0), device::load_store_counter(1000, 0));
+    const device::LoadStorePlace place = world->place(1);
+    memory::store_release(place.counter(place.geometry.contributed_at(0), 1),
+                          device::load_store_counter(1000, signature));
+    memory::store_release(place.counter(place.geometry.reduced_at(0), 1), device::load_store_counter(1000, 0));
   }
   void run() {
     Buffers buffers = own->buffers(1, false);

@@ -156,9 +156,9 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
       CAPTURE(rank);
       CHECK((world.result(rank).number == 1 && world.result(rank).failed_number == 1));
       CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
-      const std::vector<uint64_t> before = published_in_place(world, rank);
+      const std::vector<uint64_t> before = published_in_places(world, rank);
       world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 8);
-      CHECK(published_in_place(world, rank) == before);
+      CHECK(published_in_places(world, rank) == before);
       CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
     }
   }

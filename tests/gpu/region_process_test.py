@@ -44,7 +44,7 @@ class Regions(RegionCase):
                 processes = self.job(2, steps, threads, devices)
                 for process in processes.values():
                     self.assertEqual([told.status for told in process.reports()], ["ok", "ok"], process.output)
-                for label, least, most in (("before", 4, 5), ("in_place", 1.9, 2.1), ("after", 4, 5)):
+                for label, least, most in (("before", 4, 5.1), ("in_place", 1.9, 2.1), ("after", 4, 5.1)):
                     total = moved(processes, label)
                     memory = sum(total[device][device] for device in range(DEVICES)) / 4
                     self.assertTrue(least <= memory <= most, (label, total))
@@ -77,7 +77,8 @@ class Regions(RegionCase):
         count = {"REGION_RANK_COUNT": "300001"}
         cases = [(2, 2), (2, 1), (3, 3), (3, 1), (4, 4), (4, 1)]
         for size, devices in some_of(cases, [(2, 2), (3, 1)], "budgets of what is not registered"):
-            budget = 1.02 * (5 - 2 / size)
+            pushes = devices > 1  # then each result is written into the places of all readers
+            budget = 1.02 * (6 - 4 / size if pushes else 5 - 2 / size)
             total = moved(self.job(size, ["sum=apart"], count, devices), "apart")
             self.check_budget(size, devices, total, budget, "in places")
             ranks = self.job(size, ["sum=apart"], count | {"RONDO_KERNEL": "interpreter"}, devices)
