@@ -28,6 +28,14 @@ def fetch(store: Any, keys: Sequence[str], seconds: float) -> bytes:
         pause = min(2 * pause, LAST_PAUSE_S)
 
 
+def forget(store: Any, key: str) -> None:
+    """Deletes a key, unless the store cannot, or has ended."""
+    try:
+        store.delete_key(key)
+    except RuntimeError:  # NotImplementedError is one
+        pass
+
+
 def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
                options: Mapping[str, Any]) -> Communicator:
     """Makes a communicator. Rank 0 publishes the id, which contains a secret, under `key`."""
@@ -50,11 +58,14 @@ def joined(store: Any, key: str, rank: int, size: int, seconds: float, device: O
     name: UniqueId = unique_id(options.get("network_interface"))
     try:
         store.set(key, name)
-        return Communicator(name, 0, size, device=device, **chosen)
+        made = Communicator(name, 0, size, device=device, **chosen)
+        made.wait_ready()  # every rank has read the id
     except BaseException:
-        store.delete_key(key)  # a later attempt has another id
+        forget(store, key)  # a later attempt has another id
         try:
             name.free()
         except Error:
             pass  # the failed call has used the id
         raise
+    forget(store, key)  # a later group with the same prefix has another id
+    return made
