@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
-from torch_special import LIMIT, any_source, equal, expect, monitored, remade, sparse
+from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
 
@@ -288,20 +288,18 @@ def death(rank, size):
 
 def lateness(rank, size):
     """Lets a deadline pass because rank 1 does not call. Aborts an operation that no other rank joins."""
-    short = rondo.torch.ProcessGroup(dist.PrefixStore("short", dist.group.WORLD.get_group_store()), rank, size,
-                                     datetime.timedelta(seconds=10))
+    short = apart("short", rank, size, datetime.timedelta(seconds=10))
     short.allreduce(torch.ones(1)).wait()
     if rank != 1:
         error = expect(rondo.TimeoutError, lambda: short.allreduce(torch.ones(1)).wait())
         assert error.peer == 1, error
     dist.barrier()
-    apart = rondo.torch.ProcessGroup(dist.PrefixStore("apart", dist.group.WORLD.get_group_store()), rank, size,
-                                     datetime.timedelta(seconds=1))
+    short = apart("apart", rank, size, datetime.timedelta(seconds=1))
     if rank != 1:
-        error = expect(rondo.TimeoutError, lambda: apart.barrier().wait())
+        error = expect(rondo.TimeoutError, lambda: short.barrier().wait())
         assert "timeout= of init_process_group()" in str(error), error
     dist.barrier()
-    lone = rondo.torch.ProcessGroup(dist.PrefixStore("lone", dist.group.WORLD.get_group_store()), rank, size, LIMIT)
+    lone = apart("lone", rank, size)
     lone.barrier().wait()
     if rank == 0:
         work = lone.allreduce(torch.ones(1))
@@ -309,6 +307,16 @@ def lateness(rank, size):
         threading.Thread(target=lambda: (time.sleep(0.1), lone.abort())).start()
         expect(rondo.Error, work.wait)
     dist.barrier()
+    for limit in (datetime.timedelta(seconds=180000000), datetime.timedelta.max):
+        x = torch.ones(1)
+        patient = apart(f"patient {limit}", rank, size, limit)
+        patient.allreduce(x).wait()
+        equal(x, torch.full((1,), float(size)))
+        works = [patient.send([x], (rank + 1) % size), patient.recv_anysource([torch.empty(1)])]
+        for work in works:
+            work.wait()
+        dist.barrier()
+        patient.shutdown()
 
 
 def memory(rank, size):

@@ -33,9 +33,9 @@ def expect(kind, call):
     raise AssertionError(f"{kind.__name__} was not raised")
 
 
-def apart(name, rank, size):
+def apart(name, rank, size, limit=LIMIT):
     """Returns another group of all ranks, whose store has a prefix."""
-    return rondo.torch.ProcessGroup(dist.PrefixStore(name, dist.group.WORLD.get_group_store()), rank, size, LIMIT)
+    return rondo.torch.ProcessGroup(dist.PrefixStore(name, dist.group.WORLD.get_group_store()), rank, size, limit)
 
 
 class FailedLane:

@@ -20,7 +20,7 @@ from ._memory import allocate
 from ._messages import Channels
 from ._monitored import MonitoredBarrier
 from ._sparse import SparseSum
-from ._store import rendezvous
+from ._store import limit_of, rendezvous
 from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
 from ._work import Completer, Joined, Work
 
@@ -49,7 +49,7 @@ class ProcessGroup(dist.ProcessGroup):
             raise InvalidArgument("pg_options of the backend rondo is a dict with options of rondo.Communicator, not "
                                   f"{options!r}")
         self._store, self._rank, self._size = store, rank, size
-        self._seconds, self._options = timeout.total_seconds(), dict(options or {})
+        self._seconds, self._options = limit_of(timeout), dict(options or {})
         self._ranks = ranks or list(range(size))
         self._lanes: Dict[torch.device, Any] = {}
         self._lock, self._making, self._closed = threading.Lock(), threading.Lock(), False
@@ -113,7 +113,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Has nothing to set: the library numbers operations."""
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._seconds = self._messages.seconds = timeout.total_seconds()  # timeout of communicators made from now on
+        self._seconds = self._messages.seconds = limit_of(timeout)  # timeout of communicators made from now on
 
     set_timeout = _set_default_timeout
 

@@ -4,12 +4,19 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any, Mapping, Optional, Sequence
 
 from .._communicator import Communicator, UniqueId, unique_id
+from .._config import LONGEST_S
 from .._errors import Error, TimeoutError  # pylint: disable=redefined-builtin
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01
+
+
+def limit_of(timeout: timedelta) -> float:
+    """Returns the seconds of a timeout. Programs pass years for no limit, so a longer time is the longest limit."""
+    return min(timeout.total_seconds(), LONGEST_S)
 
 
 def fetch(store: Any, keys: Sequence[str], seconds: float) -> bytes:
