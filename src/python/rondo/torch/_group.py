@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from .._errors import AbortedError, InvalidArgument, UnsupportedError
 from ._failures import Names
-from ._lanes import Body, DeviceLane, HostLane
+from ._lanes import Body, DeviceLane, HostLane, check_device
 from ._memory import allocate
 from ._messages import Channels
 from ._monitored import MonitoredBarrier
@@ -124,8 +124,7 @@ class ProcessGroup(dist.ProcessGroup):
         lane = self._lanes.get(device)
         if lane is not None:
             return lane
-        if device.type not in ("cpu", "cuda"):
-            raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
+        check_device(device, dist.distributed_c10d._world.pg_backend_config.get(self))
         with self._making:  # another lock than the one that abort() needs
             if device not in self._lanes:
                 names, host = Names(self._ranks), device.type == "cpu"

@@ -12,7 +12,8 @@ from typing import Any, Callable, Deque, Optional, Sequence
 import torch
 
 from .._communicator import Communicator
-from .._errors import AbortedError, CommFailedError, Error, MismatchError, RemoteError, RevokedError
+from .._errors import (AbortedError, CommFailedError, Error, MismatchError, RemoteError, RevokedError,
+                       UnsupportedError)
 from .._errors import TimeoutError  # pylint: disable=redefined-builtin
 from .._streams import Stream
 from ._failures import Names
@@ -22,6 +23,15 @@ from ._work import Completer, Work
 Body = Callable[[Communicator, Any], Any]
 # The communicator has failed.
 FATAL = (RemoteError, TimeoutError, MismatchError, AbortedError, RevokedError, CommFailedError)
+
+
+def check_device(device: torch.device, configuration: Optional[str]) -> None:
+    """Refuses tensors of a device that the group is not for. The configuration names the backend of each device."""
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
+    if device.type == "cuda" and configuration is not None and "cuda:rondo" not in configuration.split(","):
+        raise UnsupportedError(f'the group was made as "{configuration}", so rondo does not take its CUDA tensors. '
+                               "PyTorch gives a group with rondo no other backend: make another group for them")
 
 
 class HostLane:
