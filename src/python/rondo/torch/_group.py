@@ -156,8 +156,8 @@ class ProcessGroup(dist.ProcessGroup):
         """Ends the operations of all ranks, and frees everything."""
         self._close(abort=True)
 
-    def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None) -> Work:
-        work: Work = self._lane(like.device).run(body, waits(opts), result, finish)
+    def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None, **how: bool) -> Work:
+        work: Work = self._lane(like.device).run(body, waits(opts), result, finish, **how)
         if self._window is not None:
             self._window.append(work)
         return work
@@ -344,7 +344,7 @@ class ProcessGroup(dist.ProcessGroup):
     def barrier(self, opts: Any = None) -> Work:
         device = getattr(opts, "device", None) or torch.device("cpu")
         like = torch.empty(0, device=device)
-        return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [])
+        return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [], holds_host=True)
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have come. If some do not, the first rank names one, or all with `wait_all_ranks`."""
