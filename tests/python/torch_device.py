@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import threading
 from types import SimpleNamespace
 from unittest import mock
 
@@ -111,3 +112,23 @@ def other_backends(rank, size):
     for served in (dist.group.WORLD, apart("other backends", rank, size)):
         with mock.patch("rondo.torch._group.rendezvous", side_effect=LookupError):
             expect(LookupError, lambda: served._lane(DEVICE))  # pylint: disable=cell-var-from-loop
+
+
+def windows(rank, size):
+    """Collects calls of two threads in a window each."""
+    group = apart("windows", rank, size)
+    group._lane = lambda device: SimpleNamespace(run=lambda *_, **__: object())
+    ends = []
+
+    def window(inside):
+        group._start_coalescing(None)
+        work = group.allreduce([torch.ones(1)])
+        inside()
+        ends.append(group._end_coalescing(None) is work)
+
+    def other():
+        thread = threading.Thread(target=window, args=(lambda: None,))
+        thread.start()
+        thread.join()
+    window(other)
+    assert ends == [True, True], ends

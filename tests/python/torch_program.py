@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
-from torch_device import captured, device_waits, other_backends
+from torch_device import captured, device_waits, other_backends, windows
 from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
@@ -340,7 +340,7 @@ def memory(rank, size):
 
 CASES = {case.__name__: case for case in (reductions, sparse, monitored, remade, copies, blocks, asynchronous, messages,
                                           any_source, groups, memory, trainings, death, lateness,
-                                          captured, device_waits, other_backends)}
+                                          captured, device_waits, other_backends, windows)}
 
 
 def main():

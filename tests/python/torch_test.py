@@ -58,7 +58,7 @@ class Torch(unittest.TestCase):
 
     def test_collectives_and_messages_equal_what_the_ranks_compute_alone(self):
         self.passes("reductions", "sparse", "monitored", "remade", "copies", "blocks", "asynchronous", "messages",
-                    "any_source", "groups", "memory", "other_backends", "device_waits", "captured")
+                    "any_source", "groups", "memory", "other_backends", "device_waits", "captured", "windows")
 
     def test_losses_of_ddp_and_fsdp_equal_those_of_gloo(self):
         self.passes("trainings")

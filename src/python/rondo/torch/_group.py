@@ -22,7 +22,7 @@ from ._monitored import MonitoredBarrier
 from ._sparse import SparseSum
 from ._store import limit_of, rendezvous
 from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
-from ._work import Completer, Joined, Work
+from ._work import Completer, Joined, Window, Work
 
 Tensor, Tensors = torch.Tensor, Sequence[torch.Tensor]
 
@@ -56,7 +56,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._monitored = MonitoredBarrier(store, rank, self._ranks)
         self._messages = Channels(store, rank, self._ranks, self._seconds, self._options)
         self._completer = Completer()
-        self._window: Optional[List[Work]] = None
+        self._window = Window()
         self._group_name, self._group_desc = "", "undefined"
 
     # torch.distributed asks a group about itself.
@@ -158,18 +158,18 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None, **how: bool) -> Work:
         work: Work = self._lane(like.device).run(body, waits(opts), result, finish, **how)
-        if self._window is not None:
-            self._window.append(work)
+        if self._window.works is not None:
+            self._window.works.append(work)
         return work
 
     def _each(self, works: List[Work]) -> Work:
         return works[0] if len(works) == 1 else Joined(works, Names(self._ranks), self._completer)
 
     def _start_coalescing(self, device: Any) -> None:
-        self._window = []
+        self._window.works = []
 
     def _end_coalescing(self, device: Any) -> Work:
-        works, self._window = self._window or [], None
+        works, self._window.works = self._window.works or [], None
         return self._each(works)
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
@@ -386,6 +386,6 @@ class ProcessGroup(dist.ProcessGroup):
             raise UnsupportedError("messages need tensors on the CPU in this version: use a collective, or "
                                    "libnccl.so.2")
         works = [post(tensor) for tensor in tensors]
-        if self._window is not None:
-            self._window.extend(works)
+        if self._window.works is not None:
+            self._window.works.extend(works)
         return self._each(works)

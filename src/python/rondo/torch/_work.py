@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 from torch._C._distributed_c10d import Work as C10dWork
@@ -191,6 +191,12 @@ class Work(C10dWork):
         return self._source
 
     _source_rank = source_rank
+
+
+class Window(threading.local):
+    """The operations of a thread since it began to collect them. If it does not collect any, there is no list."""
+
+    works: Optional[List[Work]] = None
 
 
 class Joined(Work):
