@@ -383,7 +383,7 @@ RONDO_API rondo_status_t rondo_event_destroy(rondo_event_t event) RONDO_NOEXCEPT
  * timestamp is set. Any thread. */
 RONDO_API rondo_status_t rondo_event_record(rondo_event_t event, rondo_stream_t stream) RONDO_NOEXCEPT;
 
-/** Waits until the latest record of `event` is done. Any thread. */
+/** Waits for the latest record of `event`. Returns what rondo_stream_synchronize() would return there. Any thread. */
 RONDO_API rondo_status_t rondo_event_synchronize(rondo_event_t event) RONDO_NOEXCEPT;
 /** Checks whether the latest record of `event` is done. Any thread.
  * @return RONDO_OK if it is done, otherwise RONDO_NOT_READY. */

@@ -2,6 +2,7 @@
 #include "src/core/host_event.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/engine/host_stream.h"
@@ -16,11 +17,11 @@ Result<void> HostEvent::record(HostStream *stream) {
     generation = next_++;
   }
   if (stream == nullptr) {
-    complete_record(generation);
+    complete_record(generation, std::nullopt);
     return {};
   }
-  auto enqueued = stream->enqueue([self = shared_from_this(), generation]() -> Result<void> {
-    self->complete_record(generation);
+  auto enqueued = stream->enqueue([self = shared_from_this(), generation, stream]() -> Result<void> {
+    self->complete_record(generation, stream->failure());
     return {};
   });
   enqueued.ok() ? publish_record(generation) : withdraw_record(generation);
@@ -44,7 +45,12 @@ Result<void> HostEvent::hold(HostStream *stream) {
   });
 }
 
-Result<void> HostEvent::synchronize() { return hold(nullptr); }
+Result<void> HostEvent::synchronize() {
+  RONDO_TRY(hold(nullptr));
+  const std::lock_guard lock(mutex_);
+  if (failure_) return *failure_;
+  return {};
+}
 
 bool HostEvent::done() const {
   const std::lock_guard lock(mutex_);
@@ -63,7 +69,7 @@ void HostEvent::publish_record(uint64_t generation) {
   latest_ = std::max(latest_, generation);
 }
 
-void HostEvent::complete_record(uint64_t generation) {
+void HostEvent::complete_record(uint64_t generation, std::optional<Error> failure) {
   {
     const std::lock_guard lock(mutex_);
     const auto done = std::ranges::lower_bound(pending_, generation, {}, &Pending::generation);
@@ -73,6 +79,7 @@ void HostEvent::complete_record(uint64_t generation) {
     if (generation > timed_) {
       timed_ = generation;
       timestamp_ns_ = now_ns();
+      failure_ = std::move(failure);
     }
   }
   completed_.notify_all();

@@ -28,7 +28,7 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   /// call without a stream must be complete when it returns.
   Result<void> hold(HostStream *stream);
 
-  /// Waits for the latest record.
+  /// Waits for the latest record. @return the failure that the stream had when it reached that record.
   Result<void> synchronize();
 
   /// Returns whether the latest record is done. Returns true if there is no record.
@@ -47,7 +47,7 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   };
 
   void publish_record(uint64_t generation);
-  void complete_record(uint64_t generation);
+  void complete_record(uint64_t generation, std::optional<Error> failure);
   void withdraw_record(uint64_t generation);
   void wait_for(uint64_t generation, bool is_caller);
   [[nodiscard]] bool pending(uint64_t generation) const;
@@ -58,6 +58,7 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   uint64_t latest_ = 0;                // generation of the latest enqueued record; 0 if never recorded
   uint64_t timed_ = 0;                 // highest generation that is done
   uint64_t timestamp_ns_ = 0;          // time at which generation timed_ was done
+  std::optional<Error> failure_;       // failure of the stream at that time
   std::vector<Pending> pending_;       // ascending; at most one for each queued task of the streams
 };
 

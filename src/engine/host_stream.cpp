@@ -117,6 +117,11 @@ void HostStream::end_waits(uint64_t waiter_count) {
   wait_clock_.end(now_ns(), waiter_count);
 }
 
+std::optional<Error> HostStream::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 bool HostStream::idle() const {
   const std::lock_guard lock(mutex_);
   return completed_ == enqueued_.load(std::memory_order_relaxed);  // written under mutex_

@@ -48,6 +48,9 @@ class HostStream {
   /// or RONDO_ERROR_INVALID_ARGUMENT if the caller is a task of this stream, which would wait for itself.
   Result<void> synchronize();
 
+  /// Returns the failure that synchronize() would return, and keeps it.
+  [[nodiscard]] std::optional<Error> failure() const;
+
   /// Returns whether all enqueued tasks have completed.
   [[nodiscard]] bool idle() const;
 

@@ -228,6 +228,12 @@ class Arrays(unittest.TestCase):
         self.assertEqual(made.bits.tolist(), [0x4000] * 4)
 
 
+def capsule(content, name):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.argtypes, new.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
+    return new(ctypes.addressof(content), name, None)
+
+
 class Tensor:
     """A tensor that only DLPack describes, like that of a framework without NumPy."""
 
@@ -239,10 +245,26 @@ class Tensor:
         self.managed = _dlpack.Tensor(data=ctypes.addressof(self.values), device_type=1, ndim=1, code=code[0],
                                       bits=code[1], lanes=1, shape=self.shape_words, strides=self.stride_words)
 
-    def __dlpack__(self, **_):
-        new = ctypes.pythonapi.PyCapsule_New
-        new.argtypes, new.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
-        return new(ctypes.addressof(self.managed), b"dltensor", None)
+    def __dlpack__(self):
+        return capsule(self.managed, b"dltensor")
+
+
+class Immutable(Tensor):
+    """An array of JAX, which is immutable even if its capsule does not say so."""
+
+    __module__ = "jaxlib.arrays"
+
+
+class Versioned(Tensor):
+    """A tensor of DLPack 1.0, with its flags."""
+
+    def __init__(self, values, flags):
+        super().__init__(values)
+        self.versioned = _dlpack.Versioned(major=1, flags=flags, tensor=self.managed)
+
+    def __dlpack__(self, max_version):
+        assert max_version == (1, 0)
+        return capsule(self.versioned, b"dltensor_versioned")
 
 
 class Tensors(unittest.TestCase):
@@ -255,6 +277,23 @@ class Tensors(unittest.TestCase):
                 comm.all_reduce(Tensor([1, 2, 3, 4], strides=[2]))
             with self.assertRaisesRegex(rondo.InvalidArgument, "no type for"):
                 comm.all_reduce(Tensor([1, 2], code=(5, 64)))
+
+    def test_a_tensor_that_may_not_be_written_is_no_output(self):
+        with rondo.init() as comm:
+            for made in (Versioned([3, 4], flags=1), Immutable([3, 4])):
+                self.assertEqual(describe(made)[1:4], (2, rondo.Type.FLOAT32, False))
+                with self.assertRaisesRegex(rondo.InvalidArgument, "may not be written"):
+                    comm.all_reduce(made)
+                self.assertEqual(comm.all_reduce(made, array.array("f", [0, 0])).tolist(), [3.0, 4.0])
+            made = Versioned([3, 4], flags=2)
+            self.assertIs(comm.all_reduce(made), made)
+
+    def test_a_tensor_whose_interface_raises_is_described_by_dlpack(self):
+        class Unusual(Tensor):
+            @property
+            def __cuda_array_interface__(self):
+                raise KeyError("PyTorch has no name for this type")
+        self.assertEqual(describe(Unusual([3, 4]))[1:4], (2, rondo.Type.FLOAT32, True))
 
     def test_an_array_of_a_device_is_described_by_its_interface(self):
         class OnDevice:

@@ -52,6 +52,10 @@ class Processes(unittest.TestCase):
         for rank in (0, 2):
             self.assertEqual(ended[rank].output, f"rank {rank}: ('RemoteError', 1, 2, True, 'RemoteError')\n")
 
+    def test_messages_of_a_rank_that_has_ended_are_received(self):
+        ended = job.run_job(sys.executable, 2, ["-B", str(PROGRAM), "departed"])
+        self.assertEqual(ended[1].output, f"rank 1: ({list(range(10))}, 'RemoteError')\n")
+
     def test_a_rank_that_is_killed_while_suspended_is_named(self):
         for victim, mode in ((0, "asleep_first"), (2, "asleep_last")):
             ended = job.run_job(sys.executable, 3, ["-B", str(PROGRAM), mode])

@@ -5,6 +5,7 @@ import array
 import os
 import signal
 import sys
+import time
 
 import rondo
 
@@ -60,6 +61,19 @@ def death(comm):
     return None
 
 
+def departed(comm):
+    """Ends rank 0 once its messages are sent. Rank 1 waits for its receives only when it knows of that."""
+    if comm.rank == 0:
+        for number in range(10):
+            comm.send(array.array("q", [number]), peer=1)
+        os._exit(0)
+    with rondo.Stream() as stream:
+        works = [comm.recv(array.array("q", [-1]), peer=0, stream=stream) for _ in range(10)]
+        while not (stream.done() and comm.async_error()):
+            time.sleep(0.001)
+        return [work.wait() and work.result[0] for work in works], type(comm.async_error()).__name__
+
+
 def asleep(comm, victim):
     """Kills a rank while the communicator is suspended. A rank that is still in suspend() may fail there already."""
     try:
@@ -89,7 +103,7 @@ def left(comm):
 def main():
     comm = rondo.init(timeout=60)
     seen = {"sums": sums, "factors": factors, "death": death, "asleep_first": asleep_first, "asleep_last": asleep_last,
-            "left": left}[sys.argv[1]](comm)
+            "departed": departed, "left": left}[sys.argv[1]](comm)
     sys.stdout.write(f"rank {comm.rank}: {seen}\n")
     if sys.argv[1] == "sums":
         comm.finalize()

@@ -5,6 +5,7 @@ import array
 import gc
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 import weakref
@@ -156,6 +157,31 @@ class Streams(unittest.TestCase):
             streams[0].synchronize()
         self.assertTrue(work.done())
         self.assertIsInstance(comms[1].async_error(), rondo.AbortedError)
+
+    def test_a_success_is_one_although_the_communicator_has_failed_since(self):
+        comms, streams = self.pair()
+        works = [comm.all_reduce(floats([rank]), stream=stream)
+                 for rank, (comm, stream) in enumerate(zip(comms, streams))]
+        end = time.monotonic() + ranks.LIMIT_S
+        while not all(stream.done() for stream in streams) and time.monotonic() < end:
+            time.sleep(0.001)
+        comms[1].abort()
+        self.assertIsInstance(comms[0].async_error(), rondo.AbortedError)
+        self.assertTrue(all(work.wait() for work in works))
+        self.assertEqual([work.result[0] for work in works], [1.0, 1.0])
+
+    def test_a_failure_of_another_communicator_of_the_stream_is_not_the_works(self):
+        comms, streams = self.pair()
+        with rondo.init() as lone:
+            failed = comms[0].all_reduce(floats([1.0]), stream=streams[0])
+            work = lone.all_reduce(floats([1.0]), stream=streams[0])
+            with rondo.Event() as event:
+                event.record(streams[0])
+                comms[0].abort()
+                self.assertTrue(work.wait())
+                for waits in (event.synchronize, failed.wait, streams[0].synchronize):
+                    with self.assertRaises(rondo.AbortedError):
+                        waits()
 
     def test_a_stream_of_a_with_block_is_synchronized(self):
         comm = rondo.init()

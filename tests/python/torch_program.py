@@ -2,6 +2,7 @@
 """One rank of a job, for torch_test.py: torch_program.py STORE RANK SIZE CASE... It prints a line for each case."""
 
 import datetime
+import importlib.util
 import os
 import signal
 import sys
@@ -18,7 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
-from torch_special import LIMIT, any_source, equal, expect, monitored, remade, sparse
+from torch_device import captured, device_waits, other_backends, windows
+from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
 
@@ -139,6 +141,7 @@ def asynchronous(rank, size):
     several.wait()
     doubled = dist.all_reduce(torch.ones(2), async_op=True).get_future().then(lambda done: 2 * done.value()[0])
     equal(doubled.wait(), torch.full((2,), 2.0 * size))
+    nested(rank, size)
     dist.barrier(async_op=True).wait()
     with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
         tensors = [torch.ones(2), torch.ones(3)]
@@ -146,6 +149,22 @@ def asynchronous(rank, size):
             dist.all_reduce(tensor)
     manager.wait()
     equal(tensors, [torch.full((2,), float(size)), torch.full((3,), float(size))])
+
+
+def nested(rank, size):
+    """Waits for futures in callbacks of futures. Rank 0 joins only when rank 1 has added its callbacks."""
+    store, x = dist.group.WORLD.get_group_store(), [torch.full((2,), each + 1.0) for each in range(4)]
+
+    def begun(number):
+        return dist.all_reduce(x[number], async_op=True).get_future()
+    while rank == 0 and not store.check(["callbacks"]):
+        time.sleep(0.001)
+    works = [dist.all_reduce(x[number], async_op=True) for number in (0, 1)]
+    first, second = works[0].get_future(), works[1].get_future()
+    inner = first.then(lambda _: second.wait() + begun(2).then(lambda _: begun(3).wait()).wait())
+    if rank == 1:
+        store.set("callbacks", "")
+    equal(inner.wait(), [torch.full((2,), 2.0 * size), torch.full((2,), 4.0 * size)])
 
 
 def messages(rank, size):
@@ -231,6 +250,16 @@ def trainings(rank, size):
         hooked.register_comm_hook(None, hook)
         got, limit = losses(hooked, rank), 1e-6 if hook is default_hooks.allreduce_hook else 1e-2
         assert (got - expected).abs().max() < limit, (hook, got, expected)
+    if importlib.util.find_spec("numpy") is not None:  # PowerSGD needs it, and waits for futures in callbacks
+        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook  # pylint: disable=import-outside-toplevel
+        seen = []
+        for group in (None, others):
+            hooked = DistributedDataParallel(model(), process_group=group)
+            state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=2,
+                                                min_compression_rate=1)
+            hooked.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+            seen.append(losses(hooked, rank))
+        assert (seen[0] - seen[1]).abs().max() < 1e-4, seen
     mesh = init_device_mesh("cpu", (size,))
     for shared in (False, True):
         wrapped = sharded(mesh)
@@ -260,20 +289,18 @@ def death(rank, size):
 
 def lateness(rank, size):
     """Lets a deadline pass because rank 1 does not call. Aborts an operation that no other rank joins."""
-    short = rondo.torch.ProcessGroup(dist.PrefixStore("short", dist.group.WORLD.get_group_store()), rank, size,
-                                     datetime.timedelta(seconds=10))
+    short = apart("short", rank, size, datetime.timedelta(seconds=10))
     short.allreduce(torch.ones(1)).wait()
     if rank != 1:
         error = expect(rondo.TimeoutError, lambda: short.allreduce(torch.ones(1)).wait())
         assert error.peer == 1, error
     dist.barrier()
-    apart = rondo.torch.ProcessGroup(dist.PrefixStore("apart", dist.group.WORLD.get_group_store()), rank, size,
-                                     datetime.timedelta(seconds=1))
+    short = apart("apart", rank, size, datetime.timedelta(seconds=1))
     if rank != 1:
-        error = expect(rondo.TimeoutError, lambda: apart.barrier().wait())
+        error = expect(rondo.TimeoutError, lambda: short.barrier().wait())
         assert "timeout= of init_process_group()" in str(error), error
     dist.barrier()
-    lone = rondo.torch.ProcessGroup(dist.PrefixStore("lone", dist.group.WORLD.get_group_store()), rank, size, LIMIT)
+    lone = apart("lone", rank, size)
     lone.barrier().wait()
     if rank == 0:
         work = lone.allreduce(torch.ones(1))
@@ -281,6 +308,16 @@ def lateness(rank, size):
         threading.Thread(target=lambda: (time.sleep(0.1), lone.abort())).start()
         expect(rondo.Error, work.wait)
     dist.barrier()
+    for limit in (datetime.timedelta(seconds=180000000), datetime.timedelta.max):
+        x = torch.ones(1)
+        patient = apart(f"patient {limit}", rank, size, limit)
+        patient.allreduce(x).wait()
+        equal(x, torch.full((1,), float(size)))
+        works = [patient.send([x], (rank + 1) % size), patient.recv_anysource([torch.empty(1)])]
+        for work in works:
+            work.wait()
+        dist.barrier()
+        patient.shutdown()
 
 
 def memory(rank, size):
@@ -302,7 +339,8 @@ def memory(rank, size):
 
 
 CASES = {case.__name__: case for case in (reductions, sparse, monitored, remade, copies, blocks, asynchronous, messages,
-                                          any_source, groups, memory, trainings, death, lateness)}
+                                          any_source, groups, memory, trainings, death, lateness,
+                                          captured, device_waits, other_backends, windows)}
 
 
 def main():

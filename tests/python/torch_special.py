@@ -33,9 +33,9 @@ def expect(kind, call):
     raise AssertionError(f"{kind.__name__} was not raised")
 
 
-def apart(name, rank, size):
+def apart(name, rank, size, limit=LIMIT):
     """Returns another group of all ranks, whose store has a prefix."""
-    return rondo.torch.ProcessGroup(dist.PrefixStore(name, dist.group.WORLD.get_group_store()), rank, size, LIMIT)
+    return rondo.torch.ProcessGroup(dist.PrefixStore(name, dist.group.WORLD.get_group_store()), rank, size, limit)
 
 
 class FailedLane:
@@ -164,6 +164,16 @@ def remade(rank, size):
                 store.set(come, "")
             group.monitored_barrier(LIMIT)
             assert store.check([come]), "rank 3 was not waited for"
+        x, got = torch.ones(1), torch.zeros(1)
+        group.allreduce(x).wait()
+        equal(x, torch.full((1,), float(size)))
+        works = [group.send([x], (rank + 1) % size), group.recv([got], (rank - 1) % size)]
+        for work in works:
+            work.wait()
+        equal(got, x)
+        keys = dist.PrefixStore("remade", store)
+        for key in ("collectives/cpu/0", f"message/{(rank - 1) % size}/{rank}/0"):
+            assert not keys.check([key]), f"a later group would take the id of {key}"
         group.shutdown()
         dist.barrier()
         group = apart("remade", rank, size)

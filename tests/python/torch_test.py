@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests rondo.torch in jobs of four processes. RONDO_TEST_PYTHON names an interpreter that has PyTorch 2.9 or newer."""
+"""Tests rondo.torch in jobs of four processes: torch_test.py LIBNCCL. RONDO_TEST_PYTHON names an interpreter that has
+PyTorch 2.9 or newer."""
 
 import os
 import subprocess
@@ -12,6 +13,10 @@ PROGRAM = Path(__file__).resolve().parent / "torch_program.py"
 PYTHON = os.environ.get("RONDO_TEST_PYTHON", sys.executable)
 LIMIT_S = 240  # only detects hangs
 SIZE = 4
+LIBRARY = ""
+# PyTorch's wheels also load NVIDIA's library, by its path. Calls go to the library that is first in the global scope.
+ASKED = ("import ctypes, torch; version = ctypes.c_int(); ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version)); "
+         "print(version.value)")
 LOOK = "import torch; print(*torch.__version__.split('+')[0].split('.')[:2])"
 
 
@@ -58,7 +63,13 @@ class Torch(unittest.TestCase):
 
     def test_collectives_and_messages_equal_what_the_ranks_compute_alone(self):
         self.passes("reductions", "sparse", "monitored", "remade", "copies", "blocks", "asynchronous", "messages",
-                    "any_source", "groups", "memory")
+                    "any_source", "groups", "memory", "other_backends", "device_waits", "captured", "windows")
+
+    def test_pytorch_is_imported_behind_our_libnccl(self):
+        environment = {**os.environ, "LD_PRELOAD": LIBRARY, "RONDO_NCCL_VERSION": "22907"}
+        look = subprocess.run([PYTHON, "-c", ASKED], env=environment, capture_output=True, text=True, timeout=LIMIT_S,
+                              check=False)
+        self.assertEqual((look.returncode, look.stdout.split()), (0, ["22907"]), look.stderr)
 
     def test_losses_of_ddp_and_fsdp_equal_those_of_gloo(self):
         self.passes("trainings")
@@ -78,4 +89,5 @@ if __name__ == "__main__":
     if reason is not None:
         print(f"skipped: python torch: {reason}")
         sys.exit(77)
-    unittest.main(verbosity=2)
+    LIBRARY = str(Path(sys.argv[1]).resolve())
+    unittest.main(argv=sys.argv[:1], verbosity=2)

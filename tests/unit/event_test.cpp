@@ -57,6 +57,25 @@ TEST_CASE("event: is done when its stream reaches it, not before, and its times 
   CHECK(rondo_event_destroy(second) == RONDO_OK);
 }
 
+TEST_CASE("event: its wait returns the failure that the stream had at the record, and no later one") {
+  ApiStream stream;
+  const rondo_event_t before = make_event();
+  const rondo_event_t after = make_event();
+  REQUIRE(rondo_event_record(before, stream.handle) == RONDO_OK);
+  REQUIRE(stream.object->enqueue([]() -> Result<void> { return Error{RONDO_ERROR_MISMATCH, "no"}; }).ok());
+  REQUIRE(rondo_event_record(after, stream.handle) == RONDO_OK);
+  CHECK(rondo_event_synchronize(after) == RONDO_ERROR_MISMATCH);
+  CHECK(rondo_event_synchronize(before) == RONDO_OK);
+  CHECK(rondo_event_query(after) == RONDO_OK);
+  CHECK(rondo_stream_synchronize(stream.handle) == RONDO_ERROR_MISMATCH);
+  CHECK(rondo_event_synchronize(after) == RONDO_ERROR_MISMATCH);
+  REQUIRE(rondo_event_record(after, stream.handle) == RONDO_OK);
+  CHECK(rondo_event_synchronize(after) == RONDO_OK);
+  CHECK(rondo_stream_destroy(stream.handle) == RONDO_OK);
+  CHECK(rondo_event_destroy(before) == RONDO_OK);
+  CHECK(rondo_event_destroy(after) == RONDO_OK);
+}
+
 TEST_CASE("event: holds another stream until its record, and only for what is enqueued afterwards") {
   ApiStream one;
   ApiStream two;

@@ -223,19 +223,31 @@ def refuse_strides(data: Any) -> NoReturn:
 
 def describe_foreign(data: Any) -> Described:
     """Describes an object without the buffer protocol: an array of a device, of ml_dtypes, or of PyTorch."""
-    interface = getattr(data, "__cuda_array_interface__", None) or getattr(data, "__array_interface__", None)
+    interface = interface_of(data)
     if interface is not None:
         return describe_interface(data, interface)
     if hasattr(data, "__dlpack__"):
         try:
-            address, count, name, held = _dlpack.read(data)
+            address, count, name, writable, held = _dlpack.read(data)
         except _dlpack.Refused as refused:
             if refused.strides:
                 refuse_strides(data)
             refuse_type(data, str(refused))
-        return address if count else None, count, int(NAMES[name]), True, held
+        return address if count else None, count, int(NAMES[name]), writable, held
     raise TypeError(f"a {type(data).__name__} is no buffer: it has neither the buffer protocol, nor DLPack, nor an "
                     "array interface. Pass a NumPy array, an array.array, a bytearray, or an array of a device")
+
+
+def interface_of(data: Any) -> Optional[Dict[str, Any]]:
+    """Returns the array interface of an object, or None if it has none. PyTorch raises errors for some types."""
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        try:
+            found: Optional[Dict[str, Any]] = getattr(data, name, None)
+        except Exception:  # pylint: disable=broad-except
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def describe_interface(data: Any, interface: Dict[str, Any]) -> Described:

@@ -17,6 +17,7 @@ SECONDS = {"timeout": "timeout_ms", "init_timeout": "init_timeout_ms"}
 FIELDS = {field[0] for field in rondo_config_t._fields_} - {"size", "reserved", *SECONDS.values()}
 BITS = {name: 8 * sizeof(kind) for name, kind, *_ in rondo_config_t._fields_}
 OPTIONS = sorted(FIELDS | set(SECONDS))
+LONGEST_S = (2 ** 32 - 1) / 1000  # 49.7 days: the longest time limit
 
 
 def enumerator(kind: Type[IntEnum], value: Any) -> int:
@@ -34,8 +35,8 @@ def enumerator(kind: Type[IntEnum], value: Any) -> int:
 
 def milliseconds(seconds: float) -> int:
     """Converts a time limit in seconds to milliseconds, rounded up."""
-    if not 0 < seconds < 2 ** 32 / 1000:
-        raise InvalidArgument(f"a time limit is a number of seconds above 0, not {seconds!r}")
+    if not 0 < seconds <= LONGEST_S:
+        raise InvalidArgument(f"a time limit is above 0 s and at most {LONGEST_S:.0f} s, not {seconds!r}")
     return math.ceil(seconds * 1000)
 
 

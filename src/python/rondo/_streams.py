@@ -53,7 +53,7 @@ class Event:
         check(C.rondo_event_record(self._handle, stream._live()))
 
     def synchronize(self) -> None:
-        """Waits until the stream has reached the point."""
+        """Waits until the stream has reached the point. If an operation before it has failed, raises its failure."""
         check(C.rondo_event_synchronize(self._handle))
 
     def done(self) -> bool:
@@ -119,8 +119,8 @@ class Work:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the operation is done. Returns False if `timeout` seconds have passed first.
 
-        If the communicator has failed, its failure is raised. If the communicator was destroyed before Rondo noticed
-        the operation's end, InvalidHandle is raised."""
+        If the operation has failed, the failure of the communicator is raised. If the communicator was destroyed
+        before Rondo noticed that the operation had failed, InvalidHandle is raised."""
         if not self._stream._wait(self, timeout):
             return False
         if self._failure is not None:
@@ -146,7 +146,9 @@ class Work:
         if self._done:  # an interrupt has left it in the list
             return
         status, ended_ns = c_int(), c_uint64(time.monotonic_ns())  # the time, unless an event knows it better
-        number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
+        number = 0
+        if self._event is None or C.rondo_event_synchronize(self._event):  # this or another communicator has failed
+            number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
         if number == INVALID_HANDLE:
             self._failure = InvalidHandle("the communicator was destroyed before the end of this operation was seen, "
                                           "so that nobody knows whether it failed: call wait() before destroy()")
@@ -272,7 +274,7 @@ class Stream:
                     break
                 raise InvalidUsage("this operation is in a group that has not ended: wait after the `with` block")
             if end is None:
-                check(C.rondo_event_synchronize(event))
+                C.rondo_event_synchronize(event)  # _finish() asks again whether there was a failure
             elif time.monotonic() >= end:
                 return False
             else:

@@ -15,14 +15,14 @@ import torch.distributed as dist
 
 from .._errors import AbortedError, InvalidArgument, UnsupportedError
 from ._failures import Names
-from ._lanes import Body, DeviceLane, HostLane
+from ._lanes import Body, DeviceLane, HostLane, check_device
 from ._memory import allocate
 from ._messages import Channels
 from ._monitored import MonitoredBarrier
 from ._sparse import SparseSum
-from ._store import rendezvous
+from ._store import limit_of, rendezvous
 from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
-from ._work import Completer, Joined, Work
+from ._work import Completer, Joined, Window, Work
 
 Tensor, Tensors = torch.Tensor, Sequence[torch.Tensor]
 
@@ -49,14 +49,14 @@ class ProcessGroup(dist.ProcessGroup):
             raise InvalidArgument("pg_options of the backend rondo is a dict with options of rondo.Communicator, not "
                                   f"{options!r}")
         self._store, self._rank, self._size = store, rank, size
-        self._seconds, self._options = timeout.total_seconds(), dict(options or {})
+        self._seconds, self._options = limit_of(timeout), dict(options or {})
         self._ranks = ranks or list(range(size))
         self._lanes: Dict[torch.device, Any] = {}
         self._lock, self._making, self._closed = threading.Lock(), threading.Lock(), False
         self._monitored = MonitoredBarrier(store, rank, self._ranks)
         self._messages = Channels(store, rank, self._ranks, self._seconds, self._options)
         self._completer = Completer()
-        self._window: Optional[List[Work]] = None
+        self._window = Window()
         self._group_name, self._group_desc = "", "undefined"
 
     # torch.distributed asks a group about itself.
@@ -113,7 +113,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Has nothing to set: the library numbers operations."""
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._seconds = self._messages.seconds = timeout.total_seconds()  # timeout of communicators made from now on
+        self._seconds = self._messages.seconds = limit_of(timeout)  # timeout of communicators made from now on
 
     set_timeout = _set_default_timeout
 
@@ -124,8 +124,7 @@ class ProcessGroup(dist.ProcessGroup):
         lane = self._lanes.get(device)
         if lane is not None:
             return lane
-        if device.type not in ("cpu", "cuda"):
-            raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
+        check_device(device, dist.distributed_c10d._world.pg_backend_config.get(self))
         with self._making:  # another lock than the one that abort() needs
             if device not in self._lanes:
                 names, host = Names(self._ranks), device.type == "cpu"
@@ -157,20 +156,20 @@ class ProcessGroup(dist.ProcessGroup):
         """Ends the operations of all ranks, and frees everything."""
         self._close(abort=True)
 
-    def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None) -> Work:
-        work: Work = self._lane(like.device).run(body, waits(opts), result, finish)
-        if self._window is not None:
-            self._window.append(work)
+    def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None, **how: bool) -> Work:
+        work: Work = self._lane(like.device).run(body, waits(opts), result, finish, **how)
+        if self._window.works is not None:
+            self._window.works.append(work)
         return work
 
     def _each(self, works: List[Work]) -> Work:
         return works[0] if len(works) == 1 else Joined(works, Names(self._ranks), self._completer)
 
     def _start_coalescing(self, device: Any) -> None:
-        self._window = []
+        self._window.works = []
 
     def _end_coalescing(self, device: Any) -> Work:
-        works, self._window = self._window or [], None
+        works, self._window.works = self._window.works or [], None
         return self._each(works)
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
@@ -345,7 +344,7 @@ class ProcessGroup(dist.ProcessGroup):
     def barrier(self, opts: Any = None) -> Work:
         device = getattr(opts, "device", None) or torch.device("cpu")
         like = torch.empty(0, device=device)
-        return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [])
+        return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [], holds_host=True)
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have come. If some do not, the first rank names one, or all with `wait_all_ranks`."""
@@ -387,6 +386,6 @@ class ProcessGroup(dist.ProcessGroup):
             raise UnsupportedError("messages need tensors on the CPU in this version: use a collective, or "
                                    "libnccl.so.2")
         works = [post(tensor) for tensor in tensors]
-        if self._window is not None:
-            self._window.extend(works)
+        if self._window.works is not None:
+            self._window.works.extend(works)
         return self._each(works)

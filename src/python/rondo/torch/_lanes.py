@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import collections
 import threading
+import time
 from typing import Any, Callable, Deque, Optional, Sequence
 
 import torch
 
 from .._communicator import Communicator
-from .._errors import AbortedError, CommFailedError, Error, MismatchError, RemoteError, RevokedError
+from .._errors import (AbortedError, CommFailedError, Error, MismatchError, RemoteError, RevokedError,
+                       UnsupportedError)
 from .._errors import TimeoutError  # pylint: disable=redefined-builtin
-from .._streams import Stream
+from .._streams import POLL_S, Stream
 from ._failures import Names
 from ._tensors import Finish
 from ._work import Completer, Work
@@ -22,6 +24,15 @@ from ._work import Completer, Work
 Body = Callable[[Communicator, Any], Any]
 # The communicator has failed.
 FATAL = (RemoteError, TimeoutError, MismatchError, AbortedError, RevokedError, CommFailedError)
+
+
+def check_device(device: torch.device, configuration: Optional[str]) -> None:
+    """Refuses tensors of a device that the group is not for. The configuration names the backend of each device."""
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
+    if device.type == "cuda" and configuration is not None and "cuda:rondo" not in configuration.split(","):
+        raise UnsupportedError(f'the group was made as "{configuration}", so rondo does not take its CUDA tensors. '
+                               "PyTorch gives a group with rondo no other backend: make another group for them")
 
 
 class HostLane:
@@ -33,7 +44,8 @@ class HostLane:
         self._completer = Completer()
         self._lock = threading.Lock()  # a communicator takes one call at a time
 
-    def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
+    def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish,
+            holds_host: bool = True) -> Work:  # pylint: disable=unused-argument  # every wait blocks the host
         """Makes the calls of `body`. With `waits`, they are complete when this method returns."""
         work = Work(self._names, result, self._completer, finish)
         try:
@@ -65,16 +77,27 @@ class HostLane:
 
 
 class DeviceWork(Work):
-    """A collective on a CUDA device. Waiting makes the current stream wait, not the host."""
+    """A collective on a CUDA device. Waiting makes the current stream wait. The host waits for barriers, or if there is
+    a time limit."""
 
-    def __init__(self, lane: "DeviceLane", result: Sequence[torch.Tensor]) -> None:
+    def __init__(self, lane: "DeviceLane", result: Sequence[torch.Tensor], holds_host: bool) -> None:
         super().__init__(lane.names, result, lane.completer)
-        self._lane, self.event = lane, torch.cuda.Event()
+        self._lane, self._holds_host, self.event = lane, holds_host, torch.cuda.Event()
+        self.kept: Any = None  # keeps the buffers of a captured operation alive
         self.event.record(lane.stream)
         self._enqueued.set()
 
     def _await(self, seconds: Optional[float]) -> bool:
-        self.event.wait(torch.cuda.current_stream(self._lane.device))
+        end = None if seconds is None else time.monotonic() + seconds
+        while end is not None and not self.event.query():
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_S)
+        current = torch.cuda.current_stream(self._lane.device)
+        self.event.wait(current)
+        self.kept = None
+        if self._holds_host:
+            current.synchronize()
         failed = self._lane.comm.async_error()
         if failed is not None:
             self._end(self._names.explained(failed))
@@ -101,8 +124,9 @@ class DeviceLane:
         self._lock = threading.Lock()
         self._running: Deque[Any] = collections.deque()  # objects that keep the buffers of operations alive
 
-    def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
-        """Enqueues the calls of `body`."""
+    def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish,
+            holds_host: bool = False) -> Work:
+        """Enqueues the calls of `body`. With `holds_host`, a wait for the work also blocks the host."""
         current = torch.cuda.current_stream(self.device)
         with self._lock, torch.cuda.stream(self.stream):
             self.stream.wait_stream(current)
@@ -112,10 +136,13 @@ class DeviceLane:
                 raise self.names.explained(error) from error
             if finish is not None:
                 finish()
-            work = DeviceWork(self, result)
-            self._running.append((work.event, body, finish))
-            while self._running[0][0].query() and len(self._running) > 1:
-                self._running.popleft()
+            work = DeviceWork(self, result, holds_host)
+            if torch.cuda.is_current_stream_capturing():  # which forbids queries of events
+                work.kept = body, finish
+            else:
+                self._running.append((work.event, body, finish))
+                while self._running[0][0].query() and len(self._running) > 1:
+                    self._running.popleft()
         if waits:
             work.wait()
         return work

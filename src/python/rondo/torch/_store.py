@@ -4,12 +4,19 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any, Mapping, Optional, Sequence
 
 from .._communicator import Communicator, UniqueId, unique_id
+from .._config import LONGEST_S
 from .._errors import Error, TimeoutError  # pylint: disable=redefined-builtin
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01
+
+
+def limit_of(timeout: timedelta) -> float:
+    """Returns the seconds of a timeout. Programs pass years for no limit, so a longer time is the longest limit."""
+    return min(timeout.total_seconds(), LONGEST_S)
 
 
 def fetch(store: Any, keys: Sequence[str], seconds: float) -> bytes:
@@ -26,6 +33,14 @@ def fetch(store: Any, keys: Sequence[str], seconds: float) -> bytes:
                                "same call")
         time.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE_S)
+
+
+def forget(store: Any, key: str) -> None:
+    """Deletes a key, unless the store cannot, or has ended."""
+    try:
+        store.delete_key(key)
+    except RuntimeError:  # NotImplementedError is one
+        pass
 
 
 def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
@@ -50,11 +65,14 @@ def joined(store: Any, key: str, rank: int, size: int, seconds: float, device: O
     name: UniqueId = unique_id(options.get("network_interface"))
     try:
         store.set(key, name)
-        return Communicator(name, 0, size, device=device, **chosen)
+        made = Communicator(name, 0, size, device=device, **chosen)
+        made.wait_ready()  # every rank has read the id
     except BaseException:
-        store.delete_key(key)  # a later attempt has another id
+        forget(store, key)  # a later attempt has another id
         try:
             name.free()
         except Error:
             pass  # the failed call has used the id
         raise
+    forget(store, key)  # a later group with the same prefix has another id
+    return made

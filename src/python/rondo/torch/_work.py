@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 from torch._C._distributed_c10d import Work as C10dWork
@@ -16,24 +16,41 @@ from ._failures import Names
 
 
 class Completer:
-    """A thread that sets futures in the order in which they were requested. It starts at the first request."""
+    """Threads that set futures. They wait for the operations one after another, in the order of the requests.
+
+    A callback may wait for other futures. So another thread starts while all threads are in callbacks."""
 
     def __init__(self) -> None:
         self._works: "queue.SimpleQueue[Work]" = queue.SimpleQueue()
-        self._started = False
+        self._turn = threading.Lock()  # held by the thread that waits
         self._lock = threading.Lock()
+        self._free = 0  # number of threads that are not in a callback
 
     def add(self, work: "Work") -> None:
         """Completes the future of `work` once the work is done."""
-        with self._lock:
-            if not self._started:
-                threading.Thread(target=self._run, name="rondo futures", daemon=True).start()
-                self._started = True
         self._works.put(work)
+        self._attend()
+
+    def _attend(self) -> None:
+        """Starts a thread if no thread is free."""
+        with self._lock:
+            if self._free:
+                return
+            self._free = 1
+        threading.Thread(target=self._run, name="rondo futures", daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            self._works.get()._complete_future()
+            with self._turn:
+                work = self._works.get()
+                work._await(None)
+            with self._lock:
+                self._free -= 1
+            if not self._works.empty():
+                self._attend()
+            work._complete_future()
+            with self._lock:
+                self._free += 1
 
 
 class Separate(Completer):
@@ -174,6 +191,12 @@ class Work(C10dWork):
         return self._source
 
     _source_rank = source_rank
+
+
+class Window(threading.local):
+    """The operations of a thread since it began to collect them. If it does not collect any, there is no list."""
+
+    works: Optional[List[Work]] = None
 
 
 class Joined(Work):
