@@ -28,14 +28,22 @@ namespace rondo::net {
   return size_t{geometry.slot_count} * geometry.slot_bytes;
 }
 
+/// The use of a link says what it carries. Links are in the order of these values. Progress serves the links of
+/// collectives at once, and the others once this rank needs them.
+enum class LinkUse : uint8_t {
+  collectives,
+  blocks,    ///< blocks of all_to_all, gather and scatter, between ranks that no schedule joins
+  messages,
+  puts       ///< puts and signals (src/links/put_frame.h), which FarWindows takes
+};
+
 /// The near ends of one link: the pair of directed connections with one peer on one channel.
 struct NearLink {
   uint32_t peer = 0;
   uint32_t channel = 0;  ///< numbered from 0 without a gap, among the links with the peer
   ConnectionView outgoing;
   ConnectionView incoming;
-  bool messages = false;  ///< it carries messages or puts, and no channel of a collective
-  bool puts = false;      ///< it carries puts and signals (src/links/put_frame.h), which FarWindows takes
+  LinkUse use = LinkUse::collectives;
   // Slots in the memory of a device, whose kernels write and read them. Null if the link has none.
   std::byte *device_outgoing = nullptr;  ///< the payloads of outgoing slots lie here, and not in `outgoing`
   std::byte *device_incoming = nullptr;  ///< the network may write arriving payloads here: Event::in_device
@@ -105,9 +113,9 @@ class Network {
   virtual ~Network() = default;
   [[nodiscard]] virtual const char *name() const = 0;
 
-  /// Serves the links of messages from now on. Before this call nobody sends on these links, and the network may ignore
-  /// what arrives for them.
-  virtual void open_messages() {}
+  /// Serves all links from now on. Before this call this rank sends only on links of collectives, and the network may
+  /// leave what arrives on other links for later.
+  virtual void serve_all() {}
   /// Sends a slot. Returns false if the network has no room; then call it again after poll().
   [[nodiscard]] virtual bool put(uint32_t link, const Message &message) = 0;
   /// Sends credit: this rank has consumed all slots of the incoming FIFO before counter `consumed`. Returns false if

@@ -14,7 +14,7 @@ constexpr unsigned channel_count_max = 128, cta_count_max = 1'024;
 constexpr std::array schedule_options{"--kernel", "--channels", "--max-ctas", "--chunk-bytes"};
 
 /// Returns a failure for options that have no effect if a collective exchanges blocks. Only two choices have an effect:
-/// between hosts, one_shot connects all ranks, and `simple` prevents small blocks from using ll.
+/// one_shot connects more than 64 ranks of several hosts, and `simple` prevents small blocks from using ll.
 Outcome check_block_options(const CLI::App &app, const Options &options) {
   const std::string name = name_of(options.collective);
   const rondo_algorithm_t algorithm = options.config.algorithm;

@@ -141,7 +141,7 @@ RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream)
 
 /** Exchanges a block between every two ranks: recv[r * count + i] = send[rank * count + i] of rank r, for i < count and
  * every r. On a device, this function and the five below take at most 64 ranks. All ranks that exchange a block must
- * be connected, as all ranks of one host are.
+ * be connected, as all ranks of one host are, and all of up to 64 ranks on several hosts.
  * @param send   count * size elements; equal to recv (in place) or disjoint.
  * @param recv   count * size elements.
  * @param count  elements of one block.

@@ -234,8 +234,10 @@ Result<void> Communicator::check_block_exchange(rondo_collective_t collective) c
   if (joins_all_.load(std::memory_order_relaxed) == Answer::yes) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
                std::string("rondo_") + rondo_collective_string(collective) +
-                   " needs a connection between each two ranks of different hosts, and no schedule joins some of them; "
-                   "set RONDO_ALGORITHM=one_shot on all ranks, which connects all of them"};
+                   " needs a connection between each two ranks of different hosts, and among more than " +
+                   std::to_string(message_ranks_max) +
+                   " ranks no schedule joins some of them; make communicators of fewer ranks with rondo_comm_split(), "
+                   "or set RONDO_ALGORITHM=one_shot on all ranks, which connects all of them"};
 }
 
 }  // namespace rondo

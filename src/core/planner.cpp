@@ -40,7 +40,7 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
 Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, std::span<const uint32_t> node_of) {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers) {
-      if (node_of[peer] == node_of[rank] || links.outgoing(0, peer).base != nullptr) continue;
+      if (node_of[peer] == node_of[rank] || links.carries_plans(peer)) continue;
       return Error{RONDO_ERROR_INTERNAL,
                    describe(plan.called) + " by " + rondo_algorithm_string(plan.choice.algorithm) +
                        " has a link between ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
@@ -126,6 +126,7 @@ Result<std::unique_ptr<BoundPlan>> Planner::bind(const Call &call) {
   auto bound = std::make_unique<BoundPlan>();
   RONDO_TRY_ASSIGN(bound->plan, build(call));
   RONDO_TRY(check_links(*bound->plan, parts_.links, parts_.rank, parts_.group.node_of_ranks()));
+  if (exchanges_blocks(static_cast<rondo_collective_t>(call.signature.collective))) parts_.links.open_blocks();
   debug_lines::plan(parts_.rank, *bound->plan, parts_.executor.describe());
   make_room(*bound->plan);
   RONDO_TRY_ASSIGN(bound->prepared, parts_.executor.prepare(*bound->plan));

@@ -39,7 +39,7 @@ class Planner {
     const Settings &settings;
     const GroupInfo &group;
     const TuningTable *tuning;  ///< may be null
-    const Links &links;
+    Links &links;
     const Ranks &ranks;
     const Operations &operations;
     Executor &executor;

@@ -158,8 +158,9 @@ std::vector<bool> permitted_ranks(const ConnectArgs &args) {
 }
 
 bool joins_all_hosts(const Settings &settings, const GroupInfo &group, const TuningTable *tuning) {
-  return group.one_node() || joins_all_nodes(edge_request_of(settings, group, tuning));
+  return group.one_node() || carries_messages(group) || joins_all_nodes(edge_request_of(settings, group, tuning));
 }
+
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, SegmentTable &segments) {
   const GroupInfo &group = args.group;
   hosts::Congestion congestion;

@@ -25,8 +25,7 @@ struct ConnectArgs : InitContext {
 /// the memory of one host, every link exists, and the result is an empty vector.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
-/// Returns whether every two ranks of different hosts are connected, so that blocks can be exchanged. The result is the
-/// same on all ranks.
+/// Returns whether every two ranks of different hosts have a link for blocks. The result is the same on all ranks.
 [[nodiscard]] bool joins_all_hosts(const Settings &settings, const GroupInfo &group, const TuningTable *tuning);
 
 /// Returns the name of the network that the settings choose.

@@ -39,10 +39,14 @@ class Links {
   /// Returns the smallest geometry of all links, which is constant.
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
-  /// Returns the view of a link, which is valid until the links are destroyed. The peer may be this rank itself. If no
-  /// schedule can use a link with the peer (src/plan/edges.h), the view has no memory: its base is null.
+  /// Returns the view of a link, which is valid until the links are destroyed. The peer may be this rank itself. If the
+  /// channel has no link with the peer, the view has no memory: its base is null.
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
+  /// Returns whether a schedule may use the links with the peer (src/plan/edges.h).
+  [[nodiscard]] virtual bool carries_plans(uint32_t /*peer*/) const { return true; }
+  /// Makes links usable that no schedule uses. Call it before the first exchange of blocks. Any thread.
+  virtual void open_blocks() {}
   /// Returns whether connections for messages exist (src/engine/run_transfers.h).
   [[nodiscard]] virtual bool carries_messages() const { return false; }
   /// Makes outgoing_messages() and incoming_messages() usable. Call it before the first message. Any thread.

@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t bits_of_bytes = 40;  // all rows of the built-in tables begin below 2^40 bytes
 constexpr uint64_t barrier_bytes_max = 64;
-constexpr uint32_t exact_rank_count_max = 64;  // for joins_all_nodes(), which builds the schedules of all ranks
 
 /// Returns every size at which the tuner's answer can change. Rows of the built-in tables begin after powers of two.
 std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
@@ -116,16 +115,9 @@ std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank) {
 bool joins_all_nodes(const EdgeRequest &request) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   if (rank_count > edges_rank_count_max) return true;
-  const Algorithms algorithms = all_possible_algorithms(request);
-  for (const auto &[collective, algorithm] : algorithms)
-    if (algorithm == RONDO_ALGORITHM_ONE_SHOT && !has_root(collective)) return true;
-  if (rank_count > exact_rank_count_max) return false;
-  for (uint32_t rank = 0; rank < rank_count; ++rank) {
-    const std::vector<bool> permitted = peers_in(request, algorithms, rank);
-    for (uint32_t peer = 0; peer < rank_count; ++peer)
-      if (!permitted[peer] && request.node_of[peer] != request.node_of[rank]) return false;
-  }
-  return true;
+  return std::ranges::any_of(all_possible_algorithms(request), [](const auto &each) {
+    return each.second == RONDO_ALGORITHM_ONE_SHOT && !has_root(each.first);
+  });
 }
 
 }  // namespace rondo

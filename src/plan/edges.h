@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file computes the ranks with which a rank can ever exchange slots. They are its peers in any of the schedules
-// that the tuner can choose. Between hosts, only these peers get connections, memory and queue pairs. A device opens
-// the memory of only these peers.
+// that the tuner can choose. Between hosts, only these peers get links of collectives. A device opens the memory of
+// only these peers.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ inline constexpr uint32_t edges_rank_count_max = 4096;
 /// of a pair get the same answer.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
-/// Returns whether every two ranks of different nodes are peers in some schedule. The result is equal on all ranks. It
-/// is exact up to 64 ranks. Up to 4,096 ranks, it is true only if one_shot is possible, and above that always.
+/// Returns whether every two ranks of different nodes are peers because one_shot is possible. The result is equal on
+/// all ranks. With more than edges_rank_count_max ranks, it is true.
 [[nodiscard]] bool joins_all_nodes(const EdgeRequest &request);
 
 }  // namespace rondo

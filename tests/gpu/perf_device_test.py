@@ -71,6 +71,13 @@ class DevicePerf(PerfCase):
                 self.perf("all_reduce", "--ranks", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
                           *more)
 
+    def test_threads_sums_of_multiplied_operands_by_either_executor_are_right_plain_and_as_a_graph(self):
+        for executor in ("kernel", "copy"):
+            for more in ((), ("--graph",)):
+                with self.subTest(executor=executor, more=more):
+                    self.perf("all_reduce", "--ranks", 3, "--device", "cuda", "-b", 30, "-e", 9000, "-f", 300,
+                              "-d", "bfloat16", "-o", "mulsum", *FEW_RUNS, *more, RONDO_DEVICE_EXECUTOR=executor)
+
     def test_threads_with_a_device_each_are_right_by_ll(self):
         for more in (("--protocol", "ll"), ("-d", "float64", "--protocol", "ll", "--algorithm", "tree")):
             with self.subTest(more=more):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in
-software. Element types and operations take turns. On devices and under a sanitizer, the gate's quarter selects one
-layout of hosts and ranks for each network. With RONDO_TEST_ALL=1, all layouts run.
+software. Element types and operations take turns. The gate's quarter selects two exchanges for each layout of hosts
+and ranks and, on devices and under a sanitizer, one layout for each network. With RONDO_TEST_ALL=1, all of them run.
 
 usage: collectives_hosts_test.py RONDO"""
 
@@ -14,14 +14,15 @@ from pathlib import Path
 import hosts as net
 from hosts_job import HostsTest, Job
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "proc")]
+from perf_support import COLLECTIVES, EXCHANGES  # noqa: E402
 from sanitized import SANITIZED, quarter_of  # noqa: E402
 
 RONDO = os.path.abspath(sys.argv.pop(1))
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 REDUCTIONS = (("float32", "sum"), ("bfloat16", "avg"), ("int64", "min"), ("float16", "sum"), ("uint8", "max"),
-              ("float64", "prod"), ("int32", "sum"))  # 7 shares no factor with the number of collectives
+              ("float64", "prod"), ("int32", "mulsum"))  # 7 shares no factor with the numbers of collectives
 ALL_SHAPES = tuple(itertools.product((2, 4), (1, 2)))
+ALL = "RONDO_TEST_ALL" in os.environ
 QUARTER = int(os.environ.get("RONDO_TEST_QUARTER", "0"))
 NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}}
 
@@ -31,10 +32,11 @@ class CollectivesOfSeveralHosts(HostsTest):
         if network == "ucx":
             self.need_ucx(RONDO)
         sampled = itertools.cycle(REDUCTIONS)
+        exchanges = itertools.islice(itertools.cycle(EXCHANGES), QUARTER + (2 if network == "ucx" else 0), None)
         for host_count, per_host in shapes:
             layout = [rank // per_host for rank in range(host_count * per_host)]
             with net.Hosts(host_count) as hosts:
-                for collective in COLLECTIVES + (() if memory else ("all_to_all",)):  # devices lack it
+                for collective in COLLECTIVES + (EXCHANGES if ALL else (next(exchanges), next(exchanges))):
                     kind, operation = next(sampled)
                     command = [RONDO, "perf", collective, "-b", "1K", "-e", "256K", "-f", "256", "-n", "1", "-w", "0",
                                "-d", kind, *memory]
@@ -57,7 +59,7 @@ class CollectivesOfSeveralHosts(HostsTest):
     def expect_right_on_devices(self, network, shape):
         if SANITIZED:
             self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
-        shapes = ALL_SHAPES if "RONDO_TEST_ALL" in os.environ else [ALL_SHAPES[shape % len(ALL_SHAPES)]]
+        shapes = ALL_SHAPES if ALL else [ALL_SHAPES[shape % len(ALL_SHAPES)]]
         self.expect_right(network, ["--device", "cuda"], shapes)
 
     def test_over_tcp_on_devices(self):

@@ -72,6 +72,8 @@ class Perf(PerfCase):
     def test_threads_all_types_and_operations_are_right(self):
         report, _ = self.perf("all_reduce", "-t", 3, "-b", 2056, "-e", 2056, "-d", "all", "-o", "all", "-n", 1, "-w", 0)
         self.assertEqual(len(report), 12 * 5)
+        report, _ = self.perf("all_reduce", "-t", 3, "-b", 2056, "-e", 2056, "-d", "all", "-o", "mulsum", *FEW_RUNS)
+        self.assertEqual([series["op"] for series in report], ["mulsum"] * 12)
 
     def test_threads_buffers_streams_and_aggregation_are_right(self):
         for options in (("--buffers", "alloc"), ("--buffers", "registered"), ("--buffers", "moved"),

@@ -69,7 +69,14 @@ std::vector<bool> far_ranks(const GroupRequest &request) {
 /// Makes the near FIFOs of all links.
 Result<net::NearMemory> make_links(const GroupRequest &request, const Links &local) {
   const ConnectionGeometry geometry = near_geometry(local.geometry());
-  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local.channel_count(), geometry));
+  net::BlockLinks blocks;
+  if (request.messages) {
+    blocks.linked = far_ranks(request);
+    for (uint32_t rank = 0; rank < request.rank_count; ++rank)
+      if (request.linked[rank]) blocks.linked[rank] = false;
+    if (request.on_device()) blocks.channel_count = local.channel_count();  // kernels divide large blocks
+  }
+  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local.channel_count(), geometry, blocks));
   if (!request.messages) return memory;
   const NetworkChoice network = request.network->choice;
   const ConnectionGeometry messages = choose_message_slots(geometry, network, request.rank_count);

@@ -34,19 +34,23 @@ size_t NearMemory::bytes_for(size_t linked_count, uint32_t channel_count, const 
 }
 
 Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t channel_count,
-                                    const ConnectionGeometry &geometry) {
+                                    const ConnectionGeometry &geometry, const BlockLinks &blocks) {
   NearMemory memory;
   const size_t stride = stride_of(geometry);
-  const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
-  RONDO_TRY_ASSIGN(memory.mapping_, map_links(bytes_for(linked_count, channel_count, geometry)));
+  const auto count = [](const std::vector<bool> &of) { return static_cast<size_t>(std::ranges::count(of, true)); };
+  const size_t pair_count = count(linked) * channel_count + count(blocks.linked) * blocks.channel_count;
+  RONDO_TRY_ASSIGN(memory.mapping_, map_links(bytes_for(pair_count, 1, geometry)));
   std::byte *next = memory.mapping_->get().address;
-  for (uint32_t channel = 0; channel < channel_count; ++channel) {
-    for (uint32_t peer = 0; peer < linked.size(); ++peer) {
-      if (!linked[peer]) continue;
-      memory.links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}});
-      next += 2 * stride;
-    }
-  }
+  const auto add = [&](const std::vector<bool> &ranks, uint32_t channels, LinkUse use) {
+    for (uint32_t channel = 0; channel < channels; ++channel)
+      for (uint32_t peer = 0; peer < ranks.size(); ++peer) {
+        if (!ranks[peer]) continue;
+        memory.links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}, use});
+        next += 2 * stride;
+      }
+  };
+  add(linked, channel_count, LinkUse::collectives);
+  add(blocks.linked, blocks.channel_count, LinkUse::blocks);
   return memory;
 }
 
@@ -56,31 +60,31 @@ Result<void> NearMemory::add_messages(const std::vector<bool> &linked, const Con
   const size_t bytes = bytes_for(linked_count, 1, messages) + (puts ? bytes_for(linked_count, 1, *puts) : 0);
   RONDO_TRY_ASSIGN(message_mapping_, map_links(bytes));
   std::byte *next = message_mapping_->get().address;
-  const auto add = [&](const ConnectionGeometry &geometry, bool of_puts) {
+  const auto add = [&](const ConnectionGeometry &geometry, LinkUse use) {
     const size_t stride = stride_of(geometry);
     for (uint32_t peer = 0; peer < linked.size(); ++peer) {
       if (!linked[peer]) continue;
       const auto channel =
           static_cast<uint32_t>(std::ranges::count(links_, peer, [](const NearLink &link) { return link.peer; }));
-      links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}, true, of_puts});
+      links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}, use});
       next += 2 * stride;
     }
   };
-  add(messages, false);
-  if (puts) add(*puts, true);
+  add(messages, LinkUse::messages);
+  if (puts) add(*puts, LinkUse::puts);
   return {};
 }
 
 const NearLink *NearMemory::find(uint32_t channel, uint32_t peer) const {
   const auto found = std::ranges::find_if(links_, [&](const NearLink &link) {
-    return link.channel == channel && link.peer == peer && !link.messages;
+    return link.channel == channel && link.peer == peer && link.use <= LinkUse::blocks;
   });
   return found != links_.end() ? &*found : nullptr;
 }
 
-const NearLink *NearMemory::find_apart(uint32_t peer, bool puts) const {
-  const auto found = std::ranges::find_if(
-      links_, [&](const NearLink &link) { return link.peer == peer && link.messages && link.puts == puts; });
+const NearLink *NearMemory::find(LinkUse use, uint32_t peer) const {
+  const auto found =
+      std::ranges::find_if(links_, [&](const NearLink &link) { return link.peer == peer && link.use == use; });
   return found != links_.end() ? &*found : nullptr;
 }
 

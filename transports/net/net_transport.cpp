@@ -104,6 +104,12 @@ class GroupLinks final : public Links {
     const NearLink *const link = group_.memory.find(channel, peer);
     return link != nullptr ? link->incoming : ConnectionView{};
   }
+  bool carries_plans(uint32_t peer) const override {
+    if (group_.is_local(peer)) return true;
+    const NearLink *const link = group_.memory.find(0, peer);
+    return link != nullptr && link->use == LinkUse::collectives;
+  }
+  void open_blocks() override { group_.sentinel->open_blocks(); }
   bool carries_messages() const override { return group_.parts.messages && local_.carries_messages(); }
   Result<void> open_messages() override {
     RONDO_TRY(local_.open_messages());
@@ -121,7 +127,7 @@ class GroupLinks final : public Links {
     return link != nullptr ? link->incoming : ConnectionView{};
   }
   bool has_signals() const override {
-    return carries_messages() && std::ranges::any_of(group_.memory.links(), &NearLink::puts);
+    return carries_messages() && group_.memory.links().back().use == LinkUse::puts;
   }
   Result<void> open_one_sided() override {
     if (one_sided_.load(std::memory_order_acquire)) return {};  // pairs with the store below

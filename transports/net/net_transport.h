@@ -34,12 +34,18 @@ struct GroupParts {
 
 inline constexpr uint32_t no_local = UINT32_MAX;
 
+/// The links of blocks.
+struct BlockLinks {
+  std::vector<bool> linked{};  ///< by rank
+  uint32_t channel_count = 1;
+};
+
 /// The near FIFOs of all links to ranks of other hosts.
 class NearMemory {
  public:
-  /// Makes the FIFOs. `linked` says, by rank, whether a link exists, as in JoinRequest.
+  /// Makes the FIFOs for collectives and for blocks. `linked` says, by rank, whether collectives have a link.
   [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
-                                               const ConnectionGeometry &geometry);
+                                               const ConnectionGeometry &geometry, const BlockLinks &blocks = {});
   /// Adds a link for messages with each rank of `linked`, and one for puts if `puts` is set. These links have separate
   /// memory, whose pages are used only once they are touched.
   [[nodiscard]] Result<void> add_messages(const std::vector<bool> &linked, const ConnectionGeometry &messages,
@@ -47,14 +53,14 @@ class NearMemory {
   /// Returns how many bytes the FIFOs to and from `linked_count` ranks need.
   [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
                                         const ConnectionGeometry &geometry);
-  /// Returns all links: first the links of collectives, then the links for messages, and last the links for puts.
+  /// Returns all links, in the order of LinkUse.
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
-  /// Returns the link of a channel of the collectives, or null.
+  /// Returns the link of a channel of the collectives or blocks, or null.
   [[nodiscard]] const NearLink *find(uint32_t channel, uint32_t peer) const;
   /// Returns the link for messages, or null.
-  [[nodiscard]] const NearLink *find_messages(uint32_t peer) const { return find_apart(peer, false); }
+  [[nodiscard]] const NearLink *find_messages(uint32_t peer) const { return find(LinkUse::messages, peer); }
   /// Returns the link for puts, or null.
-  [[nodiscard]] const NearLink *find_puts(uint32_t peer) const { return find_apart(peer, true); }
+  [[nodiscard]] const NearLink *find_puts(uint32_t peer) const { return find(LinkUse::puts, peer); }
   [[nodiscard]] NetworkMemory memory() const {
     NetworkMemory memory{mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
     if (message_mapping_ == nullptr) return memory;
@@ -69,7 +75,7 @@ class NearMemory {
   void set_device_memory(std::shared_ptr<const RdmaMemory> device);
 
  private:
-  [[nodiscard]] const NearLink *find_apart(uint32_t peer, bool puts) const;
+  [[nodiscard]] const NearLink *find(LinkUse use, uint32_t peer) const;
 
   std::shared_ptr<const Mapping> mapping_;
   std::shared_ptr<const Mapping> message_mapping_;

@@ -15,8 +15,9 @@ Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> 
   for (const NearLink &ends : links) {
     const uint64_t out = first_counter(ends.outgoing), in = first_counter(ends.incoming);
     links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in)});
-    if (!ends.messages) served_count_ = links_.size();
-    if (!ends.puts) message_end_ = links_.size();
+    if (ends.use == LinkUse::collectives) served_count_ = links_.size();
+    if (ends.use <= LinkUse::blocks) block_end_ = links_.size();
+    if (ends.use <= LinkUse::messages) message_end_ = links_.size();
   }
   lost_.reserve(links_.size());
 }
@@ -34,7 +35,7 @@ Progress::~Progress() {
 void Progress::open(size_t served_count) {
   if (served_count <= served_count_) return;
   served_count_ = served_count;
-  in_context([&] { network_->open_messages(); });
+  in_context([&] { network_->serve_all(); });
 }
 
 bool Progress::step() {
@@ -110,7 +111,7 @@ void Progress::take(const Event &event) {
   Link &link = links_[event.link];
   switch (event.kind) {
     case Event::Kind::arrived: {
-      if (link.ends.puts) return take_put(link, event);
+      if (link.ends.use == LinkUse::puts) return take_put(link, event);
       if (link.broken) return;
       SlotHeader fields;
       fields.signature = event.signature;

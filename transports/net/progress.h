@@ -33,17 +33,19 @@ namespace rondo::net {
 
 class Progress {
  public:
-  /// `links` are in the order in which `network` numbers them, links of messages last. If `device` is set, links have
-  /// slots in its memory. `windows` takes what arrives on links of puts, if there are any.
+  /// `links` are in the order in which `network` numbers them, and in the order of LinkUse. If `device` is set, links
+  /// have slots in its memory. `windows` takes what arrives on links of puts, if there are any.
   Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
            std::shared_ptr<const RdmaMemory> device = nullptr, FarWindows *windows = nullptr);
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
   ~Progress();
 
-  /// Serves the links of messages from now on. Before this call they cost nothing in a round.
+  /// Serves the links of blocks from now on. Before this call they cost nothing in a round.
+  void open_blocks() { open(block_end_); }
+  /// Serves the links of blocks and the links of messages from now on.
   void open_messages() { open(message_end_); }
-  /// Serves the links of messages and the links of puts from now on.
+  /// Serves all links from now on.
   void open_puts() { open(links_.size()); }
   /// Makes one round over the links. Returns true if something moved. Only one thread at a time calls it.
   bool step();
@@ -81,7 +83,7 @@ class Progress {
     bool broken = false;     ///< a payload cannot be read, so nothing that arrives later is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
     /// Returns for how many consumed slots credit may stay unsent while the sender has a free slot.
-    [[nodiscard]] uint64_t untold_max() const { return ends.puts ? 0 : 1; }
+    [[nodiscard]] uint64_t untold_max() const { return ends.use == LinkUse::puts ? 0 : 1; }
   };
 
   /// Calls the network. If the links use a device, the device is made current first.
@@ -99,7 +101,8 @@ class Progress {
   [[nodiscard]] std::span<const Link> served() const { return std::span(links_).first(served_count_); }
 
   std::vector<Link> links_;
-  size_t served_count_ = 0;  ///< number of links served now, the first ones; last are links of messages, then of puts
+  size_t served_count_ = 0;  ///< number of links served now, the first ones
+  size_t block_end_ = 0;     ///< index after the last link of blocks
   size_t message_end_ = 0;   ///< index after the last link of messages
   FarWindows *const windows_;
   const std::shared_ptr<const RdmaMemory> device_;

@@ -48,6 +48,11 @@ void Sentinel::kick() {
   [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // if full, it rings already
 }
 
+void Sentinel::open_blocks() {
+  const std::lock_guard lock(links_mutex_);
+  progress_.open_blocks();
+}
+
 void Sentinel::open_messages() {
   const std::lock_guard lock(links_mutex_);
   progress_.open_messages();

@@ -51,9 +51,9 @@ class Sentinel {
   void expect_posts();
   /// Sends a failure of the communicator to the other hosts, once. Any thread may call it.
   void report_failure();
-  /// Serves the links of messages from now on. Any thread may call it.
+  // These functions call the functions of Progress with the same names. Any thread may call them.
+  void open_blocks();
   void open_messages();
-  /// Serves the links of puts, too.
   void open_puts();
   /// Says whether the links to the rank have ended, so that nothing arrives from it any more. Any thread may call it.
   [[nodiscard]] bool has_lost(uint32_t peer) const;

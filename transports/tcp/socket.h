@@ -32,7 +32,7 @@ struct Socket {
 
   PeerSocket ends;
   std::vector<uint32_t> links;  ///< by channel
-  bool messages_only = true;    ///< true if no link of a collective uses it
+  bool of_collectives = false;  ///< true if a link of collectives uses it
   SendQueue queue;
   std::array<std::byte, staging_bytes> staging;
   size_t staged_first = 0;

@@ -31,7 +31,7 @@ class TcpNetwork final : public net::Network {
   TcpNetwork(const std::vector<net::NearLink> &links, std::vector<PeerSocket> sockets);
 
   const char *name() const override { return "tcp"; }
-  void open_messages() override { opened_ = true; }
+  void serve_all() override { serves_all_ = true; }
   bool put(uint32_t link, const net::Message &message) override;
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
@@ -75,8 +75,8 @@ class TcpNetwork final : public net::Network {
   void look_for_silence();
   static void note(Socket &socket, const std::string &what);
   static void lose(Socket &socket, const std::string &what);
-  /// Says whether the socket serves only links of messages, which are not open yet.
-  [[nodiscard]] bool is_quiet(const Socket &socket) const { return socket.messages_only && !opened_; }
+  /// Says whether the socket serves only links that are not open yet.
+  [[nodiscard]] bool is_quiet(const Socket &socket) const { return !socket.of_collectives && !serves_all_; }
   [[nodiscard]] Socket &socket_of(const Link &link, uint64_t counter) {
     return *sockets_[link.first_socket + counter % per_peer_];
   }
@@ -84,7 +84,7 @@ class TcpNetwork final : public net::Network {
   std::vector<Link> links_;
   std::vector<std::unique_ptr<Socket>> sockets_;  ///< by peer, then by index
   size_t per_peer_ = 1;
-  bool opened_ = false;   ///< true if links of messages are served
+  bool serves_all_ = false;  ///< stored by serve_all()
   bool watches_ = false;  ///< true if the network must check some sockets for silence (PeerSocket::watched)
   uint64_t next_look_ns_ = 0;
 };
@@ -107,7 +107,7 @@ TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<Peer
     Link link{ends, static_cast<size_t>(found - sockets_.begin()), in, out, {}, {}};
     for (size_t index = 0; index < per_peer_; ++index) {
       Socket &socket = *sockets_[link.first_socket + index];
-      socket.messages_only &= ends.messages;
+      socket.of_collectives |= ends.use == net::LinkUse::collectives;
       std::vector<uint32_t> &of_socket = socket.links;
       if (of_socket.size() <= ends.channel) of_socket.resize(ends.channel + 1);
       of_socket[ends.channel] = static_cast<uint32_t>(links_.size());
