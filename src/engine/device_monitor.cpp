@@ -177,9 +177,10 @@ void DeviceMonitor::publish_blocks(const Outstanding &operation) {
 
 void DeviceMonitor::end(const Outstanding &ended, bool failed) {
   if (ended.turn != watched_.turn) publish_blocks(ended);
+  const MessageRun run = ended.captured ? MessageRun::captured : MessageRun::behind;
   for (size_t each = 0; each < ended.records.size(); ++each) {
     if (failed) ranks_.messages()->fail(ended.records[each]);
-    else ranks_.messages()->complete(ended.records[each], info_of(ended.batch->transfers()[each]), false);
+    else ranks_.messages()->complete(ended.records[each], info_of(ended.batch->transfers()[each]), run);
   }
   if (failed && !ended.is_batch()) ranks_.fail(ended.number);
   if (failed) return;

@@ -48,6 +48,13 @@ struct BatchCounts {
   bool operator==(const BatchCounts &) const = default;
 };
 
+/// These values say how a message ran.
+enum class MessageRun : uint8_t {
+  in_call,   ///< in the caller's thread
+  behind,    ///< behind the caller: on a stream
+  captured,  ///< not at all: a graph runs it later, so statistics do not count it
+};
+
 /// The numbers of messages of a pair in one direction, as one end counts them.
 struct PairCounts {
   uint64_t entered = 0;
@@ -94,8 +101,7 @@ class MessageBoards {
   /// Begins a record of the message and returns the record's number. The record's time is the time of this rank's
   /// latest enter_batch() or complete().
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
-  /// Completes a record. `in_call` is true if the caller's thread ran the message.
-  virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
+  virtual void complete(uint64_t record, const MessageInfo &message, MessageRun run) = 0;
   /// Ends the record of a message that did not complete. Only readers of records see it.
   virtual void fail(uint64_t record) = 0;
   virtual void complete_batch() = 0;

@@ -141,7 +141,7 @@ TEST_CASE("recorder: messages are on record, counted, and pushed out by later on
   CHECK(look_at_ranks(recording)[1].message->what == what);
   CHECK(messages.find(1, 0, true, 1) == what);
   CHECK_FALSE(messages.find(1, 0, false, 1).has_value());
-  messages.complete(record, what, true);
+  messages.complete(record, what, MessageRun::in_call);
   messages.complete_batch();
   const auto seen = recording.message(1, record);
   REQUIRE(seen.has_value());
@@ -150,6 +150,8 @@ TEST_CASE("recorder: messages are on record, counted, and pushed out by later on
   CHECK(recording.rank(1).batches == BatchCounts{1, 1});
   CHECK(recording.statistics(1).collectives[RONDO_SEND].bytes == 400);
   CHECK(recording.statistics(1).collectives[RONDO_RECV].operations == 0);
+  messages.complete(messages.begin(what), what, MessageRun::captured);
+  CHECK(recording.statistics(1).collectives[RONDO_SEND].operations == 1);  // the captured one does not count
   const std::string line = message_line(*seen, 1, recording.made_ns());
   CHECK_THAT(line, Catch::Matchers::Contains("\"direction\":\"send\",\"peer\":0,\"message\":1"));
   for (uint64_t more = 0; more < recorded_message_count; ++more) static_cast<void>(messages.begin(what));

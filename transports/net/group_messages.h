@@ -36,8 +36,8 @@ class GroupMessages final : public MessageBoards {
     if (crosses_hosts_) parts_.expect();
   }
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override { return parts_.local->begin(message); }
-  void complete(uint64_t record, const MessageInfo &message, bool in_call) override {
-    parts_.local->complete(record, message, in_call);
+  void complete(uint64_t record, const MessageInfo &message, MessageRun run) override {
+    parts_.local->complete(record, message, run);
   }
   void fail(uint64_t record) override { parts_.local->fail(record); }
   void complete_batch() override;

@@ -78,14 +78,15 @@ void ShmMessages::end(uint64_t record, OperationState state, uint64_t ticks) {
   memory::store_release(own.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_message()
 }
 
-void ShmMessages::complete(uint64_t record, const MessageInfo &message, bool in_call) {
+void ShmMessages::complete(uint64_t record, const MessageInfo &message, MessageRun run) {
   const uint64_t now = latest_ticks_ = read_ticks(tick_source_);
   const MessageRecord &own = own_.ring[record % recorded_message_count];
   // Relaxed: this rank's own words.
   const bool kept = memory::load_relaxed(own.record) == record;
   const uint64_t begun = kept ? memory::load_relaxed(own.begun_ticks) : now;
   end(record, OperationState::completed, now);
-  count_message(own_board_, message.sends, message.bytes, now > begun ? now - begun : 0, in_call);
+  if (run != MessageRun::captured)
+    count_message(own_board_, message.sends, message.bytes, now > begun ? now - begun : 0, run == MessageRun::in_call);
   memory::store_release(own_pair(message.peer).completed[message.sends ? 1 : 0], message.message);  // pairs with pair()
 }
 

@@ -81,7 +81,7 @@ class ShmMessages final : public MessageBoards {
   void announce(uint32_t peer, bool sends, uint64_t last) override;
   void enter_batch() override;
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override;
-  void complete(uint64_t record, const MessageInfo &message, bool in_call) override;
+  void complete(uint64_t record, const MessageInfo &message, MessageRun run) override;
   void fail(uint64_t record) override;
   void complete_batch() override;
   void block(uint32_t peer, const BlockedSend &send) override;
