@@ -289,15 +289,6 @@ TEST_CASE("device messages: ranks on two devices exchange") {
   for (const DeviceBuffer &sum : sums) CHECK_VALUES(sum.read(), sum_over_ranks(0, 4, 5'000));
 }
 
-TEST_CASE("device messages: more messages in a group than a kernel's parameter holds") {
-  DeviceRanks group(2, on_executor());
-  const Exchange exchange(group, std::vector<size_t>(150, 33));
-  for (int round = 0; round < 30; ++round)  // all lists together exceed the memory for lists
-    CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
-  group.complete();
-  exchange.check();
-}
-
 TEST_CASE("device blocks: counts of two ranks that differ are named on both") {
   for (const size_t expected : {size_t{96}, size_t{0}}) {
     DeviceRanks group(2, on_executor());
