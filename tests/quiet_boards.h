@@ -11,7 +11,7 @@ class QuietBoards : public rondo::MessageBoards {
   void announce(uint32_t, bool, uint64_t) override {}
   void enter_batch() override {}
   uint64_t begin(const rondo::MessageInfo &) override { return 0; }
-  void complete(uint64_t, const rondo::MessageInfo &, bool) override {}
+  void complete(uint64_t, const rondo::MessageInfo &, rondo::MessageRun) override {}
   void fail(uint64_t) override {}
   void complete_batch() override {}
   void block(uint32_t, const rondo::BlockedSend &) override {}

@@ -47,6 +47,8 @@ class KernelExecutor final : public ExecutorBase {
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
     own.connection_channels = own.channel_count;
     own.sends_messages = own.exchanges_blocks = transfers_ != nullptr;
+    own.batch_parts_max = Transfers::batch_parts_max;
+    own.message_parts_max = std::max(1u, segment_.shape().message_channels);
     return own;
   }
   [[nodiscard]] bool has_room(const Plan &plan) override;
@@ -383,7 +385,9 @@ Result<void> KernelExecutor::launch_messages(const DeviceMessages &messages, voi
   RONDO_TRY(follow_last_stream(stream, messages.captured));
   const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
   if (group_ != nullptr) warn_of_queues(rank_, std::move(own_warning_));
-  RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), [this] { return report().ended_number; }, stream));
+  EnqueueWait wait(*this, *operations(), messages.number);
+  RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), wait, [this] { return report().ended_number; },
+                               stream));
   note_launched(call, stream);
   return {};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/connection_shape.h"
@@ -14,14 +15,13 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint64_t list_memory_bytes = 512 << 10;
 // The budget counts blocks that run plans, so a block of messages must not need more shared memory than they do.
 static_assert(device::transfer_shared_bytes(2 * batch_ranks_max * message_channels_max, 1) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
 static_assert(message_channels_max <= DeviceBatch::channels_max);
 
-constexpr uint64_t list_patience_ns = 5'000'000'000, list_check_ns = 50'000;
+constexpr uint64_t list_check_ns = 50'000;
 
 device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBatch::Part &part, uint32_t rank_count) {
   const Transfer &of = batch.transfers()[part.transfer];
@@ -74,12 +74,13 @@ uint64_t TransferWords::sent_bytes() const {
   return memory::load_relaxed(words_[queue_count_max_ + block_count_max_]);  // ordered by E3
 }
 
-Transfers::Transfers(const Segment &segment) : segment_(segment), lists_(list_memory_bytes) {}
+Transfers::Transfers(const PrimaryContext &context, const Segment &segment)
+    : context_(context), segment_(segment), lists_(list_memory_bytes) {}
 
 Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context, const KernelSet &kernels,
                                                    const Segment &segment, uint32_t block_count) {
   if (segment.shape().message_channels == 0) return std::unique_ptr<Transfers>();
-  std::unique_ptr<Transfers> made(new Transfers(segment));
+  std::unique_ptr<Transfers> made(new Transfers(context, segment));
   made->driver_ = context.get().driver;
   RONDO_TRY_ASSIGN(made->kernel_, kernels.find(device::transfer_kernel_name));
   const uint32_t queue_count_max = 2 * segment.shape().rank_count * message_channels_max;  // also for blocks
@@ -100,27 +101,36 @@ std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn
   return lists_.take(bytes);
 }
 
-/// Returns memory for the batch's list. If lists use all memory, waits some seconds for operations to end.
-Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages,
-                                                      const std::function<uint64_t()> &ended_turn) {
+/// Returns memory for the batch's list. If lists use all memory, waits for operations to end.
+Result<std::byte *> Transfers::make_list(const DeviceMessages &messages, EnqueueWait &wait,
+                                         const std::function<uint64_t()> &ended_turn) {
   const uint64_t bytes = messages.batch->parts().size() * sizeof(device::DeviceTransfer);
+  if (messages.captured) return make_captured_list(bytes);
   std::optional<uint64_t> offset = take_list(bytes, ended_turn());
-  for (const uint64_t until_ns = now_ns() + list_patience_ns; !offset && !held_.empty() && now_ns() < until_ns;) {
-    sleep_for_ns(list_check_ns);
-    offset = take_list(bytes, ended_turn());
-  }
+  for (; !offset && !wait.is_over(); offset = take_list(bytes, ended_turn())) sleep_for_ns(list_check_ns);
   if (!offset)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                 "a list of " + std::to_string(messages.batch->transfers().size()) +
-                     " messages does not fit into the " + std::to_string(list_memory_bytes) +
-                     " bytes that a communicator on a device has for lists of calls that have not ended, and of "
-                     "graphs; put fewer messages into a group"};
-  if (!messages.captured) held_.push_back({messages.turn, *offset, bytes});
-  return reinterpret_cast<device::DeviceTransfer *>(static_cast<std::byte *>(memory_.get().object) + *offset);
+    return Error{RONDO_ERROR_TIMEOUT,
+                 "the call waited until its timeout for earlier calls to end, whose lists of transfers use the " +
+                     std::to_string(list_memory_bytes) +
+                     " bytes that a communicator on a device has for them; check which rank has not called, and what "
+                     "holds up the streams, or raise timeout_ms (RONDO_TIMEOUT)"};
+  held_.push_back({messages.turn, *offset, bytes});
+  return static_cast<std::byte *>(memory_.get().object) + *offset;
+}
+
+Result<std::byte *> Transfers::make_captured_list(uint64_t bytes) {
+  if (list_memory_bytes - captured_used_bytes_ < bytes) {
+    const CaptureModeGuard capture_goes_on(*driver_);
+    RONDO_TRY_ASSIGN(auto block, allocate_host_memory(context_, list_memory_bytes));
+    captured_.push_back(std::move(block));
+    captured_used_bytes_ = 0;
+  }
+  return static_cast<std::byte *>(captured_.back().get().object) + std::exchange(captured_used_bytes_,
+                                                                                 captured_used_bytes_ + bytes);
 }
 
 Result<void> Transfers::launch(const DeviceMessages &messages, const device::DeviceOperation &base,
-                               const std::function<uint64_t()> &ended_turn, CuStream stream) {
+                               EnqueueWait &wait, const std::function<uint64_t()> &ended_turn, CuStream stream) {
   const DeviceBatch &batch = *messages.batch;
   device::TransferOperation operation;
   operation.base = base;
@@ -134,8 +144,8 @@ Result<void> Transfers::launch(const DeviceMessages &messages, const device::Dev
   operation.block_count = operation.base.lane_count = block_count(batch.queue_count());
   device::DeviceTransfer *to = operation.few;
   if (batch.parts().size() > device::transfers_inline_max) {
-    RONDO_TRY_ASSIGN(to, make_list(messages, ended_turn));
-    operation.list = to;
+    RONDO_TRY_ASSIGN(std::byte *const list, make_list(messages, wait, ended_turn));
+    operation.list = to = reinterpret_cast<device::DeviceTransfer *>(list);
   }
   list_transfers(batch, shape.rank_count, to);
   const LaunchSize size{operation.block_count, block_threads_max,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cuda/driver/kernel_set.h"
 #include "cuda/kernels/transfer.h"
@@ -53,28 +54,39 @@ class Transfers final : public TransferWords {
   Transfers(const Transfers &) = delete;
   Transfers &operator=(const Transfers &) = delete;
 
+  /// The bytes for lists of calls that have not ended.
+  static constexpr uint64_t list_memory_bytes = 512 << 10;
+  /// The most parts of a batch: one list may use all memory.
+  static constexpr uint32_t batch_parts_max = list_memory_bytes / sizeof(device::DeviceTransfer);
+
   /// Launches a batch. `base` has the parameters that every kernel of the rank gets. ended_turn() returns the turn up
-  /// to which operations have ended. If lists use all memory, launch() waits some seconds for operations to end.
+  /// to which operations have ended. If lists use all memory, launch() waits for operations to end, until `wait` is
+  /// over.
   [[nodiscard]] Result<void> launch(const DeviceMessages &messages, const device::DeviceOperation &base,
-                                    const std::function<uint64_t()> &ended_turn, CuStream stream);
+                                    EnqueueWait &wait, const std::function<uint64_t()> &ended_turn, CuStream stream);
 
  private:
   struct List {
     uint64_t turn = 0;
     uint64_t offset = 0, bytes = 0;
   };
-  explicit Transfers(const Segment &segment);
-  [[nodiscard]] Result<device::DeviceTransfer *> make_list(const DeviceMessages &messages,
-                                                           const std::function<uint64_t()> &ended_turn);
+  Transfers(const PrimaryContext &context, const Segment &segment);
+  [[nodiscard]] Result<std::byte *> make_list(const DeviceMessages &messages, EnqueueWait &wait,
+                                              const std::function<uint64_t()> &ended_turn);
+  [[nodiscard]] Result<std::byte *> make_captured_list(uint64_t bytes);
   [[nodiscard]] std::optional<uint64_t> take_list(uint64_t bytes, uint64_t ended_turn);
 
+  const PrimaryContext &context_;
   const Segment &segment_;
   const CudaDriver *driver_ = nullptr;
   LoadedKernel kernel_;
   HostMemory words_;  ///< of TransferReport
   HostMemory memory_;  ///< for lists
   Arena lists_;
-  std::deque<List> held_;  ///< lists of batches that may still run, by turn; a graph's list is not given back
+  std::deque<List> held_;  ///< lists of batches that may still run, by turn
+  /// Blocks of list_memory_bytes for lists of captured batches. These are kept, because a graph may be launched again.
+  std::vector<HostMemory> captured_;
+  uint64_t captured_used_bytes_ = list_memory_bytes;  ///< of the latest block
 };
 
 }  // namespace rondo::cuda

@@ -48,7 +48,7 @@ typedef enum rondo_status {
   RONDO_ERROR_INVALID_ARGUMENT = 2,
   RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */
   RONDO_ERROR_UNSUPPORTED = 4, /**< This version knows the request, but it is not available here. The error says why. */
-  RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Nothing was enqueued. */
+  RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Refused, or the operation failed. */
   RONDO_ERROR_SYSTEM = 6, /**< A call to the operating system failed. The error has its name and errno. */
   RONDO_ERROR_AUTHENTICATION = 7, /**< The peer of a bootstrap connection did not prove that it has the secret. */
   RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: shrink, abort and destroy still work. */

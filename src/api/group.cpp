@@ -154,12 +154,12 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
   return StreamRef{held.get(), nullptr};
 }
 
-/// Finds the streams of a part, and checks all of the part except its plans, before any part runs. `alone` says that
-/// this is the only part. In that case submit() checks the communicator, and submits all of the part or nothing.
-/// One-sided operations are always checked here, because they are submitted apart from the other calls.
+/// Finds the streams of a part, and checks the part except its plans, before any part runs. If it is the only part,
+/// submit() checks the communicator. One-sided operations are checked here, because they are submitted by themselves.
 Result<void> check(Part &part, bool alone) {
   if (part.comm->is_closed()) return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
+  RONDO_TRY(part.comm->check_count(part.messages));
   if (alone && part.has_no_stream() && part.waits.empty()) return {};
   // On host memory, null makes all calls run within rondo_group_end(). So null goes first and becomes `lead`.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);

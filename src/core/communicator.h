@@ -133,6 +133,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_joined(StreamRef stream, uint64_t capture);
   /// Makes later work on `behind` wait for the work that `before` has now. For streams of a device only.
   [[nodiscard]] Result<void> join_streams(StreamRef before, StreamRef behind);
+  /// Checks that the messages of a group are not more than a batch may have.
+  [[nodiscard]] Result<void> check_count(std::span<const Message> messages) const;
   /// Discards the notes of check_usable() about the stream. Call it if no submit() follows.
   void forget_stream() { executor_->forget_stream(); }
   /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.

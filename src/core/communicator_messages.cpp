@@ -6,6 +6,7 @@
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
 #include "src/core/registry.h"
+#include "src/engine/device_batch.h"
 
 namespace rondo {
 
@@ -49,6 +50,18 @@ Result<void> Communicator::check_joined(StreamRef stream, uint64_t capture) {
   return Error{RONDO_ERROR_INVALID_USAGE,
                "a group has calls of one communicator on two streams that are not captured by the same graph; capture "
                "both into one graph, or end the group between them"};
+}
+
+Result<void> Communicator::check_count(std::span<const Message> messages) const {
+  if (capabilities_.batch_parts_max == 0) return {};
+  uint64_t parts = 0;
+  for (const Message &message : messages)
+    parts += DeviceBatch::part_count(message.bytes, capabilities_.message_parts_max);
+  if (parts <= capabilities_.batch_parts_max) return {};
+  return Error{RONDO_ERROR_INVALID_USAGE,
+               "a group has " + std::to_string(messages.size()) + " messages on a communicator, in " +
+                   std::to_string(parts) + " parts; a device takes at most " +
+                   std::to_string(capabilities_.batch_parts_max) + " parts at once, so divide the group"};
 }
 
 Result<void> Communicator::join_streams(StreamRef before, StreamRef behind) {

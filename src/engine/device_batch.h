@@ -40,10 +40,13 @@ class DeviceBatch {
   [[nodiscard]] uint32_t queue_count() const { return queue_count_; }
   [[nodiscard]] uint32_t channel_count() const { return channel_count_; }
 
+  [[nodiscard]] static uint32_t part_count(uint64_t message_bytes, uint32_t channel_count) {
+    return static_cast<uint32_t>(std::clamp<uint64_t>(message_bytes / part_bytes_min, 1, channel_count));
+  }
   /// Calls visit(channel, offset, bytes) for each part of a message. Both ends compute the parts from the size alone.
   template <class Visit>
   static void each_part(uint64_t message_bytes, uint32_t channel_count, const Visit &visit) {
-    const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(message_bytes / part_bytes_min, 1, channel_count));
+    const uint32_t count = part_count(message_bytes, channel_count);
     const uint64_t step = (message_bytes / count + align_bytes - 1) / align_bytes * align_bytes;
     for (uint32_t channel = 0; channel < count; ++channel) {
       const uint64_t offset = count == 1 ? 0 : std::min(channel * step, message_bytes);

@@ -63,6 +63,7 @@ void DeviceMonitor::add(const DeviceMessages &messages) {
   added.batch = messages.batch;
   added.records.reserve(messages.batch->transfers().size());
   MessageBoards &boards = *ranks_.messages();
+  if (messages.captured) boards.publish_captured();
   std::unique_lock lock(mutex_);  // the monitor's thread also completes records on the boards
   for (const Transfer &each : messages.batch->transfers()) boards.announce(each.peer, each.sends, each.message);
   boards.enter_batch();
@@ -129,7 +130,11 @@ bool DeviceMonitor::take_turn() {
     }
   }
   const bool has_operation = !outstanding_.empty();
+  using Kind = DevicePlace::Kind;
+  Kind runs = running && has_captured_ ? Kind::replay : Kind::idle;
+  if (running && has_operation) runs = watched_.is_batch() ? Kind::messages : Kind::collective;
   lock.unlock();  // the code below takes long, and calls the communicator
+  if (!report.failed) publish_place(runs);
   if (!report_fault(report, reason_checks_)) return true;
   if (running && has_operation) {
     look_at_running(now);
@@ -161,8 +166,9 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
   while (!outstanding_.empty() && has_ended(outstanding_.front(), report)) {
     const Outstanding ended = std::move(outstanding_.front());
     outstanding_.pop_front();
-    end(ended, (report.failed && ended.turn >= report.failed_number) ||
-                   (report.ends_when_stopped && ranks_.failed()));
+    const bool failed = report.failed && ended.turn >= report.failed_number;
+    if (failed && report.fault != Fault::none && !std::exchange(failure_placed_, true)) publish_failed(ended);
+    end(ended, failed || (report.ends_when_stopped && ranks_.failed()));
   }
 }
 
@@ -177,9 +183,10 @@ void DeviceMonitor::publish_blocks(const Outstanding &operation) {
 
 void DeviceMonitor::end(const Outstanding &ended, bool failed) {
   if (ended.turn != watched_.turn) publish_blocks(ended);
+  const MessageRun run = ended.captured ? MessageRun::captured : MessageRun::behind;
   for (size_t each = 0; each < ended.records.size(); ++each) {
     if (failed) ranks_.messages()->fail(ended.records[each]);
-    else ranks_.messages()->complete(ended.records[each], info_of(ended.batch->transfers()[each]), false);
+    else ranks_.messages()->complete(ended.records[each], info_of(ended.batch->transfers()[each]), run);
   }
   if (failed && !ended.is_batch()) ranks_.fail(ended.number);
   if (failed) return;
@@ -223,6 +230,28 @@ void DeviceMonitor::publish_waits() {
   if (watch_) add_collective(report, watched_.number);
   else add_batch(report, batch_watch_->heads, *watched_.batch, device_.batch_progress()->slots(), *boards, rank);
   boards->publish_waits(&report);
+}
+
+/// Publishes what the device runs, and in a batch the message that it waits for. After a failure, the latest report
+/// stays.
+void DeviceMonitor::publish_place(DevicePlace::Kind kind) {
+  MessageBoards *const boards = ranks_.messages();
+  if (boards == nullptr || ranks_.failed()) return;
+  DevicePlace place{kind, 0};
+  if (kind == DevicePlace::Kind::collective) place.number = watched_.number;
+  if (kind == DevicePlace::Kind::messages) {
+    DeviceHeads &heads = batch_watch_->heads;
+    const auto late = &heads.head(heads.late_head()) - watched_.batch->transfers().data();
+    place.number = watched_.records[static_cast<size_t>(late)];
+  }
+  if (std::exchange(place_, place) != place) boards->publish_place(place);
+}
+
+/// Publishes the operation whose slot had a fault, because it may have failed before this monitor saw it run.
+void DeviceMonitor::publish_failed(const Outstanding &failed) {
+  if (failed.turn == watched_.turn || ranks_.messages() == nullptr) return;
+  if (failed.is_batch()) ranks_.messages()->publish_place({DevicePlace::Kind::messages, failed.records.front()});
+  else ranks_.messages()->publish_place({DevicePlace::Kind::collective, failed.number});
 }
 
 /// Checks a replayed graph. A replay's kernel has no number of its own, so only deaths and the deadline can be checked.

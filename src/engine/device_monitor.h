@@ -77,6 +77,8 @@ class DeviceMonitor final : private ThreadSharer {
   void end(const Outstanding &ended, bool failed);
   void publish_blocks(const Outstanding &operation);
   void publish_waits();
+  void publish_place(DevicePlace::Kind kind);
+  void publish_failed(const Outstanding &failed);
   [[nodiscard]] Known known(uint64_t turn);
   [[nodiscard]] bool report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call);
   [[nodiscard]] static const Transfer *block_from(const Known &failed, uint32_t peer);
@@ -104,9 +106,11 @@ class DeviceMonitor final : private ThreadSharer {
   std::optional<OperationWatch> watch_;  ///< watch over the collective that runs
   std::optional<BatchWatch> batch_watch_;  ///< watch over the batch that runs
   Outstanding watched_;
+  DevicePlace place_;           ///< as published
   uint64_t watched_begun_ = 0;  ///< calls that had begun at the last check
   uint64_t replay_ = 0;         ///< report().begun_calls when a replay was first seen to run, or 0
   uint64_t replay_since_ns_ = 0;
+  bool failure_placed_ = false;  ///< true once the place of a failed operation was published
   bool told_ = false;  ///< true once this monitor has announced the communicator's failure
   uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0, next_waits_ns_ = 0;
   uint32_t reason_checks_ = 0;  ///< checks so far for the reason why another rank gave up

@@ -58,6 +58,8 @@ struct ExecutorCapabilities {
   bool sends_messages = false;      ///< true if open_messages() and enqueue_messages() work
   bool puts_between_hosts = false;  ///< true if windows and signals work on several hosts
   bool one_sided_by_stream = false;  ///< true if only streams order one-sided operations, which then have no turns
+  uint32_t batch_parts_max = 0;     ///< the most parts of a batch of messages, or 0 for any number
+  uint32_t message_parts_max = 1;   ///< the most parts of a message
   bool checks_buffers = true;       ///< false if check_buffer() accepts every buffer
   // Two bytes for barriers. On a device the two bytes are a cache line apart.
   std::byte *barrier_send = nullptr;

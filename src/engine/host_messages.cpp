@@ -22,15 +22,15 @@ std::unique_ptr<MessageLinks> ends_of(Links &links, uint32_t rank, uint32_t rank
 /// Records the messages of a batch, and exports the buffers that are large enough.
 class Publisher final : public TransferObserver {
  public:
-  Publisher(MessageBoards &boards, Operations &operations, bool in_call)
-      : boards_(boards), operations_(operations), in_call_(in_call) {}
+  Publisher(MessageBoards &boards, Operations &operations, MessageRun run)
+      : boards_(boards), operations_(operations), run_(run) {}
 
   void begin(TransferQueue &queue) override {
     const Transfer &head = queue.head();
     queue.record = boards_.begin(info_of(head));
     if (queue.sends && head.bytes >= export_bytes_min) export_buffer(queue);
   }
-  void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
+  void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), run_); }
 
  private:
   /// Exports the buffer of a send. The function is separate, so that begin() of a short message needs no stack frame.
@@ -47,17 +47,17 @@ class Publisher final : public TransferObserver {
 
   MessageBoards &boards_;
   Operations &operations_;
-  const bool in_call_;
+  const MessageRun run_;
 };
 
 /// Copies the messages of this rank to itself: its n-th receive gets the data of its n-th send.
-void copy_within(std::span<Transfer> own, MessageBoards &boards, bool in_call) {
+void copy_within(std::span<Transfer> own, MessageBoards &boards, MessageRun run) {
   const auto sends = std::stable_partition(own.begin(), own.end(), [](const Transfer &each) { return !each.sends; });
   for (auto receive = own.begin(), send = sends; send != own.end(); ++receive, ++send) {
     const uint64_t sent = boards.begin(info_of(*send)), received = boards.begin(info_of(*receive));
     if (send->bytes != 0) std::memmove(receive->data, send->data, send->bytes);
-    boards.complete(sent, info_of(*send), in_call);
-    boards.complete(received, info_of(*receive), in_call);
+    boards.complete(sent, info_of(*send), run);
+    boards.complete(received, info_of(*receive), run);
   }
 }
 
@@ -84,16 +84,17 @@ bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bo
     boards.announce(queue->peer, queue->sends, queue->last->message);
   for (auto each = own; each != transfers.end(); ++each) boards.announce(rank_, each->sends, each->message);
   boards.enter_batch();
-  copy_within(std::span(own, transfers.end()), boards, in_call);
-  if (!run_between_ranks(operations, in_call)) return false;
+  const MessageRun run = in_call ? MessageRun::in_call : MessageRun::behind;
+  copy_within(std::span(own, transfers.end()), boards, run);
+  if (!run_between_ranks(operations, run)) return false;
   boards.complete_batch();
   return true;
 }
 
-bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
+bool HostMessages::run_between_ranks(Operations &operations, MessageRun run) {
   Ranks &ranks = operations.ranks();
   MessageBoards &boards = *ranks.messages();
-  Publisher publisher(boards, operations, in_call);
+  Publisher publisher(boards, operations, run);
   TransferWatch watch(ranks, boards, queues_, rank_, rank_count_, operations.timeout_ns());
   RunOutcome outcome{RunOutcome::Kind::stopped};
   links_.set_running(true);

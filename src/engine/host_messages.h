@@ -34,7 +34,7 @@ class HostMessages {
 
  private:
   /// Runs the queued messages between this rank and other ranks.
-  [[nodiscard]] bool run_between_ranks(Operations &operations, bool in_call);
+  [[nodiscard]] bool run_between_ranks(Operations &operations, MessageRun run);
 
   Links &links_;
   const uint32_t rank_;

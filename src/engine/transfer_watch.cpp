@@ -23,11 +23,12 @@ constexpr int fault_looks_max = 100;  // counts checks, not time, because a susp
 
 std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }
 
-std::string name_of(const Transfer &head) {
-  const std::string peer = std::to_string(head.peer);
-  return head.sends ? numbered("send", head.message) + " to rank " + peer
-                    : numbered("receive", head.message) + " from rank " + peer;
+std::string name_of(const MessageInfo &message) {
+  const std::string peer = std::to_string(message.peer);
+  return message.sends ? numbered("send", message.message) + " to rank " + peer
+                       : numbered("receive", message.message) + " from rank " + peer;
 }
+std::string name_of(const Transfer &head) { return name_of(info_of(head)); }
 
 std::string size_of(uint64_t bytes, uint32_t type) {
   const char *const name = rondo_type_string(static_cast<rondo_type_t>(type));
@@ -179,16 +180,22 @@ bool TransferWatch::fills_slots(size_t index, uint64_t received) const {
   return filled == use.slot_count;
 }
 
-std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) const {
-  if (batches.entered > batches.completed)
-    return "is in batch " + std::to_string(batches.completed + 1) + " of its messages";
+std::string TransferWatch::doing(uint32_t peer, const RankDoing &now) const {
+  using Kind = DevicePlace::Kind;
   const uint64_t completed = ranks_.completed_operation(peer), entered = ranks_.latest_operation(peer);
-  if (entered > completed) {
-    const auto call = ranks_.entered(peer, entered);
-    return "is in operation " + std::to_string(entered) + (call ? " (" + describe(call->signature) + ")" : "");
-  }
+  const bool has_messages = now.batches.entered > now.batches.completed, has_operation = entered > completed;
+  const auto in_operation = [&](uint64_t number) {
+    const auto call = ranks_.entered(peer, number);
+    return numbered("is in operation", number) + (call ? " (" + describe(call->signature) + ")" : "");
+  };
+  if (now.device.kind == Kind::collective && now.device.number > completed) return in_operation(now.device.number);
+  if (now.device.kind == Kind::replay) return "runs a replayed graph";
+  if (now.device.kind == Kind::idle && (has_messages || has_operation))
+    return "has enqueued operations that its device has not begun";
+  if (has_messages) return "is in " + (now.message ? name_of(*now.message) : "messages");
+  if (has_operation) return in_operation(entered);
   return "is in no operation; it has completed " + std::to_string(completed) + " collectives and " +
-         std::to_string(batches.completed) + " batches of messages";
+         std::to_string(now.batches.completed) + " batches of messages";
 }
 
 /// Asks a late peer how many matching calls it has made, and which operation it is in. A rank on another host needs a
@@ -212,7 +219,7 @@ std::string TransferWatch::calls_of(const Transfer &head) const {
     return "the number of times that " + peer + " has called " + calls + whom +
            " is not known, because its host has not answered";
   return peer + " has called " + calls + " " + std::to_string(report_->pair.entered) + " times" + whom + ", and " +
-         doing(head.peer, report_->batches);
+         doing(head.peer, report_->now);
 }
 
 void TransferWatch::time_out(uint64_t now_ns) {
@@ -247,7 +254,12 @@ void TransferWatch::explain_fault(const Transfer &head, Fault fault, int own_sho
   const std::optional<MessageInfo> &sent = report.message;
   const std::string received = "rank " + std::to_string(rank_) + " receives message " + std::to_string(head.message) +
                                " from rank " + std::to_string(head.peer) + " as " + size_of(head.bytes, head.type);
-  if (sent && sent->bytes == head.bytes)
+  const bool sizes_differ = sent && sent->bytes != head.bytes;
+  if (!sizes_differ && (report.now.has_captured || boards_.doing(rank_).has_captured))
+    return raise(RONDO_ERROR_MISMATCH, head.peer,
+                 received + ", and the slot that arrived belongs to another message, of a captured call; capture both "
+                            "ends of a message or neither, and launch the graphs of both ranks equally often");
+  if (sent && !sizes_differ)
     return raise(RONDO_ERROR_INTERNAL, head.peer,
                  ranks_.describe_rank(head.peer) + " sent a slot of another message" + during);
   raise(RONDO_ERROR_MISMATCH, head.peer,

@@ -71,7 +71,7 @@ class TransferWatch final : public Watch {
   /// Waits a moment for the peer's report about `head`. Returns an empty report if the peer has not answered.
   [[nodiscard]] MessageReport await_report(const Transfer &head);
   void raise(rondo_status_t status, uint32_t peer, const std::string &message);
-  [[nodiscard]] std::string doing(uint32_t peer, const BatchCounts &batches) const;
+  [[nodiscard]] std::string doing(uint32_t peer, const RankDoing &now) const;
 
   Ranks &ranks_;
   MessageBoards &boards_;

@@ -48,6 +48,37 @@ struct BatchCounts {
   bool operator==(const BatchCounts &) const = default;
 };
 
+/// This struct says what the device of a rank runs.
+struct DevicePlace {
+  enum class Kind : uint8_t {
+    unknown,     ///< the rank has no device, or has not reported yet
+    idle,        ///< nothing; calls may be enqueued
+    replay,      ///< a graph, while no call waits
+    collective,
+    messages,
+  };
+  Kind kind = Kind::unknown;
+  uint64_t number = 0;  ///< number of the collective, or of the record of the message that the device waits for
+
+  bool operator==(const DevicePlace &) const = default;
+};
+
+/// This struct says what a rank does.
+struct RankDoing {
+  BatchCounts batches;
+  DevicePlace device;
+  bool has_captured = false;  ///< true if the rank has captured messages into a graph
+  /// The message that the rank is in, or the oldest that has not completed. Empty if there is none, or no record of it.
+  std::optional<MessageInfo> message;
+};
+
+/// These values say how a message ran.
+enum class MessageRun : uint8_t {
+  in_call,   ///< in the caller's thread
+  behind,    ///< behind the caller: on a stream
+  captured,  ///< not at all: a graph runs it later, so statistics do not count it
+};
+
 /// The numbers of messages of a pair in one direction, as one end counts them.
 struct PairCounts {
   uint64_t entered = 0;
@@ -63,7 +94,7 @@ struct BlockedSend {
 /// A rank's report about its messages with one other rank in one direction.
 struct MessageReport {
   PairCounts pair;
-  BatchCounts batches;
+  RankDoing now;
   std::optional<MessageInfo> message;  ///< empty if the rank has not begun the message, or its record is overwritten
 };
 
@@ -94,8 +125,7 @@ class MessageBoards {
   /// Begins a record of the message and returns the record's number. The record's time is the time of this rank's
   /// latest enter_batch() or complete().
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
-  /// Completes a record. `in_call` is true if the caller's thread ran the message.
-  virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
+  virtual void complete(uint64_t record, const MessageInfo &message, MessageRun run) = 0;
   /// Ends the record of a message that did not complete. Only readers of records see it.
   virtual void fail(uint64_t record) = 0;
   virtual void complete_batch() = 0;
@@ -105,6 +135,10 @@ class MessageBoards {
   // The monitor of a rank on a device calls these functions, on one thread.
   /// Publishes the size of the block that this rank sends to `peer` in a collective.
   virtual void publish_block(uint32_t /*peer*/, uint64_t /*operation*/, uint64_t /*bytes*/) {}
+  /// Publishes what the device runs.
+  virtual void publish_place(const DevicePlace &) {}
+  /// Publishes that this rank has captured messages.
+  virtual void publish_captured() {}
   /// Publishes what the device waits for (src/engine/device_waits.h). Null withdraws the report for good.
   virtual void publish_waits(const WaitReport *) {}
 
@@ -112,6 +146,7 @@ class MessageBoards {
   [[nodiscard]] virtual bool knows(uint32_t) const { return true; }
   // These functions read what rank `of` has published. `of` may be this rank.
   [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;
+  [[nodiscard]] virtual RankDoing doing(uint32_t of) const { return {batches(of), {}, false, std::nullopt}; }
   [[nodiscard]] virtual PairCounts pair(uint32_t of, uint32_t with, bool sends) const = 0;
   [[nodiscard]] virtual BlockedSend blocked(uint32_t of, uint32_t to) const = 0;
   /// Returns the message. Returns nothing if `of` has not begun the message, or its record is overwritten.
@@ -124,7 +159,7 @@ class MessageBoards {
   /// returns nothing. If `of` is on another host, `with` must be this rank.
   [[nodiscard]] virtual std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                             uint64_t) {
-    return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};
+    return MessageReport{pair(of, with, sends), doing(of), find(of, with, sends, message)};
   }
   /// Reads what `of`, a rank on another host, waits for. Returns true if an answer to a question that was asked at
   /// `since_ns` or later (by now_ns()) has arrived. Otherwise the function asks and returns false.

@@ -109,6 +109,7 @@ struct RecordedRank {
   uint64_t completed = 0;  ///< number of the latest operation that is complete
   BatchCounts batches;     ///< counts of batches of messages
   uint64_t messages = 0;   ///< number of the latest message record
+  DevicePlace device;
 };
 
 /// The recording of one communicator on this host. Any thread may call it.

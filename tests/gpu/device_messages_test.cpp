@@ -6,56 +6,10 @@
 
 #include "tests/gpu/device_failures.h"
 #include "tests/gpu/device_ranks.h"
+#include "tests/gpu/message_exchange.h"
 #include "tests/test_clock.h"
 
 using namespace rondo_test;
-
-namespace {
-
-/// Returns the float32 values of message `number` from rank `from` to rank `to`.
-std::vector<float> message(int from, int to, size_t number, size_t count) {
-  return whole_numbers(static_cast<uint64_t>(from * 1000 + to) * 100 + number, count);
-}
-
-/// One group on each rank. In it, a rank sends a message of each size to every rank, also itself, and receives as many.
-struct Exchange {
-  Exchange(DeviceRanks &of, std::vector<size_t> of_counts) : group(of), counts(std::move(of_counts)) {
-    const int size = group.ranks.size();
-    for (int rank = 0; rank < size; ++rank)
-      for (int peer = 0; peer < size; ++peer)
-        for (size_t number = 0; number < counts.size(); ++number) {
-          sent.emplace_back(group.world_of(rank), bytes_of(message(rank, peer, number, counts[number])));
-          received.emplace_back(group.world_of(rank), bytes_of(std::vector<float>(counts[number], -1)));
-        }
-  }
-  [[nodiscard]] size_t at(int rank, int peer, size_t number) const {
-    return static_cast<size_t>(rank * group.ranks.size() + peer) * counts.size() + number;
-  }
-  rondo_status_t call(int rank, rondo_comm_t comm) const {
-    if (rondo_group_begin() != RONDO_OK) return RONDO_ERROR_INTERNAL;
-    for (int peer = 0; peer < group.ranks.size(); ++peer)
-      for (size_t number = 0; number < counts.size(); ++number) {
-        const size_t place = at(rank, peer, number);
-        static_cast<void>(
-            rondo_send(sent[place].pointer(), counts[number], RONDO_FLOAT32, peer, comm, group.stream(rank)));
-        static_cast<void>(
-            rondo_recv(received[place].pointer(), counts[number], RONDO_FLOAT32, peer, comm, group.stream(rank)));
-      }
-    return rondo_group_end();
-  }
-  void check() const {
-    for (int rank = 0; rank < group.ranks.size(); ++rank)
-      for (int peer = 0; peer < group.ranks.size(); ++peer)
-        for (size_t number = 0; number < counts.size(); ++number)
-          CHECK_VALUES(received[at(rank, peer, number)].read(), message(peer, rank, number, counts[number]));
-  }
-
-  DeviceRanks &group;
-  const std::vector<size_t> counts;
-  std::vector<DeviceBuffer> sent, received;
-};
-
-}  // namespace
 
 TEST_CASE("device messages: a rank sends and another one receives on a stream") {
   for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {
@@ -333,15 +287,6 @@ TEST_CASE("device messages: ranks on two devices exchange") {
   group.complete();
   exchange.check();
   for (const DeviceBuffer &sum : sums) CHECK_VALUES(sum.read(), sum_over_ranks(0, 4, 5'000));
-}
-
-TEST_CASE("device messages: more messages in a group than a kernel's parameter holds") {
-  DeviceRanks group(2, on_executor());
-  const Exchange exchange(group, std::vector<size_t>(150, 33));
-  for (int round = 0; round < 30; ++round)  // all lists together exceed the memory for lists
-    CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
-  group.complete();
-  exchange.check();
 }
 
 TEST_CASE("device blocks: counts of two ranks that differ are named on both") {

@@ -148,6 +148,10 @@ TEST_CASE("control plane: an answer about messages serves no other question", "[
     answer.put(asked.number<uint64_t>());                                          // the time of the query
     for (int count = 0; count < 4; ++count) answer.put(10 * message);
     answer.put(uint32_t{0});
+    for (int field = 0; field < 3; ++field) answer.put(uint32_t{0});
+    for (int field = 0; field < 2; ++field) answer.put(uint64_t{0});
+    answer.put(static_cast<uint32_t>(DevicePlace::Kind::messages)).put(uint64_t{5}).put(uint32_t{1});  // captured
+    answer.put(uint32_t{1}).put(uint32_t{7}).put(uint32_t{1}).put(uint32_t{RONDO_INT8}).put(uint64_t{64}).put(message);
   }
   end.say(answers[1].bytes());
   end.say(answers[0].bytes());
@@ -156,6 +160,10 @@ TEST_CASE("control plane: an answer about messages serves no other question", "[
   const auto report = end.control->pair(1, false, 4, 0);
   REQUIRE(report.has_value());
   CHECK(report->pair.entered == 40);
+  CHECK_FALSE(report->message.has_value());
+  CHECK(report->now.device == DevicePlace{DevicePlace::Kind::messages, 5});
+  CHECK(report->now.has_captured);
+  CHECK(report->now.message == MessageInfo{7, true, RONDO_INT8, 64, 4});
 }
 
 namespace {

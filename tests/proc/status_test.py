@@ -30,7 +30,7 @@ PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 RECORDS_MAX = 1024
-MAGIC = 0x726F6E646F000009  # the first word of a segment: segment_magic in transports/shm/segment.cpp
+MAGIC = 0x726F6E646F00000A  # the first word of a segment: segment_magic in transports/shm/segment.cpp
 
 
 def status(*arguments, **popen):

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests make messages fail in each way that docs/messages.md lists. Ranks are threads.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 
 #include "src/base/clock.h"
+#include "src/core/diagnostics/recorder.h"
 #include "tests/catch.h"
 #include "tests/timed.h"
 #include "tests/unit/ranks.h"
+#include "transports/shm/recorder.h"
 
 using namespace rondo_test;
 using Catch::Matchers::Contains;
@@ -32,6 +36,12 @@ rondo_config_t with_timeout(uint32_t timeout_ms) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.timeout_ms = timeout_ms;
   return config;
+}
+
+/// Returns whether a rank of this process's only communicator waits in a message.
+bool has_message(size_t rank) {
+  const auto observed = rondo::shm::observe_process(::getpid());
+  return observed.ok() && rondo::look_at_ranks(*observed.value().recordings.at(0))[rank].message.has_value();
 }
 
 /// Checks that all ranks have the status, and a message that contains `part`.
@@ -112,6 +122,22 @@ TEST_CASE("messages: without a counterpart the deadline tells what the peer has 
   check_all(told, RONDO_ERROR_TIMEOUT, "receive 2 from rank 1 on rank 0 timed out");
   CHECK_THAT(told[0].message, Contains("has called rondo_send 1 times to rank 0"));
   CHECK_THAT(told[0].message, Contains("is in no operation; it has completed 0 collectives and 1 batches"));
+}
+
+TEST_CASE("messages: the deadline tells in which message the late peer is") {
+  Ranks ranks({with_timeout(300), with_timeout(60'000), with_timeout(60'000)});
+  std::atomic<bool> over = false;
+  const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
+    char own = 0;
+    if (rank == 1) return rondo_recv(&own, 1, RONDO_INT8, 2, comm, nullptr);
+    while (rank == 0 && !has_message(1)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto status = rank == 0 ? rondo_recv(&own, 1, RONDO_INT8, 1, comm, nullptr) : RONDO_OK;
+    if (rank == 0) over = true;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return rank == 0 ? status : rondo_barrier(comm, nullptr);
+  });
+  check_all(told, RONDO_ERROR_TIMEOUT, "receive 1 from rank 1 on rank 0 timed out");
+  CHECK_THAT(told[0].message, Contains("has called rondo_send 0 times to rank 0, and is in receive 1 from rank 2;"));
 }
 
 TEST_CASE("messages: what a rank sent before it left is received, then its end is told") {

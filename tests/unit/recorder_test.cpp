@@ -141,7 +141,7 @@ TEST_CASE("recorder: messages are on record, counted, and pushed out by later on
   CHECK(look_at_ranks(recording)[1].message->what == what);
   CHECK(messages.find(1, 0, true, 1) == what);
   CHECK_FALSE(messages.find(1, 0, false, 1).has_value());
-  messages.complete(record, what, true);
+  messages.complete(record, what, MessageRun::in_call);
   messages.complete_batch();
   const auto seen = recording.message(1, record);
   REQUIRE(seen.has_value());
@@ -150,10 +150,44 @@ TEST_CASE("recorder: messages are on record, counted, and pushed out by later on
   CHECK(recording.rank(1).batches == BatchCounts{1, 1});
   CHECK(recording.statistics(1).collectives[RONDO_SEND].bytes == 400);
   CHECK(recording.statistics(1).collectives[RONDO_RECV].operations == 0);
+  messages.complete(messages.begin(what), what, MessageRun::captured);
+  CHECK(recording.statistics(1).collectives[RONDO_SEND].operations == 1);  // the captured one does not count
   const std::string line = message_line(*seen, 1, recording.made_ns());
   CHECK_THAT(line, Catch::Matchers::Contains("\"direction\":\"send\",\"peer\":0,\"message\":1"));
   for (uint64_t more = 0; more < recorded_message_count; ++more) static_cast<void>(messages.begin(what));
   CHECK_FALSE(recording.message(1, record).has_value());
+}
+
+TEST_CASE("recorder: what a device runs comes before what was called") {
+  using Kind = DevicePlace::Kind;
+  const auto segment = make_segment(2);
+  REQUIRE(segment->open_messages().ok());
+  const shm::SegmentRecording recording(segment);
+  shm::ShmMessages messages(segment, 1);
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    memory::store_release(segment->board(rank).state, static_cast<uint64_t>(RankState::alive));
+  for (uint64_t number = 1; number <= 2; ++number) shm::enter(segment->board(1), number, sum_of(9), ticks(*segment));
+  messages.announce(0, false, 2);
+  messages.enter_batch();
+  const MessageInfo first{0, false, RONDO_INT8, 4, 1}, second{0, false, RONDO_INT8, 4, 2};
+  static_cast<void>(messages.begin(first));
+  const uint64_t record = messages.begin(second);
+  const auto now = [&] { return look_at_ranks(recording)[1]; };
+  CHECK(now().message->what == first);
+  CHECK_FALSE(find_wait(look_at_ranks(recording)).has_value());
+  messages.publish_place({Kind::messages, record});
+  CHECK(now().message->what == second);
+  CHECK(messages.doing(1).message == second);
+  messages.publish_place({Kind::collective, 1});
+  CHECK_FALSE(now().message.has_value());
+  CHECK(now().latest->number == 1);
+  const auto wait = find_wait(look_at_ranks(recording));
+  REQUIRE(wait.has_value());
+  CHECK(wait->operation == 1);
+  CHECK(wait->waited_for == std::vector<uint32_t>{0});
+  messages.publish_place({Kind::idle, 0});
+  CHECK(now().latest->number == 2);
+  CHECK_FALSE(find_wait(look_at_ranks(recording)).has_value());
 }
 
 TEST_CASE("recorder: a communicator of eight ranks stays within 16 MiB, records and all") {

@@ -153,7 +153,8 @@ TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its
   world[1].block(0, {1, 1});
   CHECK(world.find(0) == "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0");
   // The first send has completed meanwhile, so its published state is old.
-  world[0].complete(world[0].begin({1, true, RONDO_INT8, 5, 1}), {1, true, RONDO_INT8, 5, 1}, true);
+  world[0].complete(world[0].begin({1, true, RONDO_INT8, 5, 1}), {1, true, RONDO_INT8, 5, 1},
+                    MessageRun::in_call);
   CHECK(world.find(0).empty());
   world[0].block(1, {2, 1});
   CHECK_FALSE(world.find(1).empty());

@@ -334,7 +334,7 @@ inline void ModelRank::begin_messages() {
 inline void ModelRank::end_messages() {
   shm::ShmMessages &board = *model_.shared[rank_];
   for (size_t each = 0; batch_ && each < transfers_.size(); ++each)
-    board.complete(records_[each], info_of(transfers_[each]), false);
+    board.complete(records_[each], info_of(transfers_[each]), MessageRun::behind);
   board.complete_batch();
   watch_.reset();
   batch_.reset();
@@ -361,7 +361,8 @@ inline bool ModelRank::move_slot() {
     if (!can_move(index)) continue;
     Fifo &fifo = model_.fifos[transfer.sends ? std::pair(rank_, transfer.peer) : std::pair(transfer.peer, rank_)];
     ++(transfer.sends ? fifo.posted : fifo.consumed);
-    if (++moved_[index] == slots_of(transfer) && !batch_) board.complete(records_[index], info_of(transfer), true);
+    if (++moved_[index] == slots_of(transfer) && !batch_)
+      board.complete(records_[index], info_of(transfer), MessageRun::in_call);
     return true;
   }
   return false;

@@ -19,8 +19,10 @@
 //            Asks what `rank` has published about its messages with the rank `with` in one direction, and about one of
 //            these messages. `asked` identifies the question: it is the time of asking by the asker's clock.
 //   pair     the fields of ask_pair | entered u64 | completed u64 | batches entered u64 | batches completed u64 |
-//            known u32 | type u32 | bytes u64
-//            The answer to ask_pair. If `known` is 1, a record of the message is kept, and type and bytes are from it.
+//            message | device kind u32 | device number u64 | captured u32 | message
+//            The answer to ask_pair. The first message is the one asked for, the second one is RankDoing::message.
+//   message, in other cells: known u32 | peer u32 | sends u32 | type u32 | bytes u64 | number u64
+//            If `known` is 0, the other fields have no meaning.
 //   ask_notes rank u32 | 0 u64
 //            Asks for the notes of `rank` (src/links/ranks.h).
 //   note     rank u32 | number u64 | revision u64 | words

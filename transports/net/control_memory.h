@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "src/base/unique_handle.h"
@@ -85,13 +86,10 @@ struct RemotePair {
   uint64_t with = 0;        ///< 1 + the rank that asked, or 0
   uint64_t question = 0;    ///< number of the message << 1; plus 1 if the other rank sends it
   uint64_t asked_ns = 0;
-  uint64_t answered = 0;    ///< 1: the fields below are the answer
-  PairCounts counts;
-  BatchCounts batches;
-  uint64_t is_known = 0;    ///< 1: type and bytes are known
-  uint64_t type = 0;
-  uint64_t bytes = 0;
+  uint64_t answered = 0;    ///< 1: `report` is the answer
+  MessageReport report;
 };
+static_assert(std::is_trivially_copyable_v<RemotePair>);
 
 /// The latest report on what a rank of another host waits for. A report arrives in several cells.
 struct RemoteWaits {

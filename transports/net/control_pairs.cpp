@@ -30,25 +30,49 @@ PairInquiry pair_inquiry_of(ByteReader &body) {
   return inquiry;
 }
 
+Cell &put(Cell &cell, const std::optional<MessageInfo> &known) {
+  const MessageInfo message = known.value_or(MessageInfo{});
+  cell.put(uint32_t{known.has_value()}).put(message.peer).put(uint32_t{message.sends}).put(message.type);
+  return cell.put(message.bytes).put(message.message);
+}
+
+std::optional<MessageInfo> message_of(ByteReader &body) {
+  const bool known = body.number<uint32_t>() != 0;
+  MessageInfo message;
+  message.peer = body.number<uint32_t>();
+  message.sends = body.number<uint32_t>() != 0;
+  message.type = body.number<uint32_t>();
+  message.bytes = body.number<uint64_t>();
+  message.message = body.number<uint64_t>();
+  return known ? std::optional(message) : std::nullopt;
+}
+
 Cell &put(Cell &cell, const MessageReport &report) {
-  const MessageInfo message = report.message.value_or(MessageInfo{});
-  return cell.put(report.pair.entered)
-      .put(report.pair.completed)
-      .put(report.batches.entered)
-      .put(report.batches.completed)
-      .put(uint32_t{report.message.has_value()})
-      .put(message.type)
-      .put(message.bytes);
+  const RankDoing &now = report.now;
+  for (const uint64_t count :
+       {report.pair.entered, report.pair.completed, now.batches.entered, now.batches.completed})
+    cell.put(count);
+  put(cell, report.message).put(static_cast<uint32_t>(now.device.kind)).put(now.device.number);
+  return put(cell.put(uint32_t{now.has_captured}), now.message);
+}
+
+MessageReport report_of(ByteReader &body) {
+  MessageReport report;
+  RankDoing &now = report.now;
+  for (uint64_t *const count :
+       {&report.pair.entered, &report.pair.completed, &now.batches.entered, &now.batches.completed})
+    *count = body.number<uint64_t>();
+  report.message = message_of(body);
+  const uint32_t kind = body.number<uint32_t>();
+  const uint64_t number = body.number<uint64_t>();
+  if (kind <= static_cast<uint32_t>(DevicePlace::Kind::messages))
+    now.device = {static_cast<DevicePlace::Kind>(kind), number};
+  now.has_captured = body.number<uint32_t>() != 0;
+  now.message = message_of(body);
+  return report;
 }
 
 constexpr uint64_t question_of(uint64_t message, bool sends) { return message << 1 | (sends ? 1 : 0); }
-
-MessageReport report_of(const RemotePair &pair, uint32_t with, bool sends, uint64_t message) {
-  MessageReport report{pair.counts, pair.batches, std::nullopt};
-  if (pair.is_known != 0)
-    report.message = MessageInfo{with, sends, static_cast<uint32_t>(pair.type), pair.bytes, message};
-  return report;
-}
 
 }  // namespace
 
@@ -69,13 +93,13 @@ std::optional<MessageReport> Control::pair(uint32_t peer, bool sends, uint64_t m
   const bool is_taken = known.with != 0 && known.with != uint64_t{parts_.rank} + 1;
   if (is_taken && now - known.asked_ns < ask_again_ns) return std::nullopt;
   const bool asked = is_own && known.asked_ns >= since_ns;
-  if (asked && known.answered != 0) return report_of(known, parts_.rank, sends, message);
+  if (asked && known.answered != 0) return known.report;
   if (asked && now - known.asked_ns < ask_again_ns) return std::nullopt;
   if (remote(peer).ended != 0 || !may_ask(now)) return std::nullopt;
   const PairInquiry inquiry{{peer, message}, parts_.rank, sends, now};
   if (!lines_.send(parts_.host_of[peer], cell_of(CellKind::ask_pair, inquiry))) return std::nullopt;
   ++header().asked_count;
-  known = {uint64_t{parts_.rank} + 1, question, now, 0, {}, {}, 0, 0, 0};
+  known = {uint64_t{parts_.rank} + 1, question, now, 0, {}};
   return std::nullopt;
 }
 
@@ -87,6 +111,7 @@ void Control::take_pair_question(uint32_t host, ByteReader body) {
       static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.about.rank) - local_ranks_.begin());
   std::optional<MessageReport> report = MessageReport{};
   if (boards == nullptr) return;
+  report->now = boards->doing(index);
   if (is_block_number(asked.about.operation)) {
     report->message = boards->find(index, asked.with, true, asked.about.operation);
   } else if (boards->batches(index).entered != 0) {
@@ -99,26 +124,13 @@ void Control::take_pair_question(uint32_t host, ByteReader body) {
 
 void Control::take_pair(uint32_t host, ByteReader body) {
   const PairInquiry answered = pair_inquiry_of(body);
-  MessageReport report;
-  report.pair.entered = body.number<uint64_t>();
-  report.pair.completed = body.number<uint64_t>();
-  report.batches.entered = body.number<uint64_t>();
-  report.batches.completed = body.number<uint64_t>();
-  MessageInfo message;
-  const bool is_kept = body.number<uint32_t>() != 0;
-  message.type = body.number<uint32_t>();
-  message.bytes = body.number<uint64_t>();
-  if (is_kept) report.message = message;
+  const MessageReport report = report_of(body);
   if (body.failed() || !is_of(host, answered.about.rank) || !is_of(host_, answered.with)) return;
   RemotePair &known = pair_with(answered.about.rank, answered.with);
   if (known.with != uint64_t{answered.with} + 1 || known.asked_ns != answered.asked_ns ||
       known.question != question_of(answered.about.operation, answered.sends))
     return;
-  known.counts = report.pair;
-  known.batches = report.batches;
-  known.is_known = is_kept ? 1 : 0;
-  known.type = message.type;
-  known.bytes = message.bytes;
+  known.report = report;
   known.answered = 1;
 }
 

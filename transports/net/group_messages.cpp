@@ -18,6 +18,10 @@ BatchCounts GroupMessages::batches(uint32_t of) const {
   return knows(of) ? parts_.local->batches(parts_.local_index[of]) : BatchCounts{};
 }
 
+RankDoing GroupMessages::doing(uint32_t of) const {
+  return knows(of) ? parts_.local->doing(parts_.local_index[of]) : RankDoing{};
+}
+
 PairCounts GroupMessages::pair(uint32_t of, uint32_t with, bool sends) const {
   return knows(of) ? parts_.local->pair(parts_.local_index[of], with, sends) : PairCounts{};
 }

@@ -36,8 +36,8 @@ class GroupMessages final : public MessageBoards {
     if (crosses_hosts_) parts_.expect();
   }
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override { return parts_.local->begin(message); }
-  void complete(uint64_t record, const MessageInfo &message, bool in_call) override {
-    parts_.local->complete(record, message, in_call);
+  void complete(uint64_t record, const MessageInfo &message, MessageRun run) override {
+    parts_.local->complete(record, message, run);
   }
   void fail(uint64_t record) override { parts_.local->fail(record); }
   void complete_batch() override;
@@ -45,10 +45,13 @@ class GroupMessages final : public MessageBoards {
   void publish_block(uint32_t peer, uint64_t operation, uint64_t bytes) override {
     parts_.local->publish_block(peer, operation, bytes);
   }
+  void publish_place(const DevicePlace &place) override { parts_.local->publish_place(place); }
+  void publish_captured() override { parts_.local->publish_captured(); }
   void publish_waits(const WaitReport *report) override { parts_.local->publish_waits(report); }
 
   [[nodiscard]] bool knows(uint32_t of) const override;
   [[nodiscard]] BatchCounts batches(uint32_t of) const override;
+  [[nodiscard]] RankDoing doing(uint32_t of) const override;
   [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const override;
   [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const override;
   [[nodiscard]] std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,

@@ -11,6 +11,7 @@ namespace rondo::shm {
 namespace {
 
 constexpr uint64_t send_bit = 1 << 8;
+constexpr uint64_t place_bits = 3;  ///< bits of DevicePlace::kind
 
 constexpr uint64_t pack_ends(const MessageInfo &message) {
   return uint64_t{message.type & 0xFF} | (message.sends ? send_bit : 0) | uint64_t{message.peer} << 32;
@@ -78,14 +79,15 @@ void ShmMessages::end(uint64_t record, OperationState state, uint64_t ticks) {
   memory::store_release(own.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_message()
 }
 
-void ShmMessages::complete(uint64_t record, const MessageInfo &message, bool in_call) {
+void ShmMessages::complete(uint64_t record, const MessageInfo &message, MessageRun run) {
   const uint64_t now = latest_ticks_ = read_ticks(tick_source_);
   const MessageRecord &own = own_.ring[record % recorded_message_count];
   // Relaxed: this rank's own words.
   const bool kept = memory::load_relaxed(own.record) == record;
   const uint64_t begun = kept ? memory::load_relaxed(own.begun_ticks) : now;
   end(record, OperationState::completed, now);
-  count_message(own_board_, message.sends, message.bytes, now > begun ? now - begun : 0, in_call);
+  if (run != MessageRun::captured)
+    count_message(own_board_, message.sends, message.bytes, now > begun ? now - begun : 0, run == MessageRun::in_call);
   memory::store_release(own_pair(message.peer).completed[message.sends ? 1 : 0], message.message);  // pairs with pair()
 }
 
@@ -109,6 +111,13 @@ void ShmMessages::publish_block(uint32_t peer, uint64_t operation, uint64_t byte
   memory::store_release(size.bytes, bytes);
   memory::store_release(size.operation, operation);  // pairs with the first look in find_block()
 }
+
+void ShmMessages::publish_place(const DevicePlace &place) {
+  // Pairs with device_place().
+  memory::store_release(own_.device.place, place.number << place_bits | static_cast<uint64_t>(place.kind));
+}
+
+void ShmMessages::publish_captured() { memory::store_release(own_.device.captured, 1); }  // pairs with doing()
 
 void ShmMessages::publish_waits(const WaitReport *report) {
   DeviceBoard &device = own_.device;
@@ -145,6 +154,21 @@ BatchCounts ShmMessages::batches(uint32_t of) const {
   counts.completed = memory::load_acquire(board.batches_completed);  // read before `entered`, so never ahead
   counts.entered = memory::load_acquire(board.batches_entered);      // pairs with enter_batch(), after announce()
   return counts;
+}
+
+RankDoing ShmMessages::doing(uint32_t of) const {
+  const MessageBoard &board = segment_->message_board(of);
+  RankDoing now{batches(of), device_place(board), memory::load_acquire(board.device.captured) != 0, std::nullopt};
+  if (now.batches.entered <= now.batches.completed) return now;
+  const auto take = [&](uint64_t record) {
+    const auto timed = timed_message(board, record);
+    if (timed && timed->state == OperationState::running) now.message = timed->info;
+    return timed && timed->state == OperationState::running;
+  };
+  if (now.device.kind == DevicePlace::Kind::messages && take(now.device.number)) return now;
+  const uint64_t latest = memory::load_acquire(board.records);  // pairs with begin()
+  for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) take(latest - back);
+  return now;
 }
 
 PairCounts ShmMessages::pair(uint32_t of, uint32_t with, bool sends) const {
@@ -193,6 +217,13 @@ std::optional<TimedMessage> timed_message(const MessageBoard &board, uint64_t nu
   timed.ended_ticks = end >> 2;
   timed.state = static_cast<OperationState>(end & 3);
   return timed;
+}
+
+DevicePlace device_place(const MessageBoard &board) {
+  const uint64_t word = memory::load_acquire(board.device.place);  // pairs with publish_place()
+  const uint64_t kind = word & ((1 << place_bits) - 1);
+  if (kind > static_cast<uint64_t>(DevicePlace::Kind::messages)) return {};
+  return {static_cast<DevicePlace::Kind>(kind), word >> place_bits};
 }
 
 }  // namespace rondo::shm

@@ -42,6 +42,8 @@ struct alignas(cache_line_bytes) DeviceBoard {
   uint64_t waits_version = 0;  ///< odd while `waits` changes; 0 if nothing is published
   WaitWords waits{};           ///< a WaitReport
   BlockSize blocks[kept_block_operations][message_ranks_max];  ///< by operation % kept_block_operations, and peer
+  uint64_t place = 0;     ///< a DevicePlace: number << 3 | kind
+  uint64_t captured = 0;  ///< 1 if the rank has captured messages
 };
 
 struct alignas(cache_line_bytes) MessageBoard {
@@ -72,6 +74,8 @@ struct TimedMessage {
   OperationState state = OperationState::running;
 };
 [[nodiscard]] std::optional<TimedMessage> timed_message(const MessageBoard &board, uint64_t record);
+/// Reads what the device of the board's rank runs.
+[[nodiscard]] DevicePlace device_place(const MessageBoard &board);
 
 class ShmMessages final : public MessageBoards {
  public:
@@ -81,14 +85,17 @@ class ShmMessages final : public MessageBoards {
   void announce(uint32_t peer, bool sends, uint64_t last) override;
   void enter_batch() override;
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override;
-  void complete(uint64_t record, const MessageInfo &message, bool in_call) override;
+  void complete(uint64_t record, const MessageInfo &message, MessageRun run) override;
   void fail(uint64_t record) override;
   void complete_batch() override;
   void block(uint32_t peer, const BlockedSend &send) override;
   void publish_block(uint32_t peer, uint64_t operation, uint64_t bytes) override;
+  void publish_place(const DevicePlace &place) override;
+  void publish_captured() override;
   void publish_waits(const WaitReport *report) override;
 
   [[nodiscard]] BatchCounts batches(uint32_t of) const override;
+  [[nodiscard]] RankDoing doing(uint32_t of) const override;
   [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const override;
   [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const override;
   [[nodiscard]] std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,

@@ -133,6 +133,7 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
   seen.batches.completed = memory::load_acquire(messages.batches_completed);  // read before `entered`, so never ahead
   seen.batches.entered = memory::load_acquire(messages.batches_entered);
   seen.messages = memory::load_acquire(messages.records);  // pairs with begin()
+  seen.device = device_place(messages);
   seen.process_state = look_at_process(board);
   return seen;
 }

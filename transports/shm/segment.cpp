@@ -20,7 +20,7 @@
 namespace rondo::shm {
 namespace {
 
-constexpr uint64_t segment_magic = 0x726f'6e64'6f00'0009u;  // "rondo", layout 9
+constexpr uint64_t segment_magic = 0x726f'6e64'6f00'000au;  // "rondo", layout 10
 constexpr uint64_t layout_mask = 0xFFFF;
 
 Error not_a_segment(const std::string &why) {

@@ -44,7 +44,8 @@ std::string message_text(const MessageInfo &message) {
 std::string operation_text(const RankNow &now) {
   if (now.in_batch()) return now.message ? message_text(now.message->what) : "messages";
   if (now.rank.entered == 0) return "none yet";
-  return std::to_string(now.rank.entered) + ": " + (now.latest ? describe(now.latest->what) : "cannot be read");
+  const uint64_t number = now.latest ? now.latest->number : now.rank.entered;
+  return std::to_string(number) + ": " + (now.latest ? describe(now.latest->what) : "cannot be read");
 }
 
 /// Returns text such as "rank 2 (process 17, stopped, at operation 6), rank 3 (process 18, dead)".
@@ -56,7 +57,7 @@ std::string waited_for_text(const WaitNow &wait, const std::vector<RankNow> &ran
             std::to_string(now.rank.process);
     if (now.activity == Activity::dead) text += ", dead";
     if (now.rank.process_state == ProcessState::stopped) text += ", stopped";
-    text += now.rank.entered < wait.operation ? ", at operation " + std::to_string(now.rank.entered) + ")" : ")";
+    text += now.begun() < wait.operation ? ", at operation " + std::to_string(now.begun()) + ")" : ")";
   }
   return text;
 }

@@ -80,9 +80,13 @@ Activity activity_of(const RankNow &now) {
   return now.latest && now.latest->state == OperationState::failed ? Activity::failed : Activity::in_call;
 }
 
-/// Returns the oldest incomplete message of the batch that the rank is in.
-std::optional<RecordedMessage> waiting_message(const Recording &recording, uint32_t rank, uint64_t latest) {
+/// Returns the message that the rank's device waits for, or the oldest incomplete one of the batch that the rank is in.
+std::optional<RecordedMessage> waiting_message(const Recording &recording, uint32_t rank, const RankNow &now) {
+  const uint64_t latest = now.rank.messages;
   std::optional<RecordedMessage> oldest;
+  if (now.device_runs(DevicePlace::Kind::messages)) oldest = recording.message(rank, now.rank.device.number);
+  if (oldest && oldest->state != OperationState::completed) return oldest;
+  oldest.reset();
   for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) {
     const auto message = recording.message(rank, latest - back);
     if (message && message->state != OperationState::completed) oldest = message;
@@ -96,12 +100,13 @@ RankNow look_at_rank(const Recording &recording, uint32_t rank) {
   for (int attempt = 0; attempt < attempt_count && !now.latest; ++attempt) {
     now.rank = recording.rank(rank);
     if (now.rank.entered == 0) break;
-    now.latest = recording.operation(rank, now.rank.entered);
+    const bool on_device = now.device_runs(DevicePlace::Kind::collective);
+    now.latest = recording.operation(rank, on_device ? now.rank.device.number : now.rank.entered);
   }
   // The operation may have ended after `completed` was read.
   if (now.latest && now.latest->state == OperationState::completed)
     now.rank.completed = std::max(now.rank.completed, now.latest->number);
-  if (now.in_batch()) now.message = waiting_message(recording, rank, now.rank.messages);
+  if (now.in_batch()) now.message = waiting_message(recording, rank, now);
   now.activity = activity_of(now);
   now.statistics = recording.statistics(rank);
   return now;
@@ -145,9 +150,10 @@ class Arrivals {
 };
 
 /// Returns whether the rank is in a collective. Batches of messages do not count, because only some ranks take part in
-/// them.
+/// them. Operations that a device has not begun do not count either.
 bool waits(const RankNow &now) {
-  return !now.in_batch() && (now.activity == Activity::in_call || now.activity == Activity::failed);
+  const bool in_operation = !now.in_batch() && now.begun() > now.rank.completed;
+  return in_operation && (now.activity == Activity::in_call || now.activity == Activity::failed);
 }
 
 WaitNow wait_in(const std::vector<RankNow> &ranks, uint64_t operation) {
@@ -155,8 +161,8 @@ WaitNow wait_in(const std::vector<RankNow> &ranks, uint64_t operation) {
   std::vector<uint32_t> halted;
   for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
     const RankNow &now = ranks[rank];
-    if (now.rank.entered < operation) wait.waited_for.push_back(rank);
-    if (now.rank.entered != operation || now.rank.completed >= operation) continue;
+    if (now.begun() < operation) wait.waited_for.push_back(rank);
+    if (now.begun() != operation || now.rank.completed >= operation) continue;
     if (waits(now)) wait.waiting.push_back(rank);
     if (now.activity == Activity::dead || now.rank.process_state == ProcessState::stopped) halted.push_back(rank);
   }
@@ -175,7 +181,7 @@ std::vector<RankNow> look_at_ranks(const Recording &recording) {
 std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks) {
   std::set<uint64_t> operations;
   for (const RankNow &now : ranks)
-    if (waits(now)) operations.insert(now.rank.entered);
+    if (waits(now)) operations.insert(now.begun());
   if (operations.empty()) return std::nullopt;
   for (const uint64_t operation : operations)
     if (WaitNow wait = wait_in(ranks, operation); !wait.waited_for.empty()) return wait;

@@ -27,10 +27,26 @@ struct RankNow {
   RecordedRank rank;
   Activity activity = Activity::joining;
   RecordedStatistics statistics;
-  std::optional<RecordedOperation> latest;  ///< latest operation; empty if none exists or its record is unreadable
+  /// The latest operation, or the one that the rank's device runs. Empty if none exists or its record is unreadable.
+  std::optional<RecordedOperation> latest;
   std::optional<RecordedMessage> message;   ///< in a batch: the oldest message that runs, or the latest failed one
 
-  [[nodiscard]] bool in_batch() const { return rank.batches.entered > rank.batches.completed; }
+  /// Returns whether the rank's device has reported what it runs, and has not completed it since.
+  [[nodiscard]] bool device_known() const {
+    const bool is_over = rank.device.kind == DevicePlace::Kind::collective && rank.device.number <= rank.completed;
+    return rank.device.kind != DevicePlace::Kind::unknown && !is_over;
+  }
+  [[nodiscard]] bool device_runs(DevicePlace::Kind kind) const { return device_known() && rank.device.kind == kind; }
+  /// Returns the number of the latest operation that the rank has begun. On a device, it was enqueued earlier.
+  [[nodiscard]] uint64_t begun() const {
+    if (device_runs(DevicePlace::Kind::collective)) return rank.device.number;
+    return device_known() ? rank.completed : rank.entered;
+  }
+  [[nodiscard]] bool in_batch() const {
+    const bool outside = device_runs(DevicePlace::Kind::collective) ||
+                         (device_runs(DevicePlace::Kind::idle) && rank.entered > rank.completed);
+    return !outside && rank.batches.entered > rank.batches.completed;
+  }
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 

@@ -63,7 +63,7 @@ class UnsupportedError(Error, NotImplementedError):
 
 
 class OutOfResourcesError(Error, MemoryError):
-    """Memory, descriptors or threads ran out. Nothing was enqueued."""
+    """Memory, descriptors or threads ran out. Refused, or the operation failed."""
 
     default_status = Status.OUT_OF_RESOURCES
 
