@@ -29,10 +29,14 @@ Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const ch
 }
 
 /// Returns the error that the communicator of `handle` has: its failure, the failure of its initialisation, or
-/// RONDO_NOT_READY.
+/// RONDO_NOT_READY while it is being made, suspended or resumed.
 Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
   auto comm = communicator_of(handle);
-  if (comm.ok()) return comm.value()->failure();
+  if (comm.ok()) {
+    const auto changed = comm.value()->check_not_changing();  // first, because a change that has ended may have failed
+    auto failure = comm.value()->failure();
+    return failure || changed.ok() ? std::move(failure) : changed.error();
+  }
   if (comm.error().status == RONDO_ERROR_INVALID_HANDLE) return std::move(comm).error();
   return std::optional<Error>(std::move(comm).error());
 }

@@ -42,6 +42,19 @@ ncclResult_t fail_with(rondo_comm_t handle, rondo_status_t status) {
   return fail(result_of(status), rondo_last_error_message(handle));
 }
 
+/// Waits until the communicator has been made, suspended or resumed, and returns its status. It polls, since Rondo has
+/// no call for such a wait. The deadline of that work ends the loop.
+rondo_status_t wait_for(rondo_comm_t handle) {
+  timespec nap{0, first_nap_ns};
+  rondo_status_t status = status_of(handle);
+  while (status == RONDO_NOT_READY) {
+    static_cast<void>(::nanosleep(&nap, nullptr));
+    nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
+    status = status_of(handle);
+  }
+  return status;
+}
+
 void set_ready(ncclComm *comm, rondo_comm_t handle) {
   int rank = 0, rank_count = 0;
   if (rondo_comm_rank(handle, &rank) != RONDO_OK || rondo_comm_size(handle, &rank_count) != RONDO_OK) return;
@@ -112,22 +125,15 @@ ncclResult_t state_of(ncclComm *comm) {
   const rondo_comm_t handle = comm->handle;
   if (handle == nullptr) return comm->refusal != ncclSuccess ? comm->refusal : ncclInProgress;
   const rondo_status_t status = status_of(handle);
-  if (status == RONDO_NOT_READY) return ncclInProgress;
+  // A suspend or a resume of a communicator that is ready waits, on another thread. So it is not in progress for NCCL.
+  if (status == RONDO_NOT_READY) return comm->ready ? ncclSuccess : ncclInProgress;
   if (status == RONDO_OK) set_ready(comm, handle);
   return fail_with(handle, status);
 }
 
-/// Waits for an initialisation by polling, since Rondo has no call for such a wait. The initialisation's deadline ends
-/// the loop.
 ncclResult_t wait_until_made(ncclComm *comm) {
   const rondo_comm_t handle = comm->handle;
-  timespec nap{0, first_nap_ns};
-  rondo_status_t status = status_of(handle);
-  while (status == RONDO_NOT_READY) {
-    static_cast<void>(::nanosleep(&nap, nullptr));
-    nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
-    status = status_of(handle);
-  }
+  const rondo_status_t status = wait_for(handle);
   if (status == RONDO_OK) {
     set_ready(comm, handle);
     return ncclSuccess;
@@ -137,6 +143,14 @@ ncclResult_t wait_until_made(ncclComm *comm) {
   const ncclResult_t failed = fail_with(handle, status);
   if (retire(comm, handle)) static_cast<void>(rondo_comm_destroy(handle));
   return failed;
+}
+
+ncclResult_t wait_until_changed(ncclComm *comm) {
+  const rondo_comm_t handle = comm->handle;
+  const rondo_status_t status = wait_for(handle);
+  if (status == RONDO_ERROR_INVALID_HANDLE)
+    return fail(ncclInvalidUsage, "the communicator was ended by another thread while it was suspended or resumed");
+  return fail_with(handle, status);
 }
 
 ncclResult_t end_communicator(ncclComm *comm, bool abort) {

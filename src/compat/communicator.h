@@ -49,6 +49,9 @@ namespace rondo::compat {
 /// Waits until the initialisation of `comm` has ended. If it failed, ends `comm`.
 ncclResult_t wait_until_made(ncclComm *comm);
 
+/// Waits until `comm` is no longer being suspended or resumed.
+ncclResult_t wait_until_changed(ncclComm *comm);
+
 /// Ends `comm`, even if it has failed. With `abort`, first ends its operations on all ranks.
 ncclResult_t end_communicator(ncclComm *comm, bool abort);
 

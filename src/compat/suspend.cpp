@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file suspends and resumes communicators, and reports their device memory.
-#include <signal.h>
-
 #include <algorithm>
-#include <exception>
-#include <future>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "src/compat/exports.h"
@@ -18,75 +12,12 @@ using namespace rondo::compat;
 
 namespace {
 
-ncclResult_t run(const Suspension &it) {
+ncclResult_t begin(const Suspension &it) {
   const rondo_comm_t handle = it.comm->handle;
   const rondo_status_t status =
       it.resumes ? rondo_comm_resume(handle) : rondo_comm_suspend(handle, RONDO_SUSPEND_MEMORY);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
-
-/// Runs the suspensions of one communicator in order, and stops after a failure.
-ncclResult_t run_of(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-  for (const Suspension &each : suspensions)
-    if (each.comm == comm)
-      if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
-  return ncclSuccess;
-}
-
-/// Threads that each run the suspensions of one communicator. They wait for release() before they run any. So if one
-/// thread cannot start, no suspension has begun.
-class Helpers {
- public:
-  explicit Helpers(size_t count_max) : results_(count_max, ncclSuccess), released_(go_.get_future().share()) {
-    threads_.reserve(count_max);
-  }
-  Helpers(const Helpers &) = delete;
-  Helpers &operator=(const Helpers &) = delete;
-  ~Helpers() {
-    release(false);
-    join();
-  }
-
-  ncclResult_t start(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-    sigset_t all, before;  // blocked here, as signals belong to the application's threads
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    const ncclResult_t started = try_to_start(comm, suspensions);
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return started;
-  }
-  /// Lets the threads run their suspensions.
-  void go() { release(true); }
-  /// Waits until all threads have ended, and returns their results.
-  const std::vector<ncclResult_t> &join() {
-    for (std::thread &thread : threads_)
-      if (thread.joinable()) thread.join();
-    return results_;
-  }
-
- private:
-  void release(bool runs) {
-    if (!std::exchange(is_released_, true)) go_.set_value(runs);
-  }
-  ncclResult_t try_to_start(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-    try {
-      threads_.emplace_back([released = released_, &result = results_[threads_.size()], comm, &suspensions] {
-        if (released.get()) result = run_of(comm, suspensions);
-      });
-    } catch (const std::exception &error) {
-      return fail(ncclSystemError, std::string("ncclGroupEnd: no thread could be started for a communicator that is "
-                                               "suspended or resumed: ") +
-                                       error.what() + "; raise the limit on threads (ulimit -u)");
-    }
-    return ncclSuccess;
-  }
-
-  std::vector<ncclResult_t> results_;
-  std::promise<bool> go_;
-  std::shared_future<bool> released_;
-  std::vector<std::thread> threads_;
-  bool is_released_ = false;
-};
 
 ncclResult_t suspend(ncclComm *comm, int flags) {
   constexpr const char *function = "ncclCommSuspend";
@@ -124,19 +55,27 @@ ncclResult_t tell_memory(ncclComm *comm, ncclCommMemStat_t stat, uint64_t *value
 }  // namespace
 
 ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspensions) {
-  std::vector<const ncclComm *> comms;  // each communicator once
-  for (const Suspension &each : suspensions)
-    if (std::find(comms.begin(), comms.end(), each.comm) == comms.end()) comms.push_back(each.comm);
-  if (comms.empty()) return ncclSuccess;
-  Helpers helpers(comms.size());
-  for (size_t other = 1; other < comms.size(); ++other)
-    if (const ncclResult_t started = helpers.start(comms[other], suspensions); started != ncclSuccess) return started;
-  helpers.go();
-  const ncclResult_t own = run_of(comms[0], suspensions);
-  const auto &results = helpers.join();
-  const auto is_failure = [](ncclResult_t result) { return result != ncclSuccess; };
-  const auto failed = std::find_if(results.begin(), results.end(), is_failure);
-  return own != ncclSuccess || failed == results.end() ? own : *failed;
+  ncclResult_t first = ncclSuccess;
+  const auto note_failure = [&](ncclResult_t result) {
+    if (first == ncclSuccess) first = result;
+    return result != ncclSuccess;
+  };
+  std::vector<Suspension> left = suspensions, later;
+  while (!left.empty() && first == ncclSuccess) {
+    std::vector<ncclComm *> seen, begun;  // communicators of this round
+    later.clear();
+    for (const Suspension &each : left) {
+      if (std::find(seen.begin(), seen.end(), each.comm) != seen.end()) {
+        later.push_back(each);
+        continue;
+      }
+      seen.push_back(each.comm);
+      if (!note_failure(begin(each))) begun.push_back(each.comm);
+    }
+    for (ncclComm *const comm : begun) static_cast<void>(note_failure(wait_until_changed(comm)));
+    left.swap(later);
+  }
+  return first;
 }
 
 /// Gives device memory back on all ranks. Waits for the other ranks, even if the communicator is nonblocking.

@@ -64,13 +64,10 @@ Result<WorkItem> Communicator::begin_split(const Signature &record) {
   call.signature = suspends ? suspend_signature : split_signature;
   WorkItem work;
   const std::lock_guard lock(submit_lock_);
-  RONDO_TRY(check_usable_locked());
+  if (!suspends) RONDO_TRY(check_usable_locked());
+  if (ranks_.failed()) return operations_.report_failure();
   RONDO_TRY(give_numbers({&call, 1}, {&work, 1}));
   work.record = &record;
-  if (suspends) {
-    halted_ = true;
-    suspended_.store(true, std::memory_order_relaxed);  // relaxed: see its declaration
-  }
   if (!capabilities_.runs_in_call) RONDO_TRY(executor_->enqueue({&work, 1}, executor_->own_stream()));
   return work;
 }
@@ -203,6 +200,7 @@ Result<void> Communicator::flush() {
 }
 
 void Communicator::close() {
+  end_change();
   closed_.store(true, std::memory_order_release);  // pairs with is_closed()
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);

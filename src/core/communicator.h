@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "src/base/config.h"
@@ -139,21 +140,30 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
   /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
-  /// the result. The caller must call end_split() later. A suspend is a split after which calls are refused.
+  /// the result. The caller must call end_split() later. A suspend is a split that follows begin_suspension().
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. This rank's later operations wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
-  // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).
-  // During it, no call may use the device or its memory.
+  // A suspension lasts from begin_suspension() until end_suspension() (src/core/suspend.h). During it, no call may use
+  // the device or its memory.
+  /// Refuses all later operations, so that none of them comes before the barrier of the suspend.
+  [[nodiscard]] Result<void> begin_suspension();
   [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // see suspended_
   /// Keeps `meeting`, the part in which the ranks meet to resume. close() ends it.
   void keep_meeting(std::shared_ptr<Part> meeting);
   /// Returns the meeting, and keeps it no longer.
   [[nodiscard]] std::shared_ptr<Part> take_meeting();
   void end_suspension();
-  /// Returns RONDO_ERROR_INVALID_USAGE if the communicator is suspended.
+  /// Returns RONDO_ERROR_INVALID_USAGE if the communicator is suspended, and RONDO_NOT_READY during change().
   [[nodiscard]] Result<void> check_not_suspended() const;
+  /// The work of a suspend or a resume, which makes every error the failure of the communicator.
+  using Change = Result<void>(const std::shared_ptr<Communicator> &comm, const std::shared_ptr<Part> &meeting);
+  /// Calls work(). If the communicator is nonblocking, a thread calls work(), and the only result is the failure of the
+  /// communicator. If no thread can be started, change() itself calls work().
+  [[nodiscard]] Result<void> change(Change &work, const std::shared_ptr<Part> &meeting);
+  /// Returns RONDO_NOT_READY while the thread of change() runs. Afterwards, this thread sees what it has done.
+  [[nodiscard]] Result<void> check_not_changing() const;
   [[nodiscard]] Executor &executor() { return *executor_; }
   [[nodiscard]] const Executor &executor() const { return *executor_; }
   /// Returns the communicator's failure, as a collective reports it to its caller.
@@ -192,6 +202,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     return why_unusable();
   }
   Result<void> why_unusable();
+  [[nodiscard]] Result<void> run_change(Change &work, const std::shared_ptr<Part> &meeting);
+  [[nodiscard]] bool start_change(Change &work, const std::shared_ptr<Part> &meeting);
+  /// Ends the thread of change(), if there is one. If it still works, the communicator fails.
+  void end_change();
   Result<void> check_not_captured_locked(StreamRef stream);
   [[nodiscard]] uint64_t &total_of(const OneSided &operation);
   /// Counts the signals of the operations, and sets each one's total. If one operation is refused, none is counted.
@@ -248,6 +262,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::shared_ptr<Part> meeting_;        ///< while suspended: the part in which the ranks meet to resume
   std::atomic<bool> closed_ = false;           ///< stored by close()
   std::atomic<bool> messages_opened_ = false;  ///< stored by try_to_open_messages()
+  std::atomic<bool> changing_ = false;         ///< stored by change() and its thread
+  std::mutex change_mutex_;                    ///< guards changer_
+  std::thread changer_;                        ///< the thread of the latest change()
 };
 
 }  // namespace rondo

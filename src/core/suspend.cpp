@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -130,12 +131,10 @@ class ResumeWatch {
   std::thread thread_;
 };
 
-}  // namespace
-
-Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
+/// Does the work of a suspend after begin_suspension().
+Result<void> suspend_now(const std::shared_ptr<Communicator> &comm, const std::shared_ptr<Part> &meeting) {
   // Streams order one-sided operations, and the barrier does not wait for them. So wait here.
   if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
-  const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
   SplitCall own;
   own.suspends = true;
   if (comm->rank() == 0) {
@@ -144,8 +143,9 @@ Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
     own.nonce = offer.nonce;
   }
   const Signature record = record_of(own);
-  RONDO_TRY_ASSIGN(const WorkItem barrier, comm->begin_split(record));
-  if (const auto done = give_back(*comm, *meeting, own, barrier); !done.ok()) {
+  const auto barrier = comm->begin_split(record);
+  const auto done = barrier.ok() ? give_back(*comm, *meeting, own, barrier.value()) : Result<void>(barrier.error());
+  if (!done.ok()) {
     if (comm->ranks().failed()) return done;
     return fail(*comm, done.error());
   }
@@ -153,13 +153,8 @@ Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
   return {};
 }
 
-Result<void> resume(const std::shared_ptr<Communicator> &comm) {
-  if (comm->failure()) return comm->report_failure();
-  if (!comm->is_suspended())
-    return Error{RONDO_ERROR_INVALID_USAGE, "the communicator is not suspended; rondo_comm_suspend comes first"};
-  const auto meeting = comm->take_meeting();
-  if (meeting == nullptr)
-    return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
+/// Does the work of a resume after take_meeting().
+Result<void> resume_now(const std::shared_ptr<Communicator> &comm, const std::shared_ptr<Part> &meeting) {
   const uint64_t deadline_ns = now_ns() + comm->settings().timeout_ns;
   const auto watch = ResumeWatch::start(*comm);
   if (!watch.ok()) return fail(*comm, in_resume(watch.error()));
@@ -172,6 +167,33 @@ Result<void> resume(const std::shared_ptr<Communicator> &comm) {
     return fail(*comm, in_resume(done.error()));
   }
   comm->end_suspension();
+  return {};
+}
+
+}  // namespace
+
+Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
+  const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
+  RONDO_TRY(comm->begin_suspension());
+  return comm->change(suspend_now, meeting);
+}
+
+Result<void> resume(const std::shared_ptr<Communicator> &comm) {
+  if (comm->failure()) return comm->report_failure();
+  RONDO_TRY(comm->check_not_changing());
+  if (!comm->is_suspended())
+    return Error{RONDO_ERROR_INVALID_USAGE, "the communicator is not suspended; rondo_comm_suspend comes first"};
+  const auto meeting = comm->take_meeting();
+  if (meeting == nullptr)
+    return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
+  return comm->change(resume_now, meeting);
+}
+
+Result<void> Communicator::begin_suspension() {
+  const std::lock_guard lock(submit_lock_);
+  RONDO_TRY(check_usable_locked());
+  halted_ = true;
+  suspended_.store(true, std::memory_order_relaxed);  // relaxed: see its declaration
   return {};
 }
 
@@ -191,7 +213,58 @@ void Communicator::end_suspension() {
   suspended_.store(false, std::memory_order_relaxed);  // relaxed: see its declaration
 }
 
+Result<void> Communicator::change(Change &work, const std::shared_ptr<Part> &meeting) {
+  if (settings_.nonblocking && start_change(work, meeting)) return {};
+  return run_change(work, meeting);
+}
+
+Result<void> Communicator::run_change(Change &work, const std::shared_ptr<Part> &meeting) {
+  try {
+    return work(shared_from_this(), meeting);
+  } catch (const std::exception &) {  // for lack of memory or threads
+    fail({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});
+    return report_failure();
+  }
+}
+
+/// Starts a thread that calls run_change(). Returns false if no thread can be started.
+bool Communicator::start_change(Change &work, const std::shared_ptr<Part> &meeting) {
+  const std::lock_guard lock(change_mutex_);
+  if (changer_.joinable()) changer_.join();  // the thread of an earlier change, which has ended
+  changing_.store(true, std::memory_order_relaxed);  // the start of the thread orders it before the store below
+  try {
+    auto thread = start_thread("a communicator that is suspended or resumed",
+                               [self = shared_from_this(), &work, meeting] {
+                                 static_cast<void>(self->run_change(work, meeting));
+                                 self->changing_.store(false, std::memory_order_release);  // see check_not_changing()
+                               });
+    if (thread.ok()) {
+      changer_ = std::move(thread).value();
+      return true;
+    }
+  } catch (const std::bad_alloc &) {
+  }
+  changing_.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+void Communicator::end_change() {
+  if (!check_not_changing().ok())
+    operations_.raise({RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) +
+                                                " destroyed its communicator while it was suspended or resumed"},
+                      next_number());
+  const std::lock_guard lock(change_mutex_);
+  if (changer_.joinable()) changer_.join();
+}
+
+Result<void> Communicator::check_not_changing() const {
+  if (!changing_.load(std::memory_order_acquire)) return {};  // pairs with start_change()
+  return Error{RONDO_NOT_READY, "the communicator is still being suspended or resumed; rondo_comm_get_async_error() "
+                                "reports when that has ended"};
+}
+
 Result<void> Communicator::check_not_suspended() const {
+  RONDO_TRY(check_not_changing());
   if (!is_suspended()) return {};
   return Error{RONDO_ERROR_INVALID_USAGE,
                "the communicator is suspended; call rondo_comm_resume on every rank before it is used again"};

@@ -35,6 +35,37 @@ void check_mixed_group(ncclComm_t blocking) {
   NCCL(ncclCommAbort(comm));
 }
 
+/// Checks that a thread can suspend and resume nonblocking ranks in a group, which waits for them.
+void check_nonblocking_pair() {
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclConfig_t config = nonblocking();
+  ncclComm_t comms[2] = {};
+  for (int rank = 0; rank < 2; ++rank) {
+    const OnDevice current(rank);
+    CHECK(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config) == ncclInProgress);
+  }
+  for (const ncclComm_t comm : comms) CHECK(wait_while(comm, ncclInProgress) == ncclSuccess);
+  for (int round = 0; round < 2; ++round) {
+    NCCL(ncclGroupStart());
+    for (const ncclComm_t comm : comms) NCCL(ncclCommSuspend(comm, memory_flag));
+    NCCL(ncclGroupEnd());
+    for (const ncclComm_t comm : comms) CHECK(figure(comm, ncclStatGpuMemSuspended) == 1);
+    NCCL(ncclGroupStart());
+    for (const ncclComm_t comm : comms) NCCL(ncclCommResume(comm));
+    NCCL(ncclGroupEnd());
+    for (const ncclComm_t comm : comms) CHECK(figure(comm, ncclStatGpuMemSuspended) == 0);
+  }
+  // The last call is refused after the others have ended.
+  NCCL(ncclGroupStart());
+  NCCL(ncclCommSuspend(comms[0], memory_flag));
+  NCCL(ncclCommSuspend(comms[1], memory_flag));
+  NCCL(ncclCommSuspend(comms[1], memory_flag));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "is suspended");
+  for (const ncclComm_t comm : comms) CHECK(figure(comm, ncclStatGpuMemSuspended) == 1);
+  for (const ncclComm_t comm : comms) NCCL(ncclCommAbort(comm));
+}
+
 }  // namespace
 
 /// Suspends and resumes all ranks in groups by one thread, and sums in between.
@@ -75,6 +106,7 @@ void compat_test::check_suspend() {
     CHECK(figure(comms[0], ncclStatGpuMemSuspended) == 0);
   }
   check_mixed_group(comms[0]);
+  check_nonblocking_pair();
   CHECK_REFUSED(ncclCommSuspend(comms[0], 2), ncclInvalidArgument, "flags are 2");
   CHECK_REFUSED(ncclCommMemStats(comms[0], ncclStatGpuMemTotal, nullptr), ncclInvalidArgument, "NULL");
   uint64_t value = 0;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests suspend and resume communicators on host memory, and end them while some ranks wait in resume. Devices
 // use the same code for this.
+#include <thread>
+
 #include "src/base/clock.h"
 #include "tests/gpu/device_ranks.h"
+#include "tests/unit/nonblocking.h"
 
 using namespace rondo_test;
 
@@ -19,9 +22,42 @@ rondo_config_t on_host() {
 rondo_status_t suspend(int, rondo_comm_t comm) { return rondo_comm_suspend(comm, RONDO_SUSPEND_MEMORY); }
 rondo_status_t resume(int, rondo_comm_t comm) { return rondo_comm_resume(comm); }
 
+/// Two nonblocking ranks on host memory.
+struct Pair : Begun {
+  Pair() : Begun(2, 2, config()) { REQUIRE(both_are(RONDO_OK)); }
+  static rondo_config_t config() {
+    rondo_config_t config = nonblocking();
+    config.timeout_ms = 600'000;  // longer than the test may take
+    return config;
+  }
+  [[nodiscard]] bool both_are(rondo_status_t outcome) const {
+    return outcome_of(comms[0]) == outcome && outcome_of(comms[1]) == outcome;
+  }
+  /// Begins to suspend the rank or, if `resumes`, to resume it.
+  [[nodiscard]] rondo_status_t change(size_t rank, bool resumes) const {
+    return resumes ? rondo_comm_resume(comms[rank]) : rondo_comm_suspend(comms[rank], RONDO_SUSPEND_MEMORY);
+  }
+  /// Suspends both ranks if they are to be resumed next.
+  void prepare(bool resumes) const {
+    if (!resumes) return;
+    for (size_t rank = 0; rank < 2; ++rank) REQUIRE(change(rank, false) == RONDO_OK);
+    REQUIRE(both_are(RONDO_OK));
+  }
+  void end(size_t rank) {
+    CHECK(rondo_comm_destroy(comms[rank]) == RONDO_OK);
+    comms[rank] = nullptr;
+  }
+};
+
+int suspended(rondo_comm_t comm) {
+  int answer = -1;
+  CHECK(rondo_comm_device_memory(comm, nullptr, nullptr, &answer) == RONDO_OK);
+  return answer;
+}
+
 }  // namespace
 
-TEST_CASE("suspend: resume on the other ranks ends if a suspended rank aborts or revokes the communicator") {
+TEST_CASE("suspend: resume on the other ranks ends if a suspended rank aborts or revokes the communicator", "[host]") {
   for (const bool aborts : {true, false}) {
     CAPTURE(aborts);
     Ranks ranks(3, on_host());
@@ -40,7 +76,7 @@ TEST_CASE("suspend: resume on the other ranks ends if a suspended rank aborts or
   }
 }
 
-TEST_CASE("suspend: resume on the other ranks ends if a suspended rank destroys the communicator") {
+TEST_CASE("suspend: resume on the other ranks ends if a suspended rank destroys the communicator", "[host]") {
   for (const int leaver : {0, 1}) {  // rank 0 serves the store in which the ranks meet
     CAPTURE(leaver);
     Ranks ranks(3, on_host());
@@ -63,7 +99,7 @@ TEST_CASE("suspend: resume on the other ranks ends if a suspended rank destroys 
   }
 }
 
-TEST_CASE("suspend: a rank may destroy the communicator as soon as it has resumed") {
+TEST_CASE("suspend: a rank may destroy the communicator as soon as it has resumed", "[host]") {
   Ranks ranks(4, on_host());
   REQUIRE(ranks.status() == RONDO_OK);
   REQUIRE(all_ok(ranks.run(suspend)));
@@ -76,7 +112,7 @@ TEST_CASE("suspend: a rank may destroy the communicator as soon as it has resume
   CHECK(all_ok(statuses));
 }
 
-TEST_CASE("suspend: a communicator on host memory has nothing to give back") {
+TEST_CASE("suspend: a communicator on host memory has nothing to give back", "[host]") {
   Ranks ranks(2);
   REQUIRE(ranks.status() == RONDO_OK);
   REQUIRE(all_ok(ranks.run(suspend)));
@@ -88,4 +124,75 @@ TEST_CASE("suspend: a communicator on host memory has nothing to give back") {
   CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_ERROR_INVALID_USAGE);
   REQUIRE(all_ok(ranks.run(resume)));
   CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_barrier(comm, nullptr); })));
+}
+
+TEST_CASE("suspend: one thread suspends and resumes nonblocking ranks, which report when it is over", "[host]") {
+  const Pair pair;
+  for (int round = 0; round < 2; ++round) {
+    CAPTURE(round);
+    for (const bool resumes : {false, true}) {
+      CAPTURE(resumes);
+      const size_t first = round == 0 ? 0 : 1;
+      const rondo_comm_t comm = pair.comms[first];
+      CHECK(pair.change(first, resumes) == RONDO_OK);
+      CHECK(state_of(comm) == RONDO_NOT_READY);
+      CHECK(rondo_barrier(comm, nullptr) == RONDO_NOT_READY);
+      check_message({"still being suspended or resumed", "rondo_comm_get_async_error"});
+      CHECK(pair.change(first, false) == RONDO_NOT_READY);
+      CHECK(pair.change(first, true) == RONDO_NOT_READY);
+      CHECK(pair.change(1 - first, resumes) == RONDO_OK);
+      CHECK(pair.both_are(RONDO_OK));
+      CHECK((suspended(pair.comms[0]) == 1) == !resumes);
+      CHECK((suspended(pair.comms[1]) == 1) == !resumes);
+      if (!resumes) CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_INVALID_USAGE);
+    }
+    int values[] = {1, 2};
+    std::thread other([&] {
+      static_cast<void>(rondo_all_reduce(&values[1], &values[1], 1, RONDO_INT32, RONDO_SUM, pair.comms[1], nullptr));
+    });
+    CHECK(rondo_all_reduce(&values[0], &values[0], 1, RONDO_INT32, RONDO_SUM, pair.comms[0], nullptr) == RONDO_OK);
+    other.join();
+    CHECK((values[0] == 3 && values[1] == 3));
+  }
+}
+
+TEST_CASE("suspend: abort and destroy end what a nonblocking rank has begun alone, and the other rank learns it",
+          "[host]") {
+  for (const bool resumes : {false, true}) {
+    for (const bool aborts : {false, true}) {
+      for (const size_t first : {0, 1}) {
+        CAPTURE(resumes, aborts, first);
+        Pair pair;
+        pair.prepare(resumes);
+        REQUIRE(pair.change(first, resumes) == RONDO_OK);
+        if (aborts) {
+          CHECK(rondo_comm_abort(pair.comms[first]) == RONDO_OK);
+          CHECK(outcome_of(pair.comms[first]) == RONDO_ERROR_ABORTED);
+        } else {
+          pair.end(first);
+        }
+        CHECK(outcome_of(pair.comms[1 - first]) == RONDO_ERROR_ABORTED);
+        CHECK(failure_of(pair.comms[1 - first]).peer == static_cast<int32_t>(first));
+        CHECK(pair.change(1 - first, resumes) != RONDO_OK);
+      }
+    }
+  }
+}
+
+TEST_CASE("suspend: whenever the abort or the destroy comes, the work of nonblocking ranks ends", "[host]") {
+  for (int delay_us = 0; delay_us < 4000; delay_us += 100) {
+    const bool resumes = delay_us % 200 == 0, aborts = delay_us % 300 == 0;
+    CAPTURE(delay_us, resumes, aborts);
+    Pair pair;
+    pair.prepare(resumes);
+    for (size_t rank = 0; rank < 2; ++rank) REQUIRE(pair.change(rank, resumes) == RONDO_OK);
+    std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    if (aborts) {
+      CHECK(rondo_comm_abort(pair.comms[1]) == RONDO_OK);
+      CHECK(outcome_of(pair.comms[1]) == RONDO_ERROR_ABORTED);
+    } else {
+      pair.end(1);
+    }
+    CHECK(outcome_of(pair.comms[0]) != RONDO_NOT_READY);
+  }
 }
