@@ -256,7 +256,7 @@ RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_i
  * return at once, and a thread does their work. Until it ends, rondo_comm_get_async_error() writes RONDO_NOT_READY.
  *
  * Until rondo_comm_resume(), calls that communicate or register return RONDO_ERROR_INVALID_USAGE. Queries, shrink,
- * grow, flush, revoke, abort and destroy work. While such a thread works, the status is RONDO_NOT_READY instead.
+ * grow, flush, revoke, abort and destroy work. While that thread works, all but the last three return RONDO_NOT_READY.
  *
  * rondo_comm_device_memory() says how much is given back. On host memory that is nothing. If ranks share memory by CUDA
  * IPC, as ranks of one process usually do, they give back only the workspaces of integer means and premul sums.

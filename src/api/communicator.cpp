@@ -32,11 +32,7 @@ Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const ch
 /// RONDO_NOT_READY while it is being made, suspended or resumed.
 Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
   auto comm = communicator_of(handle);
-  if (comm.ok()) {
-    const auto changed = comm.value()->check_not_changing();  // first, because a change that has ended may have failed
-    auto failure = comm.value()->failure();
-    return failure || changed.ok() ? std::move(failure) : changed.error();
-  }
+  if (comm.ok()) return comm.value()->failure();
   if (comm.error().status == RONDO_ERROR_INVALID_HANDLE) return std::move(comm).error();
   return std::optional<Error>(std::move(comm).error());
 }
@@ -292,7 +288,7 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
 rondo_status_t rondo_comm_abort(rondo_comm_t handle) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
     if (process().pending_inits.cancel(handle)) return {};
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const auto comm, made_communicator_of(handle));
     comm->abort();
     return {};
   });

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/compat/communicator.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -14,8 +12,6 @@
 
 namespace rondo::compat {
 namespace {
-
-constexpr long first_nap_ns = 20'000, longest_nap_ns = 500'000;
 
 /// All ncclComm objects of this process. They are never freed.
 struct Pool {
@@ -40,19 +36,6 @@ rondo_status_t status_of(rondo_comm_t handle) {
 ncclResult_t fail_with(rondo_comm_t handle, rondo_status_t status) {
   if (status == RONDO_OK) return ncclSuccess;
   return fail(result_of(status), rondo_last_error_message(handle));
-}
-
-/// Waits until the communicator has been made, suspended or resumed, and returns its status. It polls, since Rondo has
-/// no call for such a wait. The deadline of that work ends the loop.
-rondo_status_t wait_for(rondo_comm_t handle) {
-  timespec nap{0, first_nap_ns};
-  rondo_status_t status = status_of(handle);
-  while (status == RONDO_NOT_READY) {
-    static_cast<void>(::nanosleep(&nap, nullptr));
-    nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
-    status = status_of(handle);
-  }
-  return status;
 }
 
 void set_ready(ncclComm *comm, rondo_comm_t handle) {
@@ -131,9 +114,16 @@ ncclResult_t state_of(ncclComm *comm) {
   return fail_with(handle, status);
 }
 
+void Naps::take() {
+  constexpr long longest_nap_ns = 500'000;
+  static_cast<void>(::nanosleep(&next_, nullptr));
+  next_.tv_nsec = std::min(2 * next_.tv_nsec, longest_nap_ns);
+}
+
 ncclResult_t wait_until_made(ncclComm *comm) {
   const rondo_comm_t handle = comm->handle;
-  const rondo_status_t status = wait_for(handle);
+  rondo_status_t status = status_of(handle);
+  for (Naps naps; status == RONDO_NOT_READY; status = status_of(handle)) naps.take();
   if (status == RONDO_OK) {
     set_ready(comm, handle);
     return ncclSuccess;
@@ -145,9 +135,9 @@ ncclResult_t wait_until_made(ncclComm *comm) {
   return failed;
 }
 
-ncclResult_t wait_until_changed(ncclComm *comm) {
-  const rondo_comm_t handle = comm->handle;
-  const rondo_status_t status = wait_for(handle);
+ncclResult_t change_of(rondo_comm_t handle) {
+  const rondo_status_t status = status_of(handle);
+  if (status == RONDO_NOT_READY) return ncclInProgress;
   if (status == RONDO_ERROR_INVALID_HANDLE)
     return fail(ncclInvalidUsage, "the communicator was ended by another thread while it was suspended or resumed");
   return fail_with(handle, status);

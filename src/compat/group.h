@@ -76,9 +76,8 @@ ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator. This waits for the other ranks. In a group, the group's end does so, after the
 /// collectives, and for all communicators of the group at the same time.
 ncclResult_t run_or_keep(const Suspension &suspension);
-/// Runs suspensions at the end of a group, in rounds. A round begins the next suspension of each communicator, and then
-/// waits for all of them, since communicators may be ranks of one group. After a failure, no further round begins, and
-/// the first failure is returned.
+/// Runs suspensions at the end of a group. Those of one communicator run in order, until one fails. Communicators do
+/// not wait for each other, as they may be ranks of one group. Returns the first failure if there is one.
 ncclResult_t run_suspensions(const std::vector<Suspension> &suspensions);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
 /// Ends a created operation of `comm`. In a group, the group's end does so, after it has run the kept calls.

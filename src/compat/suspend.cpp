@@ -2,6 +2,7 @@
 // This file suspends and resumes communicators, and reports their device memory.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/compat/exports.h"
@@ -12,11 +13,21 @@ using namespace rondo::compat;
 
 namespace {
 
-ncclResult_t begin(const Suspension &it) {
-  const rondo_comm_t handle = it.comm->handle;
-  const rondo_status_t status =
-      it.resumes ? rondo_comm_resume(handle) : rondo_comm_suspend(handle, RONDO_SUSPEND_MEMORY);
-  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+/// The suspensions of one communicator.
+struct Queue {
+  rondo_comm_t comm;
+  std::vector<bool> resumes;  ///< for each suspension, whether it is a resume
+  size_t begun_count = 0;
+};
+
+/// Begins the next suspension if the earlier one has ended. Returns ncclInProgress until all have ended, or one failed.
+ncclResult_t advance(Queue &queue) {
+  if (queue.begun_count != 0)
+    if (const ncclResult_t ended = change_of(queue.comm); ended != ncclSuccess) return ended;
+  if (queue.begun_count == queue.resumes.size()) return ncclSuccess;
+  const bool resumes = queue.resumes[queue.begun_count++];
+  const auto status = resumes ? rondo_comm_resume(queue.comm) : rondo_comm_suspend(queue.comm, RONDO_SUSPEND_MEMORY);
+  return status == RONDO_OK ? ncclInProgress : pass_on(status, queue.comm);
 }
 
 ncclResult_t suspend(ncclComm *comm, int flags) {
@@ -55,27 +66,27 @@ ncclResult_t tell_memory(ncclComm *comm, ncclCommMemStat_t stat, uint64_t *value
 }  // namespace
 
 ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspensions) {
-  ncclResult_t first = ncclSuccess;
-  const auto note_failure = [&](ncclResult_t result) {
-    if (first == ncclSuccess) first = result;
-    return result != ncclSuccess;
-  };
-  std::vector<Suspension> left = suspensions, later;
-  while (!left.empty() && first == ncclSuccess) {
-    std::vector<ncclComm *> seen, begun;  // communicators of this round
-    later.clear();
-    for (const Suspension &each : left) {
-      if (std::find(seen.begin(), seen.end(), each.comm) != seen.end()) {
-        later.push_back(each);
-        continue;
-      }
-      seen.push_back(each.comm);
-      if (!note_failure(begin(each))) begun.push_back(each.comm);
-    }
-    for (ncclComm *const comm : begun) static_cast<void>(note_failure(wait_until_changed(comm)));
-    left.swap(later);
+  std::vector<Queue> queues;
+  for (const Suspension &each : suspensions) {
+    const rondo_comm_t comm = each.comm->handle;
+    auto found = std::find_if(queues.begin(), queues.end(), [&](const Queue &queue) { return queue.comm == comm; });
+    if (found == queues.end()) found = queues.insert(found, Queue{comm, {}});
+    found->resumes.push_back(each.resumes);
   }
-  return first;
+  ncclResult_t first = ncclSuccess;
+  std::string sentence;
+  for (Naps naps; !queues.empty(); naps.take()) {
+    std::vector<Queue> left;
+    for (Queue &queue : queues) {
+      const ncclResult_t result = advance(queue);
+      if (result == ncclInProgress) left.push_back(std::move(queue));
+      if (result == ncclInProgress || result == ncclSuccess || first != ncclSuccess) continue;
+      first = result;
+      sentence = last_failure();
+    }
+    queues.swap(left);
+  }
+  return first == ncclSuccess ? first : fail(first, sentence);
 }
 
 /// Gives device memory back on all ranks. Waits for the other ranks, even if the communicator is nonblocking.

@@ -200,15 +200,14 @@ Result<void> Communicator::flush() {
 }
 
 void Communicator::close() {
-  end_change();
-  closed_.store(true, std::memory_order_release);  // pairs with is_closed()
+  end_changes();
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
   // After a failure drain() does not wait, so operations may still run now.
   const bool ended = executor_->quiesce();
   executor_->end();
   if (!ended) executor_->live_on(executor_);
-  static_cast<void>(take_meeting());
+  keep_meeting(nullptr);
   dump_.finish();
   ranks_.set_state(RankState::left);
 }

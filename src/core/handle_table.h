@@ -112,6 +112,17 @@ class HandleTable {
     return free_slot(shard, index);
   }
 
+  /// Returns the objects of all handles.
+  [[nodiscard]] std::vector<std::shared_ptr<T>> all() const {
+    std::vector<std::shared_ptr<T>> objects;
+    for (const Shard &shard : shards_) {
+      const std::lock_guard lock(shard.mutex);
+      for (const Slot &slot : shard.slots)
+        if (slot.object != nullptr) objects.push_back(slot.object);
+    }
+    return objects;
+  }
+
   [[nodiscard]] uint32_t live_count() const {
     uint32_t count = 0;
     for (const Shard &shard : shards_) {

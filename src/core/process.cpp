@@ -8,6 +8,7 @@
 
 #include "src/base/process_object.h"
 #include "src/base/unique_handle.h"
+#include "src/core/communicator.h"
 
 namespace rondo {
 namespace {
@@ -38,13 +39,14 @@ void begin_child() {
   own_object().forget();
 }
 
-/// Finishes initialisations and servers at exit(). If their threads ended with the process, ranks without a reply would
-/// learn that the store is gone, but not why. No communicator may be made during the shutdown. A child of fork() does
-/// not have these threads.
+/// Finishes initialisations, suspends, resumes and servers at exit(). If their threads ended with the process, ranks
+/// without a reply would learn that the store is gone, but not why. No communicator may be made during the shutdown. A
+/// child of fork() does not have these threads.
 void end_threads() {
   Process *const own = own_object().find();
   if (own == nullptr) return;
   own->pending_inits.finish_all();
+  for (const auto &comm : own->communicators.all()) comm->end_changes();
   own->id_servers.remove_all();
 }
 

@@ -131,80 +131,90 @@ class ResumeWatch {
   std::thread thread_;
 };
 
-/// Does the work of a suspend after begin_suspension().
-Result<void> suspend_now(const std::shared_ptr<Communicator> &comm, const std::shared_ptr<Part> &meeting) {
+/// Does the work of a suspend after begin_suspend().
+Result<void> suspend_now(Communicator &comm, const std::shared_ptr<Part> &meeting) {
   // Streams order one-sided operations, and the barrier does not wait for them. So wait here.
-  if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
+  if (!comm.executor().wait_for_one_sided()) return comm.report_failure();
   SplitCall own;
   own.suspends = true;
-  if (comm->rank() == 0) {
+  if (comm.rank() == 0) {
     const PartOffer offer = meeting->offer();
     own.port = offer.port;
     own.nonce = offer.nonce;
   }
   const Signature record = record_of(own);
-  const auto barrier = comm->begin_split(record);
-  const auto done = barrier.ok() ? give_back(*comm, *meeting, own, barrier.value()) : Result<void>(barrier.error());
+  const auto barrier = comm.begin_split(record);
+  const auto done = barrier.ok() ? give_back(comm, *meeting, own, barrier.value()) : Result<void>(barrier.error());
   if (!done.ok()) {
-    if (comm->ranks().failed()) return done;
-    return fail(*comm, done.error());
+    if (comm.ranks().failed()) return done;
+    return fail(comm, done.error());
   }
-  comm->keep_meeting(meeting);
+  comm.keep_meeting(meeting);
   return {};
 }
 
-/// Does the work of a resume after take_meeting().
-Result<void> resume_now(const std::shared_ptr<Communicator> &comm, const std::shared_ptr<Part> &meeting) {
-  const uint64_t deadline_ns = now_ns() + comm->settings().timeout_ns;
-  const auto watch = ResumeWatch::start(*comm);
-  if (!watch.ok()) return fail(*comm, in_resume(watch.error()));
+/// Does the work of a resume after begin_resume().
+Result<void> resume_now(Communicator &comm, const std::shared_ptr<Part> &meeting) {
+  const uint64_t deadline_ns = now_ns() + comm.settings().timeout_ns;
+  const auto watch = ResumeWatch::start(comm);
+  if (!watch.ok()) return fail(comm, in_resume(watch.error()));
   const auto done = meeting->gather(deadline_ns, watch.value()->cancel(), [&](const Rendezvous &ranks) {
     watch.value()->note_all_have_come();
-    return comm->executor().resume(*ranks.store, ranks.key_prefix, deadline_ns);
+    return comm.executor().resume(*ranks.store, ranks.key_prefix, deadline_ns);
   });
   if (!done.ok()) {
-    if (comm->failure()) return comm->report_failure();
-    return fail(*comm, in_resume(done.error()));
+    if (comm.failure()) return comm.report_failure();
+    return fail(comm, in_resume(done.error()));
   }
-  comm->end_suspension();
+  comm.end_suspension();
   return {};
+}
+
+/// Calls work(). A lack of memory or threads fails the communicator, too.
+Result<void> run(Communicator::Change &work, Communicator &comm, const std::shared_ptr<Part> &meeting) {
+  try {
+    return work(comm, meeting);
+  } catch (const std::exception &) {
+    return fail(comm, {RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});
+  }
 }
 
 }  // namespace
 
 Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
   const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
-  RONDO_TRY(comm->begin_suspension());
-  return comm->change(suspend_now, meeting);
+  RONDO_TRY(comm->begin_suspend(suspend_now, meeting));
+  return comm->settings().nonblocking ? Result<void>() : run(suspend_now, *comm, meeting);
 }
 
 Result<void> resume(const std::shared_ptr<Communicator> &comm) {
   if (comm->failure()) return comm->report_failure();
-  RONDO_TRY(comm->check_not_changing());
-  if (!comm->is_suspended())
-    return Error{RONDO_ERROR_INVALID_USAGE, "the communicator is not suspended; rondo_comm_suspend comes first"};
-  const auto meeting = comm->take_meeting();
-  if (meeting == nullptr)
-    return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
-  return comm->change(resume_now, meeting);
+  RONDO_TRY_ASSIGN(const auto meeting, comm->begin_resume(resume_now));
+  return comm->settings().nonblocking ? Result<void>() : run(resume_now, *comm, meeting);
 }
 
-Result<void> Communicator::begin_suspension() {
+Result<void> Communicator::begin_suspend(Change &work, const std::shared_ptr<Part> &meeting) {
   const std::lock_guard lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
+  RONDO_TRY(start_change(work, meeting));
   halted_ = true;
   suspended_.store(true, std::memory_order_relaxed);  // relaxed: see its declaration
   return {};
 }
 
-void Communicator::keep_meeting(std::shared_ptr<Part> meeting) {
+Result<std::shared_ptr<Part>> Communicator::begin_resume(Change &work) {
   const std::lock_guard lock(submit_lock_);
-  meeting_ = std::move(meeting);
+  if (!is_suspended())
+    return Error{RONDO_ERROR_INVALID_USAGE, "the communicator is not suspended; rondo_comm_suspend comes first"};
+  if (meeting_ == nullptr)
+    return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
+  RONDO_TRY(start_change(work, meeting_));
+  return std::move(meeting_);
 }
 
-std::shared_ptr<Part> Communicator::take_meeting() {
+void Communicator::keep_meeting(std::shared_ptr<Part> meeting) {
   const std::lock_guard lock(submit_lock_);
-  return std::move(meeting_);
+  meeting_.swap(meeting);
 }
 
 void Communicator::end_suspension() {
@@ -213,58 +223,37 @@ void Communicator::end_suspension() {
   suspended_.store(false, std::memory_order_relaxed);  // relaxed: see its declaration
 }
 
-Result<void> Communicator::change(Change &work, const std::shared_ptr<Part> &meeting) {
-  if (settings_.nonblocking && start_change(work, meeting)) return {};
-  return run_change(work, meeting);
+/// Starts a thread that runs work(), if the communicator is nonblocking. The caller holds submit_lock_.
+Result<void> Communicator::start_change(Change &work, const std::shared_ptr<Part> &meeting) {
+  if (!settings_.nonblocking) return {};
+  const std::lock_guard lock(change_mutex_);  // the thread takes it, too, so the thread ends after the store below
+  if (is_closed()) return Error{RONDO_ERROR_INVALID_HANDLE, "another thread destroys the communicator"};
+  if (changer_.joinable()) changer_.join();  // the thread of an earlier change, which needs no lock any more
+  RONDO_TRY_ASSIGN(changer_, start_thread("a communicator that is suspended or resumed",
+                                          [self = shared_from_this(), &work, meeting] {
+                                            { const std::lock_guard begun(self->change_mutex_); }
+                                            static_cast<void>(run(work, *self, meeting));
+                                            self->changing_.store(false, std::memory_order_release);
+                                          }));
+  changing_.store(true, std::memory_order_relaxed);  // relaxed: no other thread may use the communicator now
+  return {};
 }
 
-Result<void> Communicator::run_change(Change &work, const std::shared_ptr<Part> &meeting) {
-  try {
-    return work(shared_from_this(), meeting);
-  } catch (const std::exception &) {  // for lack of memory or threads
-    fail({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});
-    return report_failure();
+void Communicator::end_changes() {
+  std::thread changer;
+  {
+    const std::lock_guard lock(change_mutex_);
+    closed_.store(true, std::memory_order_release);  // pairs with is_closed()
+    changer.swap(changer_);
   }
-}
-
-/// Starts a thread that calls run_change(). Returns false if no thread can be started.
-bool Communicator::start_change(Change &work, const std::shared_ptr<Part> &meeting) {
-  const std::lock_guard lock(change_mutex_);
-  if (changer_.joinable()) changer_.join();  // the thread of an earlier change, which has ended
-  changing_.store(true, std::memory_order_relaxed);  // the start of the thread orders it before the store below
-  try {
-    auto thread = start_thread("a communicator that is suspended or resumed",
-                               [self = shared_from_this(), &work, meeting] {
-                                 static_cast<void>(self->run_change(work, meeting));
-                                 self->changing_.store(false, std::memory_order_release);  // see check_not_changing()
-                               });
-    if (thread.ok()) {
-      changer_ = std::move(thread).value();
-      return true;
-    }
-  } catch (const std::bad_alloc &) {
-  }
-  changing_.store(false, std::memory_order_relaxed);
-  return false;
-}
-
-void Communicator::end_change() {
-  if (!check_not_changing().ok())
+  if (is_changing())
     operations_.raise({RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) +
-                                                " destroyed its communicator while it was suspended or resumed"},
+                                                " ended its communicator while it was suspended or resumed"},
                       next_number());
-  const std::lock_guard lock(change_mutex_);
-  if (changer_.joinable()) changer_.join();
-}
-
-Result<void> Communicator::check_not_changing() const {
-  if (!changing_.load(std::memory_order_acquire)) return {};  // pairs with start_change()
-  return Error{RONDO_NOT_READY, "the communicator is still being suspended or resumed; rondo_comm_get_async_error() "
-                                "reports when that has ended"};
+  if (changer.joinable()) changer.join();
 }
 
 Result<void> Communicator::check_not_suspended() const {
-  RONDO_TRY(check_not_changing());
   if (!is_suspended()) return {};
   return Error{RONDO_ERROR_INVALID_USAGE,
                "the communicator is suspended; call rondo_comm_resume on every rank before it is used again"};
