@@ -247,16 +247,16 @@ RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t
 RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config, rondo_comm_t *grown) RONDO_NOEXCEPT;
 
-/** Gives back the device memory of `comm` until rondo_comm_resume(), for example while another program uses the device.
- * The call is a collective: every rank calls it, in the same order among its other collectives. It is refused in a
- * group. Make no other call on `comm` at the same time.
+/** Gives back the device memory of `comm` until rondo_comm_resume(). The call is a collective: every rank calls it, in
+ * the same order among its other collectives. It is refused in a group. Make no other call on `comm` at the same time.
  *
  * The call waits for all operations of `comm`, and copies the content of the memory to the host. The memory is free
- * when the call has returned on all ranks. Addresses stay the same, so graphs that were captured before can be replayed
- * after rondo_comm_resume(). Do not replay them in between: their kernels would use memory that is not there.
+ * when the call has ended on all ranks. Addresses stay the same, so graphs that were captured before can be replayed
+ * after rondo_comm_resume(), but not in between. With config->nonblocking of `comm`, this call and rondo_comm_resume()
+ * return at once, and a thread does their work. Until it ends, rondo_comm_get_async_error() writes RONDO_NOT_READY.
  *
  * Until rondo_comm_resume(), calls that communicate or register return RONDO_ERROR_INVALID_USAGE. Queries, shrink,
- * grow, flush, revoke, abort and destroy work.
+ * grow, flush, revoke, abort and destroy work. While that thread works, all but the last three return RONDO_NOT_READY.
  *
  * rondo_comm_device_memory() says how much is given back. On host memory that is nothing. If ranks share memory by CUDA
  * IPC, as ranks of one process usually do, they give back only the workspaces of integer means and premul sums.
@@ -321,8 +321,8 @@ RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t 
 RONDO_API const char *rondo_last_error_message(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Writes the state of all enqueued operations, without waiting. The state is RONDO_OK, or the first failure, which
- * never changes. While the communicator is being made, it is RONDO_NOT_READY. The call also notices the death of an
- * idle peer, except by exit() between operations. Any thread. */
+ * never changes. While the communicator is being made, suspended or resumed, it is RONDO_NOT_READY. The call also
+ * notices the death of an idle peer, except by exit() between operations. Any thread. */
 RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_status_t *status) RONDO_NOEXCEPT;
 /** @} */
 

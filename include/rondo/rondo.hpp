@@ -254,9 +254,9 @@ public:
   }
   /** Ends all operations on all ranks with RONDO_ERROR_REVOKED. Afterwards call shrink(). */
   void revoke() const { check(rondo_comm_revoke(comm_), comm_); }
-  /** Gives device memory back until resume(), on all ranks. */
+  /** Gives device memory back until resume(), on all ranks. A nonblocking communicator does not wait for the end. */
   void suspend() const { check(rondo_comm_suspend(comm_, RONDO_SUSPEND_MEMORY), comm_); }
-  /** Allocates the memory that suspend() gave back, on all ranks. */
+  /** Allocates the memory that suspend() gave back, on all ranks. It waits as suspend() does. */
   void resume() const { check(rondo_comm_resume(comm_), comm_); }
   /** Waits until this rank's operations are complete. */
   void flush() const { check(rondo_comm_flush(comm_), comm_); }

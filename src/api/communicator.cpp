@@ -29,7 +29,7 @@ Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const ch
 }
 
 /// Returns the error that the communicator of `handle` has: its failure, the failure of its initialisation, or
-/// RONDO_NOT_READY.
+/// RONDO_NOT_READY while it is being made, suspended or resumed.
 Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
   auto comm = communicator_of(handle);
   if (comm.ok()) return comm.value()->failure();
@@ -288,7 +288,7 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
 rondo_status_t rondo_comm_abort(rondo_comm_t handle) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
     if (process().pending_inits.cancel(handle)) return {};
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const auto comm, made_communicator_of(handle));
     comm->abort();
     return {};
   });

@@ -77,7 +77,7 @@ rondo_status_t rondo_comm_shrink(rondo_comm_t handle, const int *excluded, int e
 
 rondo_status_t rondo_comm_revoke(rondo_comm_t handle) noexcept {
   return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const auto comm, made_communicator_of(handle));
     comm->revoke();
     return {};
   });

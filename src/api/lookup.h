@@ -11,12 +11,21 @@
 
 namespace rondo {
 
-[[nodiscard]] inline Result<std::shared_ptr<Communicator>> communicator_of(rondo_comm_t handle) {
+/// Returns the communicator, even while a thread suspends or resumes it.
+[[nodiscard]] inline Result<std::shared_ptr<Communicator>> made_communicator_of(rondo_comm_t handle) {
   auto comm = process().communicators.find(handle);
   if (comm != nullptr) return comm;
   if (const auto why = process().pending_inits.why_not(handle)) return *why;
   comm = process().communicators.find(handle);  // its initialisation may have ended since the first search
   if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
+  return comm;
+}
+
+[[nodiscard]] inline Result<std::shared_ptr<Communicator>> communicator_of(rondo_comm_t handle) {
+  auto comm = made_communicator_of(handle);
+  if (comm.ok() && comm.value()->is_changing())
+    comm = Error{RONDO_NOT_READY, "the communicator is still being suspended or resumed; rondo_comm_get_async_error() "
+                                  "reports when that has ended"};
   return comm;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/compat/communicator.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -14,8 +12,6 @@
 
 namespace rondo::compat {
 namespace {
-
-constexpr long first_nap_ns = 20'000, longest_nap_ns = 500'000;
 
 /// All ncclComm objects of this process. They are never freed.
 struct Pool {
@@ -123,23 +119,23 @@ ncclResult_t state_of(ncclComm *comm) {
     return refusal != ncclSuccess ? refusal : ncclInProgress;
   }
   const rondo_status_t status = status_of(handle);
-  if (status == RONDO_NOT_READY) return ncclInProgress;
+  // A suspend or a resume of a communicator that is ready waits, on another thread. So it is not in progress for NCCL.
+  if (status == RONDO_NOT_READY) return comm->ready ? ncclSuccess : ncclInProgress;
   if (status == RONDO_OK) set_ready(comm, handle);
   if (comm->revoked || (comm->shrunk && status == RONDO_ERROR_REVOKED)) return ncclSuccess;
   return fail_with(handle, status);
 }
 
-/// Waits for an initialisation by polling, since Rondo has no call for such a wait. The initialisation's deadline ends
-/// the loop.
+void Naps::take() {
+  constexpr long longest_nap_ns = 500'000;
+  static_cast<void>(::nanosleep(&next_, nullptr));
+  next_.tv_nsec = std::min(2 * next_.tv_nsec, longest_nap_ns);
+}
+
 ncclResult_t wait_until_made(ncclComm *comm, bool stays) {
   const rondo_comm_t handle = comm->handle;
-  timespec nap{0, first_nap_ns};
   rondo_status_t status = status_of(handle);
-  while (status == RONDO_NOT_READY) {
-    static_cast<void>(::nanosleep(&nap, nullptr));
-    nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
-    status = status_of(handle);
-  }
+  for (Naps naps; status == RONDO_NOT_READY; status = status_of(handle)) naps.take();
   if (status == RONDO_OK) {
     set_ready(comm, handle);
     return ncclSuccess;
@@ -150,6 +146,14 @@ ncclResult_t wait_until_made(ncclComm *comm, bool stays) {
   const bool ended = stays ? keep_refused(comm, handle, failed) : retire(comm, handle);
   if (ended) static_cast<void>(rondo_comm_destroy(handle));
   return failed;
+}
+
+ncclResult_t change_of(rondo_comm_t handle) {
+  const rondo_status_t status = status_of(handle);
+  if (status == RONDO_NOT_READY) return ncclInProgress;
+  if (status == RONDO_ERROR_INVALID_HANDLE)
+    return fail(ncclInvalidUsage, "the communicator was ended by another thread while it was suspended or resumed");
+  return fail_with(handle, status);
 }
 
 ncclResult_t end_communicator(ncclComm *comm, bool abort) {

@@ -2,6 +2,8 @@
 // This file declares ncclComm_t: one rank's side of a communicator of Rondo.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <string>
 
@@ -52,8 +54,21 @@ namespace rondo::compat {
 /// `comm`, its operations have ended as the program wanted. So the state is ncclSuccess, though calls are refused.
 [[nodiscard]] ncclResult_t state_of(ncclComm *comm);
 
+/// The naps of a loop that polls, since Rondo has no call that waits for the end of work without a stream. They become
+/// longer. The deadline of the work ends the loop.
+class Naps {
+ public:
+  void take();
+
+ private:
+  timespec next_{0, 20'000};
+};
+
 /// Waits until the initialisation of `comm` has ended. If it failed, ends `comm`, or keeps it as refused if `stays`.
 ncclResult_t wait_until_made(ncclComm *comm, bool stays);
+
+/// Returns ncclInProgress while the communicator is being suspended or resumed, and then the outcome.
+[[nodiscard]] ncclResult_t change_of(rondo_comm_t handle);
 
 /// Ends `comm`, even if it has failed. With `abort`, first ends its operations on all ranks.
 ncclResult_t end_communicator(ncclComm *comm, bool abort);

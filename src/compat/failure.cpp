@@ -66,11 +66,10 @@ ncclResult_t result_of(rondo_status_t status) {
   switch (status) {
     case RONDO_OK:
       return ncclSuccess;
-    case RONDO_NOT_READY:
-      return ncclInProgress;
     case RONDO_ERROR_INVALID_ARGUMENT:
     case RONDO_ERROR_INVALID_HANDLE:
       return ncclInvalidArgument;
+    case RONDO_NOT_READY:  // of a ready communicator, which another thread suspends or resumes
     case RONDO_ERROR_UNSUPPORTED:
     case RONDO_ERROR_MISMATCH:
     case RONDO_ERROR_INVALID_USAGE:

@@ -72,9 +72,8 @@ ncclResult_t run_or_keep(Initialisation initialisation);
 /// Suspends or resumes a communicator. This waits for the other ranks. In a group, the group's end does so, after the
 /// collectives, and for all communicators of the group at the same time.
 ncclResult_t run_or_keep(const Suspension &suspension);
-/// Runs suspensions at the end of a group. The communicators may be ranks of one group, so each communicator but the
-/// first gets a thread, which runs the suspensions of that communicator in order. Returns a failure if there is one. If
-/// a thread cannot start, no suspension is run.
+/// Runs suspensions at the end of a group. Those of one communicator run in order, until one fails. Communicators do
+/// not wait for each other, as they may be ranks of one group. Returns the first failure if there is one.
 ncclResult_t run_suspensions(const std::vector<Suspension> &suspensions);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
 /// Ends a created operation of `comm`. In a group, the group's end does so, after it has run the kept calls.

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file suspends and resumes communicators, and reports their device memory.
-#include <signal.h>
-
 #include <algorithm>
-#include <exception>
-#include <future>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,75 +13,22 @@ using namespace rondo::compat;
 
 namespace {
 
-ncclResult_t run(const Suspension &it) {
-  const rondo_comm_t handle = it.comm->handle;
-  const rondo_status_t status =
-      it.resumes ? rondo_comm_resume(handle) : rondo_comm_suspend(handle, RONDO_SUSPEND_MEMORY);
-  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
-}
-
-/// Runs the suspensions of one communicator in order, and stops after a failure.
-ncclResult_t run_of(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-  for (const Suspension &each : suspensions)
-    if (each.comm == comm)
-      if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
-  return ncclSuccess;
-}
-
-/// Threads that each run the suspensions of one communicator. They wait for release() before they run any. So if one
-/// thread cannot start, no suspension has begun.
-class Helpers {
- public:
-  explicit Helpers(size_t count_max) : results_(count_max, ncclSuccess), released_(go_.get_future().share()) {
-    threads_.reserve(count_max);
-  }
-  Helpers(const Helpers &) = delete;
-  Helpers &operator=(const Helpers &) = delete;
-  ~Helpers() {
-    release(false);
-    join();
-  }
-
-  ncclResult_t start(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-    sigset_t all, before;  // blocked here, as signals belong to the application's threads
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    const ncclResult_t started = try_to_start(comm, suspensions);
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return started;
-  }
-  /// Lets the threads run their suspensions.
-  void go() { release(true); }
-  /// Waits until all threads have ended, and returns their results.
-  const std::vector<ncclResult_t> &join() {
-    for (std::thread &thread : threads_)
-      if (thread.joinable()) thread.join();
-    return results_;
-  }
-
- private:
-  void release(bool runs) {
-    if (!std::exchange(is_released_, true)) go_.set_value(runs);
-  }
-  ncclResult_t try_to_start(const ncclComm *comm, const std::vector<Suspension> &suspensions) {
-    try {
-      threads_.emplace_back([released = released_, &result = results_[threads_.size()], comm, &suspensions] {
-        if (released.get()) result = run_of(comm, suspensions);
-      });
-    } catch (const std::exception &error) {
-      return fail(ncclSystemError, std::string("ncclGroupEnd: no thread could be started for a communicator that is "
-                                               "suspended or resumed: ") +
-                                       error.what() + "; raise the limit on threads (ulimit -u)");
-    }
-    return ncclSuccess;
-  }
-
-  std::vector<ncclResult_t> results_;
-  std::promise<bool> go_;
-  std::shared_future<bool> released_;
-  std::vector<std::thread> threads_;
-  bool is_released_ = false;
+/// The suspensions of one communicator.
+struct Queue {
+  rondo_comm_t comm;
+  std::vector<bool> resumes;  ///< for each suspension, whether it is a resume
+  size_t begun_count = 0;
 };
+
+/// Begins the next suspension if the earlier one has ended. Returns ncclInProgress until all have ended, or one failed.
+ncclResult_t advance(Queue &queue) {
+  if (queue.begun_count != 0)
+    if (const ncclResult_t ended = change_of(queue.comm); ended != ncclSuccess) return ended;
+  if (queue.begun_count == queue.resumes.size()) return ncclSuccess;
+  const bool resumes = queue.resumes[queue.begun_count++];
+  const auto status = resumes ? rondo_comm_resume(queue.comm) : rondo_comm_suspend(queue.comm, RONDO_SUSPEND_MEMORY);
+  return status == RONDO_OK ? ncclInProgress : pass_on(status, queue.comm);
+}
 
 ncclResult_t suspend(ncclComm *comm, int flags) {
   constexpr const char *function = "ncclCommSuspend";
@@ -124,19 +66,27 @@ ncclResult_t tell_memory(ncclComm *comm, ncclCommMemStat_t stat, uint64_t *value
 }  // namespace
 
 ncclResult_t rondo::compat::run_suspensions(const std::vector<Suspension> &suspensions) {
-  std::vector<const ncclComm *> comms;  // each communicator once
-  for (const Suspension &each : suspensions)
-    if (std::find(comms.begin(), comms.end(), each.comm) == comms.end()) comms.push_back(each.comm);
-  if (comms.empty()) return ncclSuccess;
-  Helpers helpers(comms.size());
-  for (size_t other = 1; other < comms.size(); ++other)
-    if (const ncclResult_t started = helpers.start(comms[other], suspensions); started != ncclSuccess) return started;
-  helpers.go();
-  const ncclResult_t own = run_of(comms[0], suspensions);
-  const auto &results = helpers.join();
-  const auto is_failure = [](ncclResult_t result) { return result != ncclSuccess; };
-  const auto failed = std::find_if(results.begin(), results.end(), is_failure);
-  return own != ncclSuccess || failed == results.end() ? own : *failed;
+  std::vector<Queue> queues;
+  for (const Suspension &each : suspensions) {
+    const rondo_comm_t comm = each.comm->handle;
+    auto found = std::find_if(queues.begin(), queues.end(), [&](const Queue &queue) { return queue.comm == comm; });
+    if (found == queues.end()) found = queues.insert(found, Queue{comm, {}});
+    found->resumes.push_back(each.resumes);
+  }
+  ncclResult_t first = ncclSuccess;
+  std::string sentence;
+  for (Naps naps; !queues.empty(); naps.take()) {
+    std::vector<Queue> left;
+    for (Queue &queue : queues) {
+      const ncclResult_t result = advance(queue);
+      if (result == ncclInProgress) left.push_back(std::move(queue));
+      if (result == ncclInProgress || result == ncclSuccess || first != ncclSuccess) continue;
+      first = result;
+      sentence = last_failure();
+    }
+    queues.swap(left);
+  }
+  return first == ncclSuccess ? first : fail(first, sentence);
 }
 
 /// Gives device memory back on all ranks. Waits for the other ranks, even if the communicator is nonblocking.

@@ -64,13 +64,10 @@ Result<WorkItem> Communicator::begin_split(const Signature &record) {
   call.signature = suspends ? suspend_signature : split_signature;
   WorkItem work;
   const std::lock_guard lock(submit_lock_);
-  RONDO_TRY(check_usable_locked());
+  if (!suspends) RONDO_TRY(check_usable_locked());
+  if (ranks_.failed()) return operations_.report_failure();
   RONDO_TRY(give_numbers({&call, 1}, {&work, 1}));
   work.record = &record;
-  if (suspends) {
-    halted_ = true;
-    suspended_.store(true, std::memory_order_relaxed);  // relaxed: see its declaration
-  }
   if (!capabilities_.runs_in_call) RONDO_TRY(executor_->enqueue({&work, 1}, executor_->own_stream()));
   return work;
 }
@@ -203,14 +200,14 @@ Result<void> Communicator::flush() {
 }
 
 void Communicator::close() {
-  closed_.store(true, std::memory_order_release);  // pairs with is_closed()
+  end_changes();
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
   // After a failure drain() does not wait, so operations may still run now.
   const bool ended = executor_->quiesce();
   executor_->end();
   if (!ended) executor_->live_on(executor_);
-  static_cast<void>(take_meeting());
+  keep_meeting(nullptr);
   dump_.finish();
   ranks_.set_state(RankState::left);
 }
@@ -218,7 +215,7 @@ void Communicator::close() {
 void Communicator::exit() {
   {
     const std::unique_lock lock(submit_lock_, std::try_to_lock);
-    const bool is_between = lock.owns_lock() && !halted_ && !is_closed() && operations_.executed() == turn_;
+    const bool is_between = lock.owns_lock() && !halted_ && operations_.executed() == turn_;
     if (!is_between || ranks_.failed() || !executor_->is_idle()) return;
   }
   ranks_.set_state(RankState::exited);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "src/base/config.h"
@@ -141,18 +142,27 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
   /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
-  /// the result. The caller must call end_split() later. A suspend is a split after which calls are refused.
+  /// the result. The caller must call end_split() later. A suspend is a split that follows begin_suspend().
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. This rank's later operations wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
-  // A suspension lasts from begin_split() with the record of a suspend until end_suspension() (src/core/suspend.h).
-  // During it, no call may use the device or its memory.
+  // A suspension lasts from begin_suspend() until end_suspension() (src/core/suspend.h). During it, no call may use the
+  // device or its memory.
+  /// The work of a suspend or a resume, which makes every error the failure of the communicator.
+  using Change = Result<void>(Communicator &comm, const std::shared_ptr<Part> &meeting);
+  /// Refuses all later operations, so that none of them comes before the barrier of the suspend. If the communicator is
+  /// nonblocking, starts a thread that calls work(). Otherwise the caller calls work(). A refused call has no effect.
+  [[nodiscard]] Result<void> begin_suspend(Change &work, const std::shared_ptr<Part> &meeting);
+  /// Returns the kept meeting, and keeps it no longer. Starts a thread in the same way.
+  [[nodiscard]] Result<std::shared_ptr<Part>> begin_resume(Change &work);
+  /// Returns whether a thread of begin_suspend() or begin_resume() works. Once it does not, the caller sees its work.
+  [[nodiscard]] bool is_changing() const { return changing_.load(std::memory_order_acquire); }  // pairs with its thread
+  /// Ends such a thread, and lets no other one start. If the thread still works, the communicator fails. Any thread.
+  void end_changes();
   [[nodiscard]] bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }  // see suspended_
   /// Keeps `meeting`, the part in which the ranks meet to resume. close() ends it.
   void keep_meeting(std::shared_ptr<Part> meeting);
-  /// Returns the meeting, and keeps it no longer.
-  [[nodiscard]] std::shared_ptr<Part> take_meeting();
   void end_suspension();
   /// Returns RONDO_ERROR_INVALID_USAGE if the communicator is suspended.
   [[nodiscard]] Result<void> check_not_suspended() const;
@@ -186,7 +196,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// this rank.
   void exit();
   /// Returns whether close() has begun. Any thread may call it.
-  [[nodiscard]] bool is_closed() const { return closed_.load(std::memory_order_acquire); }  // pairs with close()
+  [[nodiscard]] bool is_closed() const { return closed_.load(std::memory_order_acquire); }  // pairs with end_changes()
 
  private:
   /// Waits for this rank's operations.
@@ -197,6 +207,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     return why_unusable();
   }
   Result<void> why_unusable();
+  [[nodiscard]] Result<void> start_change(Change &work, const std::shared_ptr<Part> &meeting);
   Result<void> check_not_captured_locked(StreamRef stream);
   [[nodiscard]] uint64_t &total_of(const OneSided &operation);
   /// Counts the signals of the operations, and sets each one's total. If one operation is refused, none is counted.
@@ -251,8 +262,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool halted_ = false;  ///< true: finalized or suspended
   std::atomic<bool> suspended_ = false;  ///< relaxed, since readers without the lock only choose a message
   std::shared_ptr<Part> meeting_;        ///< while suspended: the part in which the ranks meet to resume
-  std::atomic<bool> closed_ = false;           ///< stored by close()
+  std::atomic<bool> closed_ = false;           ///< stored by end_changes()
   std::atomic<bool> messages_opened_ = false;  ///< stored by try_to_open_messages()
+  std::atomic<bool> changing_ = false;         ///< stored by start_change() and its thread
+  std::mutex change_mutex_;                    ///< guards changer_; may be taken with submit_lock_ held
+  std::thread changer_;                        ///< the thread of the latest start_change()
 };
 
 }  // namespace rondo

@@ -112,14 +112,15 @@ class HandleTable {
     return free_slot(shard, index);
   }
 
-  [[nodiscard]] std::vector<std::shared_ptr<T>> objects() const {
-    std::vector<std::shared_ptr<T>> all;
+  /// Returns the objects of all handles.
+  [[nodiscard]] std::vector<std::shared_ptr<T>> all() const {
+    std::vector<std::shared_ptr<T>> objects;
     for (const Shard &shard : shards_) {
       const std::lock_guard lock(shard.mutex);
       for (const Slot &slot : shard.slots)
-        if (slot.object != nullptr) all.push_back(slot.object);
+        if (slot.object != nullptr) objects.push_back(slot.object);
     }
-    return all;
+    return objects;
   }
 
   [[nodiscard]] uint32_t live_count() const {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -130,65 +131,126 @@ class ResumeWatch {
   std::thread thread_;
 };
 
-}  // namespace
-
-Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
+/// Does the work of a suspend after begin_suspend().
+Result<void> suspend_now(Communicator &comm, const std::shared_ptr<Part> &meeting) {
   // Streams order one-sided operations, and the barrier does not wait for them. So wait here.
-  if (!comm->executor().wait_for_one_sided()) return comm->report_failure();
-  const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
+  if (!comm.executor().wait_for_one_sided()) return comm.report_failure();
   SplitCall own;
   own.suspends = true;
-  if (comm->rank() == 0) {
+  if (comm.rank() == 0) {
     const PartOffer offer = meeting->offer();
     own.port = offer.port;
     own.nonce = offer.nonce;
   }
   const Signature record = record_of(own);
-  RONDO_TRY_ASSIGN(const WorkItem barrier, comm->begin_split(record));
-  if (const auto done = give_back(*comm, *meeting, own, barrier); !done.ok()) {
-    if (comm->ranks().failed()) return done;
-    return fail(*comm, done.error());
+  const auto barrier = comm.begin_split(record);
+  const auto done = barrier.ok() ? give_back(comm, *meeting, own, barrier.value()) : Result<void>(barrier.error());
+  if (!done.ok()) {
+    if (comm.ranks().failed()) return done;
+    return fail(comm, done.error());
   }
-  comm->keep_meeting(meeting);
+  comm.keep_meeting(meeting);
   return {};
+}
+
+/// Does the work of a resume after begin_resume().
+Result<void> resume_now(Communicator &comm, const std::shared_ptr<Part> &meeting) {
+  const uint64_t deadline_ns = now_ns() + comm.settings().timeout_ns;
+  const auto watch = ResumeWatch::start(comm);
+  if (!watch.ok()) return fail(comm, in_resume(watch.error()));
+  const auto done = meeting->gather(deadline_ns, watch.value()->cancel(), [&](const Rendezvous &ranks) {
+    watch.value()->note_all_have_come();
+    return comm.executor().resume(*ranks.store, ranks.key_prefix, deadline_ns);
+  });
+  if (!done.ok()) {
+    if (comm.failure()) return comm.report_failure();
+    return fail(comm, in_resume(done.error()));
+  }
+  comm.end_suspension();
+  return {};
+}
+
+/// Calls work(). A lack of memory or threads fails the communicator, too.
+Result<void> run(Communicator::Change &work, Communicator &comm, const std::shared_ptr<Part> &meeting) {
+  try {
+    return work(comm, meeting);
+  } catch (const std::exception &) {
+    return fail(comm, {RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});
+  }
+}
+
+}  // namespace
+
+Result<void> suspend(const std::shared_ptr<Communicator> &comm) {
+  const auto meeting = std::make_shared<Part>(comm, comm->settings(), resuming);
+  RONDO_TRY(comm->begin_suspend(suspend_now, meeting));
+  return comm->settings().nonblocking ? Result<void>() : run(suspend_now, *comm, meeting);
 }
 
 Result<void> resume(const std::shared_ptr<Communicator> &comm) {
   if (comm->failure()) return comm->report_failure();
-  if (!comm->is_suspended())
-    return Error{RONDO_ERROR_INVALID_USAGE, "the communicator is not suspended; rondo_comm_suspend comes first"};
-  const auto meeting = comm->take_meeting();
-  if (meeting == nullptr)
-    return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
-  const uint64_t deadline_ns = now_ns() + comm->settings().timeout_ns;
-  const auto watch = ResumeWatch::start(*comm);
-  if (!watch.ok()) return fail(*comm, in_resume(watch.error()));
-  const auto done = meeting->gather(deadline_ns, watch.value()->cancel(), [&](const Rendezvous &ranks) {
-    watch.value()->note_all_have_come();
-    return comm->executor().resume(*ranks.store, ranks.key_prefix, deadline_ns);
-  });
-  if (!done.ok()) {
-    if (comm->failure()) return comm->report_failure();
-    return fail(*comm, in_resume(done.error()));
-  }
-  comm->end_suspension();
+  RONDO_TRY_ASSIGN(const auto meeting, comm->begin_resume(resume_now));
+  return comm->settings().nonblocking ? Result<void>() : run(resume_now, *comm, meeting);
+}
+
+Result<void> Communicator::begin_suspend(Change &work, const std::shared_ptr<Part> &meeting) {
+  const std::lock_guard lock(submit_lock_);
+  RONDO_TRY(check_usable_locked());
+  RONDO_TRY(start_change(work, meeting));
+  halted_ = true;
+  suspended_.store(true, std::memory_order_relaxed);  // relaxed: see its declaration
   return {};
+}
+
+Result<std::shared_ptr<Part>> Communicator::begin_resume(Change &work) {
+  const std::lock_guard lock(submit_lock_);
+  if (!is_suspended())
+    return Error{RONDO_ERROR_INVALID_USAGE, "the communicator is not suspended; rondo_comm_suspend comes first"};
+  if (meeting_ == nullptr)
+    return Error{RONDO_ERROR_INVALID_USAGE, "another thread is suspending or resuming the communicator"};
+  RONDO_TRY(start_change(work, meeting_));
+  return std::move(meeting_);
 }
 
 void Communicator::keep_meeting(std::shared_ptr<Part> meeting) {
   const std::lock_guard lock(submit_lock_);
-  meeting_ = std::move(meeting);
-}
-
-std::shared_ptr<Part> Communicator::take_meeting() {
-  const std::lock_guard lock(submit_lock_);
-  return std::move(meeting_);
+  meeting_.swap(meeting);
 }
 
 void Communicator::end_suspension() {
   const std::lock_guard lock(submit_lock_);
   halted_ = finalized_;
   suspended_.store(false, std::memory_order_relaxed);  // relaxed: see its declaration
+}
+
+/// Starts a thread that runs work(), if the communicator is nonblocking. The caller holds submit_lock_.
+Result<void> Communicator::start_change(Change &work, const std::shared_ptr<Part> &meeting) {
+  if (!settings_.nonblocking) return {};
+  const std::lock_guard lock(change_mutex_);  // the thread takes it, too, so the thread ends after the store below
+  if (is_closed()) return Error{RONDO_ERROR_INVALID_HANDLE, "another thread destroys the communicator"};
+  if (changer_.joinable()) changer_.join();  // the thread of an earlier change, which needs no lock any more
+  RONDO_TRY_ASSIGN(changer_, start_thread("a communicator that is suspended or resumed",
+                                          [self = shared_from_this(), &work, meeting] {
+                                            { const std::lock_guard begun(self->change_mutex_); }
+                                            static_cast<void>(run(work, *self, meeting));
+                                            self->changing_.store(false, std::memory_order_release);
+                                          }));
+  changing_.store(true, std::memory_order_relaxed);  // relaxed: no other thread may use the communicator now
+  return {};
+}
+
+void Communicator::end_changes() {
+  std::thread changer;
+  {
+    const std::lock_guard lock(change_mutex_);
+    closed_.store(true, std::memory_order_release);  // pairs with is_closed()
+    changer.swap(changer_);
+  }
+  if (is_changing())
+    operations_.raise({RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) +
+                                                " ended its communicator while it was suspended or resumed"},
+                      next_number());
+  if (changer.joinable()) changer.join();
 }
 
 Result<void> Communicator::check_not_suspended() const {

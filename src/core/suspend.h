@@ -6,6 +6,8 @@
 //          of its memory to the host, and gives the memory back. Its addresses stay reserved, also on the peers.
 // Resume   The ranks meet in a store of rank 0. Each allocates its memory at the same addresses, writes the content,
 //          and opens the memory of its peers again. So earlier plans and graphs stay valid.
+// Thread   On a nonblocking communicator, a thread does the work of both. Until it ends, communicator_of() refuses the
+//          handle, so that no other call meets that work.
 // Failure  If a suspend or a resume fails on a rank, the communicator fails.
 //          Resume fails on the waiting ranks as soon as the communicator has failed, or one of its ranks has ended it.
 #pragma once

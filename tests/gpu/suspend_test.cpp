@@ -18,7 +18,6 @@ namespace {
 constexpr size_t count = 100'000;
 constexpr uint64_t look_ns = 1'000'000;
 constexpr int looks_max = 60'000;  // a limit against hangs
-constexpr uint64_t head_start_ns = 100'000'000;  // ranks begin to wait this long before the event that ends their wait
 
 rondo_config_t by(rondo_device_executor_t executor, uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
@@ -118,7 +117,7 @@ class BlockedStream {
 
 /// Two ranks whose buffers are a window, and another buffer for each.
 struct WindowGroup : Group {
-  WindowGroup() : Group(by(RONDO_DEVICE_EXECUTOR_AUTO), 2) {
+  explicit WindowGroup(uint32_t timeout_ms = 60'000) : Group(by(RONDO_DEVICE_EXECUTOR_AUTO, timeout_ms), 2) {
     for (int rank = 0; rank < 2; ++rank)
       sources.emplace_back(world_of(rank), bytes_of(std::vector<float>(count, 0)));
     REQUIRE(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
@@ -270,7 +269,18 @@ TEST_CASE("suspend: windows work after resume, and one-sided calls in between ar
   group.check_put(3);
 }
 
-TEST_CASE("suspend: one-sided operations of a rank end before its suspend begins") {
+TEST_CASE("suspend: while a rank's one-sided operation has not ended, no rank gives memory back") {
+  if (!knows_two_devices()) return;
+  WindowGroup group(sanitized() ? 20'000 : 5'000);  // both ranks come in time
+  const size_t before = group.free_bytes(1);
+  const BlockedStream blocked(group.world_of(0), group.stream(0));
+  REQUIRE(group.put() == RONDO_OK);
+  for (const rondo_status_t status : group.ranks.run(suspend)) CHECK(status != RONDO_OK);
+  CHECK(failure_of(group.ranks[0]).status == RONDO_ERROR_TIMEOUT);
+  CHECK(group.free_bytes(1) == before);
+}
+
+TEST_CASE("suspend: one-sided operations that were enqueued before a suspend have their effect") {
   if (!knows_two_devices()) return;
   WindowGroup group;
   group.fill_source(5);
@@ -279,11 +289,11 @@ TEST_CASE("suspend: one-sided operations of a rank end before its suspend begins
     const BlockedStream blocked(group.world_of(0), group.stream(0));
     REQUIRE(group.put() == RONDO_OK);
     suspended = std::async(std::launch::async, [&] { return group.ranks.run(suspend); });
-    for (int look = 0; look < looks_max && memory_of(group.ranks[1]).suspended == 0; ++look)
-      rondo::sleep_for_ns(look_ns);
-    CHECK(memory_of(group.ranks[1]).suspended == 1);
-    rondo::sleep_for_ns(head_start_ns);
-    CHECK(memory_of(group.ranks[0]).suspended == 0);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int look = 0; look < looks_max && memory_of(group.ranks[rank]).suspended == 0; ++look)
+        rondo::sleep_for_ns(look_ns);
+      CHECK(memory_of(group.ranks[rank]).suspended == 1);
+    }
   }
   REQUIRE(all_ok(suspended.get()));
   REQUIRE(all_ok(group.ranks.run(resume)));

@@ -159,6 +159,24 @@ class Failures(unittest.TestCase):
             return comm.all_reduce(ints([1]))[0]
         self.assertEqual(ranks.as_threads(2, body), [2, 2])
 
+    def test_a_nonblocking_communicator_is_suspended_and_resumed_without_waiting(self):
+        name = rondo.unique_id()
+        comms = [rondo.Communicator(name, rank, 2, nonblocking=True) for rank in range(2)]
+        for comm in comms:
+            comm.wait_ready()
+        for change in ("suspend", "resume"):
+            getattr(comms[0], change)()
+            self.assertFalse(comms[0].ready())
+            with self.assertRaises(rondo.NotReadyError):
+                comms[0].barrier()
+            getattr(comms[1], change)()
+            for comm in comms:
+                comm.wait_ready()
+                self.assertEqual(comm.device_memory().suspended, change == "suspend")
+        for comm in comms:
+            comm.abort()
+            comm.destroy()
+
     def test_new_ranks_join_a_communicator(self):
         comms, results = rondo.init_all(2, timeout=60), [None] * 3
 

@@ -36,6 +36,7 @@ TEST_CASE("handle table: finds what was inserted until it is removed, and never 
   REQUIRE(table.find(handle) != nullptr);
   CHECK(table.find(handle)->number == 7);
   CHECK(table.live_count() == 1);
+  CHECK((table.all().size() == 1 && table.all()[0]->number == 7));
 
   const auto removed = table.remove(handle);
   REQUIRE(removed != nullptr);

@@ -15,6 +15,7 @@
 #include "tests/unit/ranks.h"
 #include "tests/unit/store_visitor.h"
 
+using rondo_test::Begun;
 using rondo_test::error_message;
 using rondo_test::nonblocking;
 using rondo_test::outcome_of;
@@ -23,24 +24,6 @@ using rondo_test::state_of;
 namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
-
-/// The ranks of one id, begun by this thread one after the other. Only `present` ranks begin.
-struct Begun {
-  rondo_unique_id_t id{};
-  std::vector<rondo_comm_t> comms;
-
-  explicit Begun(int size, int present, const rondo_config_t &config = nonblocking()) {
-    REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
-    comms.assign(static_cast<size_t>(present), nullptr);
-    for (int rank = 0; rank < present; ++rank)
-      REQUIRE(rondo_comm_init(&comms[static_cast<size_t>(rank)], &id, rank, size, &config) == RONDO_OK);
-  }
-  ~Begun() {
-    for (const rondo_comm_t comm : comms) static_cast<void>(rondo_comm_destroy(comm));
-  }
-  Begun(const Begun &) = delete;
-  Begun &operator=(const Begun &) = delete;
-};
 
 rondo_status_t sum(rondo_comm_t comm, int *value) {
   return rondo_all_reduce(value, value, 1, RONDO_INT32, RONDO_SUM, comm, nullptr);

@@ -118,7 +118,10 @@ class Communicator(Calls, Windows):
         return made
 
     def ready(self) -> bool:
-        """Returns whether the communicator is made. It returns False only for a nonblocking communicator."""
+        """Returns whether the communicator is made, and neither being suspended nor resumed.
+
+        It returns False only for a nonblocking communicator.
+        """
         status = c_int()
         check(C.rondo_comm_get_async_error(self._handle, byref(status)), self._handle)
         if status.value == NOT_READY:
@@ -128,8 +131,8 @@ class Communicator(Calls, Windows):
         return True
 
     def wait_ready(self) -> None:
-        """Waits until a nonblocking communicator is made, or has failed."""
-        while not self.ready():  # the init timeout ends it
+        """Waits until a nonblocking communicator is made, suspended or resumed, or has failed."""
+        while not self.ready():  # the timeout of that work ends it
             time.sleep(POLL_S)
 
     def split(self, color: Optional[int], key: int = 0, **options: Any) -> Optional["Communicator"]:
@@ -256,6 +259,8 @@ class Communicator(Calls, Windows):
         """Gives back the device memory of the communicator until resume(). Every rank must call suspend().
 
         Until resume(), calls that communicate or register raise InvalidUsage. Do not replay graphs until resume().
+        If the communicator is nonblocking, suspend() and resume() return at once, and wait_ready() waits for the end of
+        their work. Before that, such calls raise NotReadyError.
 
         >>> import rondo
         >>> with rondo.init() as comm:
@@ -267,7 +272,10 @@ class Communicator(Calls, Windows):
         check(C.rondo_comm_suspend(self._handle, SUSPEND_MEMORY), self._handle)
 
     def resume(self) -> None:
-        """Makes the memory again that suspend() has given back. Every rank must call resume()."""
+        """Makes the memory again that suspend() has given back. Every rank must call resume().
+
+        If the communicator is nonblocking, wait_ready() waits for the end of the work.
+        """
         check(C.rondo_comm_resume(self._handle), self._handle)
 
     def statistics(self) -> Statistics:
