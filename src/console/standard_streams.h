@@ -9,8 +9,8 @@ namespace rondo::console {
 /// ending the command by SIGXFSZ. SIGXFSZ still ends programs that the command starts. Call it before anything else.
 void begin_standard_streams();
 
-/// Flushes standard output and returns `status`. If output was lost and `status` is 0, reports the loss on standard
-/// error and returns 1. `name` is the command's name.
+/// Flushes standard output and returns `status`. If output was lost, reports the loss on standard error, and returns 1
+/// instead of 0. `name` is the command's name.
 [[nodiscard]] int end_standard_streams(const char *name, int status);
 
 }  // namespace rondo::console

@@ -275,7 +275,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
             during);
 }
 
-/// Asks the peer, a rank of another host, for the size of its block, and reports both sizes.
+/// Asks the peer, a rank of another host, for the size of its block. Reports both sizes, or none without an answer.
 void OperationWatch::tell_differing_block(uint32_t peer) {
   MessageBoards *const boards = ranks_.messages();
   for (int look = 0; boards != nullptr && look < near_looks_max && !ranks_.failed(); ++look) {
