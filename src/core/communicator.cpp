@@ -145,8 +145,8 @@ void Communicator::abort() {
 
 void Communicator::revoke() {
   operations_.raise({RONDO_ERROR_REVOKED, "rank " + std::to_string(rank_) +
-                                              " revoked the communicator; rondo_comm_shrink, rondo_comm_split, "
-                                              "rondo_comm_abort and rondo_comm_destroy are left"},
+                                              " revoked the communicator; rondo_comm_shrink, rondo_comm_abort and "
+                                              "rondo_comm_destroy are left"},
                     next_number());
 }
 

@@ -5,8 +5,6 @@
 //         fails like any collective. In it, each rank records its color, its key, a nonce, and a port on which it
 //         already listens. After the barrier, every rank reads all records, and so knows the members of its part.
 //         They make the part (src/core/part.h).
-//         A revoked parent runs no operations. Its ranks first make a communicator of all ranks by a shrink, and split
-//         that one.
 // Shrink  makes a communicator of the ranks that are not excluded (src/core/regroup.h).
 // Grow    makes a communicator from all ranks of the parent and new ranks. The old ranks first agree, as in a shrink.
 //         One of them, the maker, has made an id and serves the store that the id names. A new rank knows only the id,

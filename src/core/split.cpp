@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -136,46 +135,6 @@ Made Split::run(const Cancel *cancel) {
   return part_.explain(std::move(made).error(), "rondo_comm_split with color " + std::to_string(call_.color));
 }
 
-/// Splits a revoked parent, which runs no operations. `shrink` makes a communicator of all ranks, which is split.
-Made split_revoked(const Initialisation &shrink, const Settings &settings, int color, int key, const Cancel *cancel) {
-  Made shrunk = shrink.run(cancel);
-  if (!shrunk.ok()) {
-    Error error = std::move(shrunk).error();
-    error.message.insert(0, "rondo_comm_split of a revoked communicator: ");
-    return error;
-  }
-  const std::shared_ptr<Communicator> all = std::move(shrunk).value();
-  const auto split = std::make_shared<Split>(all, settings);
-  const auto begun = split->begin(color, key);
-  Made made = begun.ok() ? split->run(cancel) : Made(begun.error());
-  if (cancel != nullptr && cancel->requested()) all->abort();  // a thread may wait for the other ranks
-  all->close();
-  return made;
-}
-
-/// Runs a split without a color on another thread. Returns false if no thread can be started.
-bool run_behind(const std::function<Made(const Cancel *)> &run) {
-  auto thread = start_thread("a split that is not waited for", [run] {
-    try {
-      static_cast<void>(run(nullptr));
-    } catch (const std::exception &) {  // the other ranks get an error
-    }
-  });
-  if (thread.ok()) thread.value().detach();
-  return thread.ok();
-}
-
-Result<Initialisation> begin_revoked(std::shared_ptr<Communicator> parent, Settings settings, int color, int key) {
-  const bool nonblocking = settings.nonblocking;
-  RONDO_TRY_ASSIGN(const Initialisation shrink, begin_shrink(std::move(parent), {}, false, nullptr));
-  const auto run = [shrink, settings = std::move(settings), color, key](const Cancel *cancel) {
-    return split_revoked(shrink, settings, color, key, cancel);
-  };
-  if (color == RONDO_NO_COLOR && nonblocking && run_behind(run))
-    return Initialisation{[](const Cancel *) { return Made(nullptr); }, false};
-  return Initialisation{run, nonblocking && color != RONDO_NO_COLOR};
-}
-
 }  // namespace
 
 Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number, const SplitCall &own,
@@ -215,8 +174,6 @@ std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color
 Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,
                                    const rondo_config_t *config) {
   RONDO_TRY_ASSIGN(Settings settings, part_settings(*parent, config));
-  if (parent->ranks().failed() && parent->ranks().failure().status == RONDO_ERROR_REVOKED)
-    return begin_revoked(std::move(parent), std::move(settings), color, key);
   const bool nonblocking = settings.nonblocking;
   const auto split = std::make_shared<Split>(std::move(parent), std::move(settings));
   RONDO_TRY(split->begin(color, key));

@@ -106,22 +106,6 @@ TEST_CASE("split: a rank without a color gets NULL, and so may all") {
   }
 }
 
-TEST_CASE("split: a parent that all ranks have revoked can be split, and stays revoked") {
-  Ranks ranks(4);
-  const auto revoked = ranks.each<rondo_status_t>([](int, rondo_comm_t comm) { return rondo_comm_revoke(comm); });
-  CHECK(revoked == std::vector<rondo_status_t>(4, RONDO_OK));
-  for (const bool all : {false, false, true}) {
-    const auto parts = ranks.each<Part>([&](int rank, rondo_comm_t comm) {
-      return split_and_sum(rank, comm, rank == 2 && !all ? RONDO_NO_COLOR : rank % 2, -rank);
-    });
-    CHECK(parts[0] == (all ? Part{RONDO_OK, true, 1, 2, 2} : Part{RONDO_OK, true, 0, 1, 0}));
-    CHECK(parts[1] == Part{RONDO_OK, true, 1, 2, 4});
-    CHECK(parts[2] == (all ? Part{RONDO_OK, true, 0, 2, 2} : Part{RONDO_OK, false}));
-    CHECK(parts[3] == Part{RONDO_OK, true, 0, 2, 4});
-  }
-  CHECK(ranks.each<int>([](int rank, rondo_comm_t comm) { return sum(comm, rank); }) == std::vector<int>(4, -1));
-}
-
 TEST_CASE("split: each part has a secret of its own, also if the first member is the same") {
   Ranks ranks(2);
   const auto secrets = ranks.each<std::vector<std::vector<std::byte>>>([](int, rondo_comm_t comm) {
