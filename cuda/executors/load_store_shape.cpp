@@ -14,13 +14,13 @@ namespace {
 
 constexpr uint32_t warp_threads = 32;
 // These sizes were not tuned by measurement. In a place, post areas take 256 KiB, or 128 KiB for each rank that pushes.
-// With 8 ranks and 4 channels, the chunk areas of all places take 36 MiB, or 57 MiB if ranks push.
+// With 8 ranks and 4 channels, the chunk areas of all places take 36 MiB, or 56 MiB if ranks push.
 constexpr uint32_t load_store_post_bytes = 64 << 10, pushed_post_bytes = 32 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 // With these two sizes, a place of ranks on several devices takes 3.3 MiB and has chunks of 24 KiB among 2 ranks. Among
-// 8 ranks it takes 6.4 MiB, with chunks of 24 KiB. On one device chunks have 24 and 44 KiB.
+// 8 ranks it takes 6.4 MiB, with chunks of 24 KiB. On one device, with 32 channels, chunks have 16 and 44 KiB.
 constexpr uint64_t frugal_place_bytes = 5 << 19, frugal_place_rank_bytes = 1 << 19;
 constexpr uint32_t frugal_chunk_bytes_min = 4 << 10;  // chunks are multiples of it
 

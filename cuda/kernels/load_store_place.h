@@ -54,8 +54,8 @@
 //   passed c - 3 (G), contribution c may overwrite c - 4. Once every rank's `contributed` has reached c (R), result c
 //   may overwrite c - 4, because all ranks are past G(c-3). The same holds for each column, since its only reader also
 //   stores counters with its writer, even without a part in the chunk (tests/gpu/chunk_model_test.cpp). After a rank's
-//   last G, no peer writes into its place before the rank's next C. Each channel counts its chunks through the
-//   communicator's life, modulo 2^32. No rank is more than three chunks ahead of another.
+//   last G, its place has all that peers store for the operation; they may store for the next one. Each channel counts
+//   its chunks through the communicator's life, modulo 2^32. No rank is more than three chunks ahead of another.
 //
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
 //           B2 load arrived, acquire, until all have arrived; read the windows of all ranks

@@ -267,8 +267,8 @@ RONDO_API rondo_status_t rondo_comm_grow(rondo_comm_t comm, const rondo_unique_i
 RONDO_API rondo_status_t rondo_comm_suspend(rondo_comm_t comm, unsigned flags) RONDO_NOEXCEPT;
 
 /** Allocates the memory of a suspended communicator again. Every rank calls it. It is refused in a group. When it
- * returns, `comm` can be used as before rondo_comm_suspend(): registrations, operations and graphs stay valid.
- * @return After a failure other than RONDO_ERROR_INVALID_USAGE, `comm` has failed on all ranks.
+ * has ended, `comm` can be used as before rondo_comm_suspend(): registrations, operations and graphs stay valid.
+ * @return After a failure other than RONDO_NOT_READY and RONDO_ERROR_INVALID_USAGE, `comm` has failed on all ranks.
  * - RONDO_ERROR_OUT_OF_RESOURCES: A device has too little free memory.
  * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
  * - RONDO_ERROR_TIMEOUT: A rank did not call within timeout_ms. The error names it.

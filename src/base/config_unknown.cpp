@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file finds misspelt variables: names RONDO_* that no code of Rondo reads, and the known names nearest to them.
-// It also lists the variables of NCCL that have no effect.
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,21 +37,6 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Logs the variables of NCCL that are set and that no code of Rondo reads.
-void list_variables_of_nccl(std::span<const std::string> entries) {
-  constexpr std::array<std::string_view, 3> read{"NCCL_COMM_BLOCKING", "NCCL_MAX_CTAS", "NCCL_SOCKET_IFNAME"};
-  std::vector<std::string> ignored;
-  for (const std::string &entry : entries) {
-    const std::string name = entry.substr(0, entry.find('='));
-    if (name.starts_with("NCCL_") && !contains(read, name)) ignored.push_back(name);
-  }
-  if (ignored.empty()) return;
-  std::ranges::sort(ignored);
-  std::string list;
-  for (const std::string &name : ignored) list += (list.empty() ? "" : ", ") + name;
-  log::info(log::Subsystem::config, "these variables of NCCL are set and have no effect: " + list);
-}
-
 /// Returns the nearest known name, or "" if no name is near. A name is near if at most two letters differ, or at most a
 /// third of the letters after RONDO_.
 std::string nearest(std::string_view name, std::span<const std::string_view> known) {
@@ -85,7 +69,6 @@ void warn_of_unknown_variables() {
     std::vector<std::string> entries;
     for (char **entry = environ; entry != nullptr && *entry != nullptr; ++entry) entries.emplace_back(*entry);
     for (const std::string &line : unknown_variables(entries)) log::warning(log::Subsystem::config, line);
-    list_variables_of_nccl(entries);
     return true;
   }();
   static_cast<void>(told);

@@ -121,7 +121,7 @@ ncclResult_t state_of(ncclComm *comm) {
   const rondo_status_t status = status_of(handle);
   // A suspend or a resume of a communicator that is ready waits, on another thread. So it is not in progress for NCCL.
   if (status == RONDO_NOT_READY) return comm->ready ? ncclSuccess : ncclInProgress;
-  if (status == RONDO_OK) set_ready(comm, handle);
+  if (status == RONDO_OK || status == RONDO_ERROR_REVOKED) set_ready(comm, handle);
   if (comm->revoked || (comm->shrunk && status == RONDO_ERROR_REVOKED)) return ncclSuccess;
   return fail_with(handle, status);
 }

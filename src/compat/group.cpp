@@ -2,6 +2,7 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -145,8 +146,9 @@ ncclResult_t begin(const Initialisation &of, rondo_comm_t *handle) {
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
     const rondo_config_t *const own = of.inherits ? nullptr : &config;
-    if (of.shrink_flags != 0) of.parent->shrunk = true;
-    return pass_on(begin_from(of, parent, own, handle), parent);
+    const rondo_status_t begun = begin_from(of, parent, own, handle);
+    if (of.shrink_flags != 0 && begun == RONDO_OK) of.parent->shrunk = true;
+    return pass_on(begun, parent);
   }
   const bool alone = of.comm->rank_count == 1;
   rondo_unique_id_t own;
@@ -208,6 +210,26 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
   return ncclSuccess;
 }
 
+/// Larger groups of collectives run one by one. A group of Rondo enqueues all calls of a rank before the next rank's
+/// calls. A launch queue holds a limited number of kernels that wait for other ranks.
+constexpr size_t small_group_max = 64;
+
+/// Returns whether all operations form one group of Rondo. Then, if Rondo refuses one, none of them runs. Otherwise the
+/// one-sided operations form a group, behind the collectives. Messages may cross, so they always need the group, and so
+/// do several streams of a communicator.
+bool runs_together(const Group &of) {
+  std::map<const ncclComm *, cudaStream_t> firsts;  // the stream of each communicator's first call
+  const auto has_another = [&](const auto &each) {
+    return firsts.try_emplace(each.comm, each.stream).first->second != each.stream;
+  };
+  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
+  const size_t count = of.collectives.size() + of.one_sided.size();
+  return (count > 1 && count <= small_group_max) ||
+         std::any_of(of.collectives.begin(), of.collectives.end(), is_message) ||
+         std::any_of(of.collectives.begin(), of.collectives.end(), has_another) ||
+         std::any_of(of.one_sided.begin(), of.one_sided.end(), has_another);
+}
+
 /// Returns the first communicator of the group that has failed, or null.
 rondo_comm_t failed_of(const Group &of) {
   rondo_comm_t failed = nullptr;
@@ -221,15 +243,14 @@ rondo_comm_t failed_of(const Group &of) {
   return any ? failed : nullptr;
 }
 
-/// Runs all operations in a group of Rondo. So if Rondo refuses one, none of them runs. A single collective needs no
-/// group, but the error of a single message must be about a group.
+/// Runs all operations.
 ncclResult_t run_all(const Group &of) {
-  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  if (of.collectives.size() <= 1 && of.one_sided.empty() &&
-      std::none_of(of.collectives.begin(), of.collectives.end(), is_message))
-    return run_each(of.collectives);
+  const bool together = runs_together(of);
+  if (!together)
+    if (const ncclResult_t result = run_each(of.collectives); result != ncclSuccess || of.one_sided.empty())
+      return result;
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  ncclResult_t result = run_each(of.collectives);
+  ncclResult_t result = together ? run_each(of.collectives) : ncclSuccess;
   if (result == ncclSuccess) result = run_each(of.one_sided);
   if (result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/compat/settings.h"
 
-#include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include "src/compat/failure.h"
 
@@ -22,67 +16,21 @@ namespace {
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr int unset = INT_MIN;
 constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
-constexpr size_t rails_max = 8;  // the limit of RONDO_INTERFACE
 // NCCL has no deadlines. Frameworks have their own deadlines of 10 minutes or more, which should pass before Rondo's.
 // Rondo still notices the death of a rank within a second.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
-bool contains(const std::vector<std::string> &names, const std::string &name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-/// Returns whether other hosts may reach this host by the address. Even bridges have link-local addresses, which do not
-/// count.
-bool is_usable(const ifaddrs &entry) {
-  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
-  if (entry.ifa_addr->sa_family == AF_INET) return true;
-  if (entry.ifa_addr->sa_family != AF_INET6) return false;
-  const auto &address = reinterpret_cast<const sockaddr_in6 *>(entry.ifa_addr)->sin6_addr;
-  return !IN6_IS_ADDR_LINKLOCAL(&address);
-}
-
-/// Returns this host's interfaces that have an address, each once. Loopback interfaces come last.
-std::vector<std::string> interfaces_with_address() {
-  std::vector<std::string> names;
-  ifaddrs *all = nullptr;
-  if (::getifaddrs(&all) != 0) return names;
-  for (const unsigned loopback : {0u, unsigned{IFF_LOOPBACK}})
-    for (const ifaddrs *each = all; each != nullptr; each = each->ifa_next) {
-      const bool wanted = is_usable(*each) && (each->ifa_flags & IFF_LOOPBACK) == loopback;
-      if (wanted && !contains(names, each->ifa_name)) names.emplace_back(each->ifa_name);
-    }
-  ::freeifaddrs(all);
-  return names;
-}
-
-/// Translates NCCL_SOCKET_IFNAME. Its entries are prefixes of names, or whole names after "=". Each interface that
-/// matches becomes a rail. After "^", the entries exclude interfaces. Then only the first other one is used, since
-/// hosts may have different numbers of others. If no interface is left, Rondo chooses one.
+/// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their full names ("eth0,eth1", "=eth0").
+/// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. For these, Rondo chooses the interface.
 std::string listed_interfaces() {
-  const char *text = variable("NCCL_SOCKET_IFNAME");
+  const char *const text = variable("NCCL_SOCKET_IFNAME");
   if (text == nullptr || variable("RONDO_INTERFACE") != nullptr) return {};
-  const bool excludes = *text == '^';
-  if (excludes) ++text;
-  const bool exact = *text == '=';
-  if (exact) ++text;
-  const std::vector<std::string> names = interfaces_with_address();
-  std::vector<std::string> matches;  // in the order of the entries
-  for (std::istringstream entries(text); entries.good();) {
-    std::string entry;
-    std::getline(entries, entry, ',');
-    entry.resize(std::min(entry.size(), entry.find(':')));  // without a port
-    for (const std::string &name : names)
-      if (!entry.empty() && (exact ? name == entry : name.starts_with(entry)) && !contains(matches, name))
-        matches.push_back(name);
+  const std::string list = *text == '=' ? text + 1 : text;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (::if_nametoindex(list.substr(begin, end - begin).c_str()) == 0) return {};
+    begin = end + 1;
   }
-  if (excludes) {
-    const auto is_other = [&](const std::string &name) { return !contains(matches, name); };
-    const auto other = std::find_if(names.begin(), names.end(), is_other);
-    return other != names.end() ? *other : std::string();
-  }
-  if (matches.size() > rails_max) matches.resize(rails_max);
-  std::string list;
-  for (const std::string &name : matches) list += (list.empty() ? "" : ",") + name;
   return list;
 }
 
@@ -128,11 +76,14 @@ ncclResult_t check_ranges(const ncclConfig_t &config, const char *function) {
   return ncclSuccess;
 }
 
-/// Copies the fields that the caller's release has. Other fields stay unset.
+/// Copies the fields that the caller's release has. Other fields stay unset. Two releases have padding at their end,
+/// where a later release has a field.
 ncclConfig_t known_fields(const ncclConfig_t *theirs) {
   ncclConfig_t ours{};
   for (const Field &field : fields) ours.*field.value = unset;
   std::memcpy(&ours, theirs, std::min(theirs->size, sizeof ours));
+  if (ours.version != 0 && ours.version < 21700) ours.cgaClusterSize = unset;
+  if (ours.version != 0 && ours.version < 23005) ours.graphStreamOrdering = unset;
   return ours;
 }
 

@@ -200,6 +200,7 @@ Result<void> Communicator::flush() {
 }
 
 void Communicator::close() {
+  closed_.store(true, std::memory_order_release);  // pairs with is_closed()
   end_changes();
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
@@ -215,8 +216,8 @@ void Communicator::close() {
 void Communicator::exit() {
   {
     const std::unique_lock lock(submit_lock_, std::try_to_lock);
-    const bool is_between = lock.owns_lock() && !halted_ && operations_.executed() == turn_;
-    if (!is_between || ranks_.failed() || !executor_->is_idle()) return;
+    const bool is_between = lock.owns_lock() && operations_.executed() == turn_ && executor_->is_idle();
+    if (!is_between || ranks_.failed() || ranks_.state(rank_) != RankState::alive) return;
   }
   ranks_.set_state(RankState::exited);
 }

@@ -196,7 +196,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// this rank.
   void exit();
   /// Returns whether close() has begun. Any thread may call it.
-  [[nodiscard]] bool is_closed() const { return closed_.load(std::memory_order_acquire); }  // pairs with end_changes()
+  [[nodiscard]] bool is_closed() const { return closed_.load(std::memory_order_acquire); }  // pairs with close()
 
  private:
   /// Waits for this rank's operations.
@@ -262,10 +262,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool halted_ = false;  ///< true: finalized or suspended
   std::atomic<bool> suspended_ = false;  ///< relaxed, since readers without the lock only choose a message
   std::shared_ptr<Part> meeting_;        ///< while suspended: the part in which the ranks meet to resume
-  std::atomic<bool> closed_ = false;           ///< stored by end_changes()
+  std::atomic<bool> closed_ = false;           ///< stored by close()
   std::atomic<bool> messages_opened_ = false;  ///< stored by try_to_open_messages()
   std::atomic<bool> changing_ = false;         ///< stored by start_change() and its thread
-  std::mutex change_mutex_;                    ///< guards changer_; may be taken with submit_lock_ held
+  std::mutex change_mutex_;                    ///< guards the members below; may be taken with submit_lock_ held
+  bool changes_ended_ = false;                 ///< after end_changes()
   std::thread changer_;                        ///< the thread of the latest start_change()
 };
 

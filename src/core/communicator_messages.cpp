@@ -134,7 +134,7 @@ Result<uint64_t> Communicator::probe(uint32_t from) {
     const auto report = ranks_.messages()->report(from, rank_, true, 0, begun_ns);
     if (report && report->pair.entered > received) return report->pair.entered - received;
     if (failure()) return operations_.report_failure();
-    if (state == RankState::left || state == RankState::finalized)
+    if (state >= RankState::finalized)
       return Error{RONDO_ERROR_REMOTE, ranks_.describe_rank(from) +
                                            " has left the communicator, and no message of it is known here; do not "
                                            "wait for another one"};

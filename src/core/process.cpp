@@ -41,15 +41,14 @@ void begin_child() {
 
 /// Finishes initialisations, suspends, resumes and servers at exit(). If their threads ended with the process, ranks
 /// without a reply would learn that the store is gone, but not why. No communicator may be made during the shutdown. A
-/// child of fork() does not have these threads. Ranks between operations leave, so only a rank that needs them fails.
+/// child of fork() does not have these threads. Then the ranks say that they exit.
 void end_threads() {
   Process *const own = own_object().find();
   if (own == nullptr) return;
   own->pending_inits.finish_all();
-  const auto communicators = own->communicators.all();
-  for (const auto &comm : communicators) comm->end_changes();
+  for (const auto &comm : own->communicators.all()) comm->end_changes();
   own->id_servers.remove_all();
-  for (const auto &comm : communicators) comm->exit();
+  for (const auto &comm : own->communicators.all()) comm->exit();
 }
 
 /// Registers the handlers for fork() and exit(). Children inherit both handlers.

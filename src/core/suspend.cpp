@@ -227,7 +227,8 @@ void Communicator::end_suspension() {
 Result<void> Communicator::start_change(Change &work, const std::shared_ptr<Part> &meeting) {
   if (!settings_.nonblocking) return {};
   const std::lock_guard lock(change_mutex_);  // the thread takes it, too, so the thread ends after the store below
-  if (is_closed()) return Error{RONDO_ERROR_INVALID_HANDLE, "another thread destroys the communicator"};
+  if (changes_ended_)
+    return Error{RONDO_ERROR_INVALID_HANDLE, "another thread destroys the communicator, or ends the process"};
   if (changer_.joinable()) changer_.join();  // the thread of an earlier change, which needs no lock any more
   RONDO_TRY_ASSIGN(changer_, start_thread("a communicator that is suspended or resumed",
                                           [self = shared_from_this(), &work, meeting] {
@@ -243,7 +244,7 @@ void Communicator::end_changes() {
   std::thread changer;
   {
     const std::lock_guard lock(change_mutex_);
-    closed_.store(true, std::memory_order_release);  // pairs with is_closed()
+    changes_ended_ = true;
     changer.swap(changer_);
   }
   if (is_changing())

@@ -102,11 +102,10 @@ Result<void> WindowRegistration::check_rank(uint32_t rank) const {
                      "); its own error says why",
                  names_peer ? static_cast<uint32_t>(note->peer) : rank);
   }
-  if (state == RankState::left || state == RankState::finalized)
-    return about(RONDO_ERROR_REMOTE,
-                 comm_.ranks().describe_rank(rank) + " has " +
-                     (state == RankState::left ? "destroyed" : "finalized") + " its communicator",
-                 rank);
+  const char *const end = state == RankState::left        ? " has destroyed its communicator"
+                          : state == RankState::finalized ? " has finalized its communicator"
+                                                          : " has exited";
+  if (state >= RankState::finalized) return about(RONDO_ERROR_REMOTE, comm_.ranks().describe_rank(rank) + end, rank);
   return {};
 }
 

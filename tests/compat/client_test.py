@@ -2,8 +2,6 @@
 """Tests programs for nccl.h over libnccl.so.2: client_test.py CLIENT. Each scenario is one process or several."""
 
 import os
-import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -82,34 +80,12 @@ class Programs(unittest.TestCase):
 
     def test_variables_of_nccl_that_have_a_counterpart_count_unless_rondos_are_set(self):
         self.check("blocking", NCCL_COMM_BLOCKING="0")
-        others = ",".join(name for _, name in socket.if_nameindex() if name != "lo") or "none"
-        prefix = "lo" if re.search(r"\bl", others) else "l"
         for environment, words in (({"NCCL_SOCKET_IFNAME": "=lo"}, "interface lo"),
-                                   ({"NCCL_SOCKET_IFNAME": f"none,{prefix}:4711"}, "interface lo"),
-                                   ({"NCCL_SOCKET_IFNAME": "^" + others}, "interface lo"),
-                                   ({"NCCL_SOCKET_IFNAME": "^=" + others}, "interface lo"),
                                    ({"NCCL_SOCKET_IFNAME": "^lo", "RONDO_INTERFACE": "lo"}, "interface lo"),
                                    ({"NCCL_MAX_CTAS": "1"}, "load_store, 1 channel"),
                                    ({"NCCL_MAX_CTAS": "1", "RONDO_MAX_CTAS": "2"}, "load_store, 2 channels")):
             said = self.check("sum", RONDO_LOG="debug", **environment)
             self.assertIn(words, said)
-        usual = self.interface()
-        self.assertEqual(self.interface(NCCL_SOCKET_IFNAME="=l"), usual)  # no interface has this name
-        if usual != "lo":
-            self.assertNotEqual(self.interface(NCCL_SOCKET_IFNAME="^lo"), "lo")
-
-    def interface(self, **environment):
-        """Returns the interface that the library uses."""
-        return re.search(r", interface (\S+);", self.check("sum", RONDO_LOG="debug", **environment))[1]
-
-    def test_variables_of_nccl_without_effect_are_listed_once(self):
-        ignored = {"NCCL_IB_HCA": "mlx5_0", "NCCL_ALGO": "Ring", "NCCL_MAX_CTAS": "4"}
-        said = self.check("sum", RONDO_LOG="info", **ignored)
-        lines = [line for line in said.splitlines() if "variables of NCCL" in line]
-        self.assertEqual(len(lines), 1, said)
-        self.assertRegex(lines[0], "info: config: .*have no effect: .*NCCL_ALGO.*, NCCL_IB_HCA")
-        self.assertNotIn("NCCL_MAX_CTAS", lines[0])
-        self.assertNotIn("variables of NCCL", self.check("sum", **ignored))
 
     def test_wrong_arguments_are_refused_and_named(self):
         self.check("arguments")

@@ -72,7 +72,7 @@ struct Apart {
 }  // namespace
 
 // If peers cannot read the buffers, ranks go through places. With n ranks, a rank stores (n - 1) / n of the vector for
-// the ranks that reduce it, and its result with n - 1 ranks. Nothing else crosses a link but flags of the gates.
+// the ranks that reduce it, and its result with n - 1 ranks. Only gates and windows are read over links.
 TEST_CASE("budgets: an all-reduce through places loads no data over links, 2 and 8 devices", "[.][places budget]") {
   struct Way {
     int ranks;

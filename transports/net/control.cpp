@@ -360,9 +360,11 @@ void Control::take_status(uint32_t host, ByteReader body) {
   if (body.number<uint32_t>() != 0 && !body.failed()) memory::store_release(header().puts, 1);  // see wants_puts()
 }
 
-/// Stores `state` if it is later than the known state. States only advance.
+/// Stores `state` if it is later than the known state. States only advance. A rank may still leave after exit() began.
 void Control::take_state(RemoteRank &known, uint32_t state) {
-  if (state <= known.told) return;
+  const bool leaves_late = known.told == static_cast<uint64_t>(RankState::exited) &&
+                           state == static_cast<uint32_t>(RankState::left);
+  if (state <= known.told && !leaves_late) return;
   if (state != ended_state)
     memory::store_release(known.state, state);
   else if (known.ended == 0)
