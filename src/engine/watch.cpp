@@ -70,7 +70,7 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     return owes(peer) && (which != RankEnd::crash || ranks.state(peer) != RankState::exited);
   };
   const auto find_death = [&]() -> std::optional<Error> {
-    const auto dead = find_dead_rank(ranks, rank, counts);
+    const auto dead = find_dead_rank(ranks, rank, std::cref(counts));  // a copy would be allocated
     return dead ? std::optional(ended(*dead, ranks.how_dead(*dead))) : std::nullopt;
   };
   if (which != RankEnd::any) return find_death();
