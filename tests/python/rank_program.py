@@ -63,6 +63,7 @@ def death(comm):
 
 def departed(comm):
     """Ends rank 0 once its messages are sent. Rank 1 waits for its receives only when it knows of that."""
+    comm.barrier()  # rank 1 has a communicator, too
     if comm.rank == 0:
         for number in range(10):
             comm.send(array.array("q", [number]), peer=1)
