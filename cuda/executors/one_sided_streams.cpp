@@ -320,7 +320,7 @@ void OneSidedStreams::stop() {
   release_waits();
 }
 
-bool OneSidedStreams::take_turn() {
+bool OneSidedStreams::work_once() {
   const std::lock_guard lock(mutex_);
   set_ended_aside();
   for (Pending &each : pending_) {

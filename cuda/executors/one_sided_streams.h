@@ -78,7 +78,7 @@ class OneSidedStreams final : private ThreadSharer {
   static constexpr uint32_t slot_count = 512;
 
   OneSidedStreams(const PrimaryContext &context, const Links &links, Operations &operations);
-  [[nodiscard]] bool take_turn() override;
+  [[nodiscard]] bool work_once() override;
   [[nodiscard]] Result<void> map_signals();
   [[nodiscard]] Result<void> enqueue_one(const OneSided &operation, const StreamWork &work);
   [[nodiscard]] Result<void> run(const OneSided &operation, const StreamWork &work);

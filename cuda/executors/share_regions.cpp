@@ -140,7 +140,7 @@ bool RegionFollower::follow(EnqueueWait &wait) {
 
 /// Runs a round if one was requested. A request during a round causes another round, because the running round may have
 /// missed the reason for the request.
-bool RegionFollower::take_turn() {
+bool RegionFollower::work_once() {
   std::unique_lock lock(mutex_);
   if (ended_ || (asked_count_ == done_count_ && next_ != RegionRound::leave)) return false;
   const uint64_t asked = asked_count_;

@@ -58,7 +58,7 @@ class RegionFollower final : private ThreadSharer {
   [[nodiscard]] bool end(uint64_t deadline_ns);
 
  private:
-  [[nodiscard]] bool take_turn() override;
+  [[nodiscard]] bool work_once() override;
 
   const std::function<void(RegionRound)> run_round_;
   std::mutex mutex_;              ///< guards what follows

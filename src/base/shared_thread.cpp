@@ -78,7 +78,7 @@ bool SharedThread::give_turns(std::unique_lock<std::mutex> &lock) {
     ThreadSharer &now = *sharers_[next_++];
     current_ = &now;
     lock.unlock();
-    busy |= now.take_turn();
+    busy |= now.work_once();
     lock.lock();
     current_ = nullptr;
     turn_ended_.notify_all();

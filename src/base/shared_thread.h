@@ -19,13 +19,13 @@ class ThreadSharer {
   virtual ~ThreadSharer() = default;
   /// Does the work that is due now. Only the shared thread calls it, one sharer at a time. Returns true if it must be
   /// called again after the busy interval.
-  [[nodiscard]] virtual bool take_turn() = 0;
+  [[nodiscard]] virtual bool work_once() = 0;
 };
 
 /// A thread that gives its sharers turns. Any other thread may call the functions.
 class SharedThread {
  public:
-  /// Sets the intervals. If nothing calls wake(), all sharers have a turn after `idle_interval`. If take_turn() of a
+  /// Sets the intervals. If nothing calls wake(), all sharers have a turn after `idle_interval`. If work_once() of a
   /// sharer has returned true, all sharers have a turn after `busy_interval`.
   SharedThread(std::chrono::nanoseconds busy_interval, std::chrono::nanoseconds idle_interval)
       : busy_interval_(busy_interval), idle_interval_(idle_interval) {}

@@ -21,7 +21,7 @@ struct BoundPlan {
   bool captured = false;        ///< true if a graph may run the plan at any time, so that it stays
 };
 
-/// The key of a plan in the cache. `counts_hash` represents uneven counts (BLAKE2b, 63 bits).
+/// The key of a plan in the cache.
 struct PlanKey {
   Signature signature;
   bool in_place = false;

@@ -102,7 +102,7 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   }
 }
 
-bool DeviceMonitor::take_turn() {
+bool DeviceMonitor::work_once() {
   std::unique_lock lock(mutex_);
   const DeviceReport report = device_.report();
   carry_over(report);

@@ -22,7 +22,7 @@ namespace rondo {
 
 class DeviceMonitor final : private ThreadSharer {
  public:
-  /// Starts the thread. Both references must outlive the monitor.
+  /// Joins the thread of all monitors. Both references must outlive this.
   DeviceMonitor(DeviceExecutor &device, Operations &operations);
   DeviceMonitor(const DeviceMonitor &) = delete;
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
@@ -83,7 +83,7 @@ class DeviceMonitor final : private ThreadSharer {
   [[nodiscard]] bool report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call);
   [[nodiscard]] static const Transfer *block_from(const Known &failed, uint32_t peer);
   void report_batch_fault(const DeviceReport &report, const Known &failed);
-  [[nodiscard]] bool take_turn() override;
+  [[nodiscard]] bool work_once() override;
   void carry_over(const DeviceReport &report);
   [[nodiscard]] bool has_ended(const Outstanding &front, const DeviceReport &report) const;
   void look_at_running(uint64_t now_ns);

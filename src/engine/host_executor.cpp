@@ -141,7 +141,7 @@ bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
 }
 
 bool HostExecutor::execute(const WorkItem &work, const HostStream *stream) {
-  return take_turn(work.turn, work.number, [&] { return run_transfers(work, stream); });
+  return take_turn(work.turn, work.number, [&] { return run_collective(work, stream); });
 }
 
 Result<void> HostExecutor::open_messages() {
@@ -266,7 +266,7 @@ void HostExecutor::export_buffers(const WorkItem &work, const std::byte *send, c
     operations_->raise(replaced_memory("operation " + std::to_string(work.number), parts_.rank), work.number);
 }
 
-bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream) {
+bool HostExecutor::run_collective(const WorkItem &work, const HostStream *stream) {
   const Plan &plan = *work.plan;
   if (plan.widened) return run_with<MeanOperands>(work, stream);
   if (plan.scaling != Scaling::none) return run_with<ScaledOperands>(work, stream);

@@ -75,7 +75,7 @@ class HostExecutor final : public Executor {
   /// Runs `body` on the batch, in the call or as a task of the stream. `what` names the operations in errors.
   template <class Batch, class Body>
   [[nodiscard]] Result<void> enqueue_batch(Batch &batch, StreamRef stream, const char *what, const Body &body);
-  [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);
+  [[nodiscard]] bool run_collective(const WorkItem &work, const HostStream *stream);
   template <class Operands>
   [[nodiscard]] bool run_with(const WorkItem &work, const HostStream *stream);
   void export_buffers(const WorkItem &work, const std::byte *send, const Bound &bound, Buffers &buffers) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry has one line for each algorithm. A new algorithm needs a file with its builder, and such a line.
+// The registry has one line for each algorithm. CONTRIBUTING.md says what else a new algorithm needs.
 #pragma once
 
 #include <cstdint>

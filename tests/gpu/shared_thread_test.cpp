@@ -23,7 +23,7 @@ class Sharer final : public ThreadSharer {
   Sharer(const Sharer &) = delete;
   Sharer &operator=(const Sharer &) = delete;
 
-  bool take_turn() override {
+  bool work_once() override {
     ++work_;
     turns_.fetch_add(1, std::memory_order_release);  // pairs with wait_for_turn()
     return busy_ && work_ % turns_of_round_ != 0;
@@ -45,7 +45,7 @@ class Sharer final : public ThreadSharer {
 /// Has a turn that lasts until the test ends it.
 class Slow final : public ThreadSharer {
  public:
-  bool take_turn() override {
+  bool work_once() override {
     begun = true;
     while (!may_end) std::this_thread::yield();  // bounded by the test's limit
     return false;
