@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what scripts/gpu-check runs. The steps of priorities 1 and 2 fit into one call, and priority 3 fits into a
-second call. Steps of priority 4 wait for more time."""
+"""Lists what scripts/gpu-check runs. Priorities 1 and 2 fit into one call, 3 into a second one; 4 waits for time."""
 
 import importlib.util
 import os
@@ -15,15 +14,13 @@ from gpu_check_figures import (BESIDE_BAR, FLOOR_BAR, MIB, against_floor, agains
 
 SEVERAL_DEVICES = {"SOFT_CUDA_DEVICES": "8"}  # of the driver in software
 SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
-COPIES = {"RONDO_DEVICE_EXECUTOR": "copy"}
-KERNELS = {"RONDO_DEVICE_EXECUTOR": "kernel"}
+COPIES, KERNELS = ({"RONDO_DEVICE_EXECUTOR": executor} for executor in ("copy", "kernel"))
 APART = {"RONDO_TEST_DEVICES_APART": "on"}  # ranks on one device use the code for several devices
 RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
 CALL_SECONDS = 360  # of a run with the steps of priorities 1 and 2, and of a run with those of priority 3
 TRAIN_BATCH = 16  # samples a rank, of the trainer and of PyTorch
 MATRIX_SECONDS = {2: 20, 3: 25, 8: 50}  # by ranks, of the size "small"
-COLLECTIVES = ("reduce_scatter", "all_gather", "broadcast", "reduce")
-LOAD_STORE = ("--kernel", "load_store")
+COLLECTIVES, LOAD_STORE = ("reduce_scatter", "all_gather", "broadcast", "reduce"), ("--kernel", "load_store")
 SMALL_MODEL = ("--width", 32, "--layers", 2, "--heads", 2, "--context", 32, "--batch", 2)
 # These are steps of tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in other buffers,
 # and other collectives.
@@ -179,8 +176,11 @@ class Steps:
                     [self.bin / "device_matrix"], seconds,
                     {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)})
 
+    def cases(self, program, usual, quick):  # the gate runs all cases of the program by themselves
+        return [self.bin / program, *([quick] if self.sizes is QUICK else usual)]
+
     def tests_of_parts(self):
-        yield Step(2, "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 30)
+        yield Step(2, "load_store: by kernels of its own", self.cases("gpu_load_store", [], "[short]"), 30)
         yield Step(2, "random programs of messages, blocks and collectives", [self.bin / "device_programs"], 20,
                    {"RONDO_SEED": "1"} if self.sizes is QUICK else {})
         for scenario in ("threads", "graphs", "messages"):
@@ -192,7 +192,8 @@ class Steps:
 
     def as_if_apart(self):
         """Yields what eight devices would run, on one."""
-        yield Step(2, "load_store as if on several devices", [self.bin / "gpu_load_store", "[peers]"], 25, APART)
+        yield Step(2, "load_store as if on several devices",
+                   self.cases("gpu_load_store", ["[peers]"], "peers: an all-reduce *"), 25, APART)
         for ranks in (2, self.sizes.many):
             yield self.speed(2, f"{ranks} threads, replayed",
                              ["all_reduce", "--ranks", ranks, *self.sizes.small, *self.replayed()], times,
@@ -219,16 +220,17 @@ class Steps:
             yield self.perf(4, f"{collective} of processes through places",
                             [collective, *LOAD_STORE, "-b", 8, "-e", "1M", "-f", 512, "-n", 1, "-w", 1, "-m", 2, "-T",
                              self.timeout(10)], seconds=8, launcher=self.run(2), environment=KERNELS)
-        yield Step(4, "device, ranks as threads", [self.bin / "gpu_device"], 30, SEVERAL_DEVICES)
-        yield Step(4, "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 20)
+        yield Step(4, "device, ranks as threads", self.cases("gpu_device", [], "device: an all-reduce *"), 30,
+                   SEVERAL_DEVICES)
+        yield Step(4, "one kernel for all ranks of a process",
+                   self.cases("gpu_shared", ["[plain]"], "shared launch: a call of all *"), 20)
         yield Step(4, "one kernel for all ranks of a process, and one hardware queue",
                    [self.bin / "gpu_shared", "[queue]"], 20,
                    {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "SOFT_CUDA_QUEUES": "1"})
         if self.sizes is QUICK:  # the tests of both have run by themselves
             return
-        if self.sizes is FULL:
-            for ranks in self.sizes.matrix:
-                yield self.matrix(4, ranks, "large", 110)
+        for ranks in self.sizes.matrix if self.sizes is FULL else ():
+            yield self.matrix(4, ranks, "large", 110)
         yield Step(4, "device, ranks as processes",
                    ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 105)
         yield Step(4, "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
@@ -334,14 +336,12 @@ class Steps:
                    folder]
         # These are the library's kernels, and the trainer's kernels.
         soft = self.kernels("librondo_soft_kernels.so", "librondo_soft_train_kernels.so")
-        return Step(priority, name, command, 20, (environment or {}) | soft, missing, report=folder / "report.json",
-                    judge=judge)
+        return Step(priority, name, command, 20, (environment or {}) | soft, missing, "", folder / "report.json", judge)
 
     def losses(self):
         small = (*(SMALL_MODEL if self.soft else ("--model", "nano")), *self.sizes.train[:2], "--measure", 0)
         yield self.train(3, "losses of the host", 1, small)
-        yield self.train(3, "losses of the device", 1, small,
-                         follows(self.work / "losses-of-the-host" / "report.json"))
+        yield self.train(3, "losses of the device", 1, small, follows(self.work / "losses-of-the-host" / "report.json"))
 
     def model(self):
         large = SMALL_MODEL if self.soft else ("--model", "gpt2", "--batch", TRAIN_BATCH, "--bucket-mb", 25)

@@ -45,7 +45,7 @@ OCCASIONAL = (
     "processes of hosts", "rails", "six hosts", "soft roce",
     "collectives between hosts",  # threads do each collective over each network, and "several hosts" does them, too
     "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
-    "disagree processes", "run manual",
+    "disagree processes", "huge sum", "run manual",
     "nccl programs, toolkit",  # the cases of "nccl programs", built with the header of a CUDA toolkit
 )
 
@@ -89,20 +89,20 @@ TOOL_FILES = {
 # equally long. Other tests count as one second. A test that must be alone keeps two cores.
 SECONDS = {
     "budgets": 34, "chaos, timed": 30, "collectives between hosts": 60,
-    "collectives of processes": 30, "commands": 29, "compare": 6, "compare peers": 9, "compile kernels": 11,
+    "collectives of processes": 30, "commands": 12, "compare": 6, "compare peers": 9, "compile kernels": 11,
     "copy executor, late ends": 5, "device chaos": 17, "device matrix, eight devices": 5,
     "device matrix, five devices": 5, "device matrix, no peers": 6,
     "device matrix, shared launch, 8 ranks, 8 queues": 8, "device processes, auto": 15, "device processes, copy": 15,
     "device processes, kernel": 15, "device seeds, devices": 12, "device seeds, load_store": 12,
     "device seeds, shared launch": 12, "device, late means": 5, "device, plan memory": 8,
-    "devices of several hosts": 84, "devices that do not reach each other, five to eight": 11, "failure": 28,
-    "gpu check": 100, "hosts, timed": 25, "init processes": 18,
+    "devices of several hosts": 84, "devices that do not reach each other, five to eight": 11, "failure": 14,
+    "gpu check": 70, "hosts, timed": 25, "huge sum": 17, "init processes": 8,
     "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
-    "many hosts": 12, "messages": 2, "nccl programs": 17, "nccl programs, toolkit": 17, "perf beside a product": 15,
+    "many hosts": 12, "messages": 2, "nccl programs": 8, "nccl programs, toolkit": 8, "perf beside a product": 15,
     "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
     "preflight": 6, "rails": 50, "regions of processes": 23, "run hosts": 11, "six hosts": 14,
     "shared launch, 2 queues": 9, "shared launch, plain": 10, "sim": 8, "sim command": 30, "soak between hosts": 63,
-    "soak between hosts, timed": 17, "split processes": 6, "status": 10, "train command": 23, "train division": 23,
+    "soak between hosts, timed": 17, "split processes": 6, "status": 10, "train command": 6, "train division": 23,
     "train modes": 27, "train on a device": 7, "train resume": 22, "tune command": 50, "tune on a device": 19,
 }
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
@@ -112,8 +112,9 @@ SANITIZED_SECONDS = {
         "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
         "device messages, small slots": 8, "device processes, auto": 9, "device processes, copy": 9,
         "device processes, kernel": 9, "device, plan memory": 54, "devices of several hosts": 20,
-        "devices that do not reach each other": 16, "failure": 12, "gpu check": 0, "init processes": 36, "launchers": 8,
-        "limits": 8, "lives self-test": 10, "load_store, short": 18, "load_store_model": 13, "many communicators": 6,
+        "devices that do not reach each other": 16, "failure": 12, "gpu check": 0, "huge sum": 0,
+        "init processes": 15, "launchers": 8, "limits": 8, "lives self-test": 10, "load_store, short": 18,
+        "load_store_model": 13, "many communicators": 6,
         "many hosts": 14, "nccl programs": 9, "nccl programs, toolkit": 9, "perf beside a product": 8,
         "perf command": 8, "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14,
         "perf on a device": 30, "plan": 60, "preflight": 8, "rails": 15, "regions of processes": 25, "run hosts": 0,
@@ -136,7 +137,7 @@ LONG_S = 30
 # Why a test takes more than LONG_S seconds on two cores.
 LONG_REASONS = {
     "budgets": "every row of the budgets is counted, access by access",
-    "chaos": "60 lives with real processes, each of which ends by a kill, a stop or a deadline",
+    "chaos": "30 lives with real processes, each of which ends by a kill, a stop or a deadline",
     "chaos, timed": "60 lives one after the other",
     "collectives between hosts": "every collective over each network",
     "collectives of processes": "every collective among up to 8 processes, whose accesses are counted",

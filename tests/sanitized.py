@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether tests run under a sanitizer, in which case scripts/test sets a variable. Under a sanitizer, leaves out
-cases that run the same code as other cases."""
+"""Says whether tests run under a sanitizer, in which case scripts/test sets a variable. At the gate, and mostly only
+under a sanitizer, leaves out cases that run the same code as other cases."""
 
 import os
 import unittest
@@ -26,6 +26,21 @@ def quarter_of(cases, what):
         return cases
     print(f"skipped: three quarters of {len(cases)} {what}: take long under a sanitizer; done without one", flush=True)
     return cases[int(quarter) % 4::4]
+
+
+def rotating_quarter_of(cases, what):
+    """Returns a quarter of the cases at every gate, with and without a sanitizer, otherwise all of them. The quarter is
+    another one each time that the gate runs this test."""
+    quarter = os.environ.get("RONDO_TEST_QUARTER")
+    if quarter is None:
+        return cases
+    print(f"skipped: three quarters of {len(cases)} {what}: other gates run them", flush=True)
+    return cases[int(quarter) % 4::4]
+
+
+def rotating_quarter_of_cases(_loader, suite, _pattern):
+    """Selects the cases of a module by rotating_quarter_of(), as quarter_of_cases() does by quarter_of()."""
+    return unittest.TestSuite(rotating_quarter_of([case for cases in suite for case in cases], "cases"))
 
 
 def quarter_of_cases(_loader, suite, _pattern):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests programs for nccl.h over libnccl.so.2: client_test.py CLIENT. Each scenario is one process or several."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,17 +10,28 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sanitized import quarter_of_cases  # noqa: E402
+from sanitized import SANITIZED, quarter_of_cases, rotating_quarter_of  # noqa: E402
 
 load_tests = quarter_of_cases
 
 CLIENT = ""
+# At the gate, each scenario that does every collective has a quarter of the types, and together they have all types.
+# Under a sanitizer, the program itself takes few types.
+QUARTERS = [0] if SANITIZED else rotating_quarter_of(range(4), "types of a scenario")
+quarters = itertools.count(QUARTERS[0])
 SECONDS = 300  # for all processes of a scenario; only a hang takes as long
 
 
 def start(arguments, environment):
     return subprocess.Popen([CLIENT, *arguments], env=os.environ | environment, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
+
+
+def types_of(scenario):
+    """Returns the environment that selects the scenario's types."""
+    if SANITIZED or len(QUARTERS) > 1 or scenario not in ("process", "threads", "group", "messages"):
+        return {}
+    return {"CLIENT_TYPES": str(next(quarters) % 4)}
 
 
 class Programs(unittest.TestCase):
@@ -39,9 +51,10 @@ class Programs(unittest.TestCase):
         return outputs
 
     def check(self, scenario, **environment):
-        return self.finish([start([scenario], environment)])[0]
+        return self.finish([start([scenario], environment | types_of(scenario))])[0]
 
     def check_processes(self, count, scenario="process", killed=(), **environment):
+        environment |= types_of(scenario)
         with tempfile.TemporaryDirectory() as folder:
             self.finish([start([scenario, str(Path(folder) / "id")],
                                environment | {"RANK": str(rank), "WORLD_SIZE": str(count)})

@@ -8,6 +8,7 @@ It uses word lists instead of a grammar, so it misses some fragments and rarely 
 
 import argparse
 import collections
+import functools
 import io
 import re
 import tokenize
@@ -305,7 +306,9 @@ class Findings:
                 ", ".join(f"{kind}: {self.count(kind)}" for kind in kinds)]
 
 
+@functools.cache
 def measure(paths):
+    """Returns the findings in a tuple of files."""
     findings = Findings()
     for path in paths:
         findings.add(path)
@@ -314,8 +317,8 @@ def measure(paths):
 
 def written():
     """Returns the files of the tree in which people write sentences."""
-    return [path for path in tree.all_files()
-            if path.suffix == ".md" or tree.is_code(path) or path.name == "meson.build"]
+    return tuple(path for path in tree.all_files()
+                 if path.suffix == ".md" or tree.is_code(path) or path.name == "meson.build")
 
 
 def main():
@@ -323,9 +326,9 @@ def main():
     parser.add_argument("--report", action="store_true", help="list the findings, worst files first")
     parser.add_argument("paths", nargs="*", help="files or folders below the root; all without any")
     options = parser.parse_args()
-    chosen = [path for path in written()
-              if not options.paths or any(str(path) == at or str(path).startswith(at.rstrip("/") + "/")
-                                          for at in options.paths)]
+    chosen = tuple(path for path in written()
+                   if not options.paths or any(str(path) == at or str(path).startswith(at.rstrip("/") + "/")
+                                               for at in options.paths))
     findings = measure(chosen)
     if options.report:
         by_file = collections.Counter(it[0] for it in findings.list)

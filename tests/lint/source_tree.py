@@ -108,14 +108,16 @@ def function_name(head):
     return match[1] if match else "?"
 
 
+MARK = re.compile(r"[(){};:]")  # what ends or begins a part of the code
+
+
 def c_functions(text):
     """Returns (name, first line, line count) of each function body in C or C++. A lambda at namespace scope counts
     as one."""
     code = without_comments(text)
     found, head_start, position, parentheses = [], 0, 0, 0
-    while position < len(code):
-        character = code[position]
-        position += 1
+    while (mark := MARK.search(code, position)) is not None:
+        character, position = mark[0], mark.end()
         if character in "()":
             parentheses += 1 if character == "(" else -1
         elif character in ";}" and parentheses == 0:

@@ -71,11 +71,10 @@ class HostsWithLogins(unittest.TestCase):
 
     def processes(self, host, mark):
         """Returns the host's processes whose command line holds `mark`."""
-        pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # this pattern does not match the searching shell itself
-        script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{pattern}' "
-                  "&& echo ${p#/proc/}; done; true")
-        probe = self.hosts.start(host, ["sh", "-c", script])
-        return probe.communicate(timeout=120)[0].split()
+        # This pattern does not match the searching processes. A zero byte, which a dot matches, is between words.
+        pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}".replace(" ", ".")
+        probe = self.hosts.start(host, ["sh", "-c", f"cd /proc && LC_ALL=C grep -als '{pattern}' [0-9]*/cmdline"])
+        return [path.partition("/")[0] for path in probe.communicate(timeout=120)[0].split()]
 
     def assert_gone(self, mark, hosts=(0, 1)):
         deadline = time.monotonic() + DEADLINE_S

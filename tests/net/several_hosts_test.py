@@ -19,10 +19,11 @@ from hosts_job import HostsTest, Job, why_no_ucx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
-from sanitized import quarter_of_cases  # noqa: E402
+from sanitized import quarter_of_cases, rotating_quarter_of  # noqa: E402
 
 load_tests = quarter_of_cases
 
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
 
@@ -41,16 +42,25 @@ def expect_cuts_told(case, environment=None):
                             {0, 1})
 
 
+def expect_right(case, hosts, layout, collective, environment=None, more=()):
+    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1", *more]
+    job = Job(hosts, layout, command, environment).finish(240)
+    with case.subTest(layout=layout, collective=collective, environment=environment):
+        case.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
+        case.assertIn("# Out of bounds values : 0 OK", job.output[0])
+
+
+def expect_collectives(case, layouts, environment=None):
+    """Runs every collective in a layout. The gate runs each in about one of these layouts."""
+    cases = [(layout, collective) for layout in layouts for collective in COLLECTIVES]
+    with net.Hosts(2) as hosts:
+        for layout, collective in rotating_quarter_of(cases, "layouts and collectives"):
+            expect_right(case, hosts, layout, collective, environment)
+
+
 class SeveralHosts(HostsTest):
     def test_every_collective_is_right(self):
-        for layout in ([0, 1], [0, 0, 1, 1], [0, 1, 1, 0, 1]):
-            with net.Hosts(2) as hosts:
-                for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
-                    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1"]
-                    job = Job(hosts, layout, command).finish(240)
-                    with self.subTest(layout=layout, collective=collective):
-                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
-                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+        expect_collectives(self, ([0, 1], [0, 0, 1, 1], [0, 1, 1, 0, 1]))
 
     def test_element_types_and_algorithms(self):
         with net.Hosts(2) as hosts:
@@ -122,16 +132,18 @@ class SeveralHosts(HostsTest):
         # ring in the order of hosts.
         chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
         ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
+        cases = [(layout, environment, collective, shares)
+                 for layout, expected, environment in (([0, 0, 1, 1], chosen, {}), ([0, 1, 1, 0], chosen, {}),
+                                                       ([0, 1, 0, 1], ring, {"RONDO_ALGORITHM": "ring"}))
+                 for collective, shares in expected.items()]
         with net.Hosts(2) as hosts:
-            for layout, expected, environment in (([0, 0, 1, 1], chosen, {}), ([0, 1, 1, 0], chosen, {}),
-                                                  ([0, 1, 0, 1], ring, {"RONDO_ALGORITHM": "ring"})):
-                for collective, shares in expected.items():
-                    few, many = (self.sent_by_calls(hosts, layout, collective, size, each, environment)
-                                 for each in (1, 1 + calls))
-                    for host, share in enumerate(shares):
-                        with self.subTest(layout=layout, collective=collective, host=host, environment=environment):
-                            # Hosts also send credits back.
-                            self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.01)
+            for layout, environment, collective, shares in rotating_quarter_of(cases, "layouts and collectives"):
+                few, many = (self.sent_by_calls(hosts, layout, collective, size, each, environment)
+                             for each in (1, 1 + calls))
+                for host, share in enumerate(shares):
+                    with self.subTest(layout=layout, collective=collective, host=host, environment=environment):
+                        # Hosts also send credits back.
+                        self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.01)
 
     def test_ranks_on_several_hosts_go_by_the_rows_of_a_table_for_several_hosts(self):
         row = {"collective": "all_reduce", "ranks": 4, "oversubscribed": False, "bytes_max": "any",
@@ -151,18 +163,12 @@ class SeveralHosts(HostsTest):
 
     def test_every_algorithm_by_its_name(self):
         with net.Hosts(2) as hosts:
-            for algorithm in ("hierarchical", "hierarchical_tree", "ring"):
-                for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
-                    if algorithm == "hierarchical_tree" and collective in ("reduce_scatter", "all_gather"):
-                        continue
-                    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1"]
-                    if collective in ("broadcast", "reduce"):
-                        command += ["-r", "3"]
-                    layout = [0, 1, 0, 0, 1]
-                    job = Job(hosts, layout, command, {"RONDO_ALGORITHM": algorithm}).finish(240)
-                    with self.subTest(algorithm=algorithm, collective=collective):
-                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
-                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+            cases = [(algorithm, collective) for algorithm in ("hierarchical", "hierarchical_tree", "ring")
+                     for collective in COLLECTIVES
+                     if algorithm != "hierarchical_tree" or collective not in ("reduce_scatter", "all_gather")]
+            for algorithm, collective in rotating_quarter_of(cases, "algorithms and collectives"):
+                root = ("-r", "3") if collective in ("broadcast", "reduce") else ()
+                expect_right(self, hosts, [0, 1, 0, 0, 1], collective, {"RONDO_ALGORITHM": algorithm}, root)
 
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:
@@ -353,14 +359,7 @@ class SeveralHostsOverUcx(HostsTest):
 
     def test_every_collective_is_right(self):
         # The sizes are below and above the size from which UCX fetches payloads itself (rendezvous).
-        for layout in ([0, 1], [0, 0, 1, 1]):
-            with net.Hosts(2) as hosts:
-                for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
-                    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1"]
-                    job = Job(hosts, layout, command, self.UCX).finish(240)
-                    with self.subTest(layout=layout, collective=collective):
-                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
-                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+        expect_collectives(self, ([0, 1], [0, 0, 1, 1]), self.UCX)
 
     def test_data_goes_over_ucx(self):
         with net.Hosts(2) as hosts:

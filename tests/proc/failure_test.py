@@ -4,7 +4,6 @@ that rank, and come within the timeout. No rank may hang or get a wrong sum.
 
 usage: failure_test.py RANK_PROGRAM"""
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -173,17 +172,6 @@ class Paths(JobTest):
 
     def test_several_communicators_of_which_one_is_aborted(self):
         self.job(3, "several", 4)
-
-    def test_more_bytes_than_32_bits_count(self):
-        with open("/proc/meminfo", encoding="ascii") as info:
-            available_kib = next(int(line.split()[1]) for line in info if line.startswith("MemAvailable"))
-        if available_kib < 12 << 20:
-            print("skipped: more than 2^32 bytes: needs 12 GiB of free memory", flush=True)
-            return
-        if "RONDO_TEST_SANITIZED" in os.environ:
-            print("skipped: more than 2^32 bytes: takes many minutes under a sanitizer; done without one", flush=True)
-            return
-        self.job(2, "huge", seconds=600)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class Perf(PerfCase):
                  for _ in range(2 * len(os.sched_getaffinity(0)))]
         try:
             for launcher, threads in (((RONDO, "run", "-n", 2, "--"), ()), ((), ("-t", 2))):
-                report, out = self.perf("all_reduce", *threads, "-b", "1M", "-e", "1M", "-n", 20 if SANITIZED else 200,
+                report, out = self.perf("all_reduce", *threads, "-b", "1M", "-e", "1M", "-n", 20 if SANITIZED else 50,
                                         launcher=launcher)
                 self.assertTrue(report["results"][0]["disturbed"], report["results"][0]["load"])
                 self.assertRegex(out, r"1048576 .* !\n")

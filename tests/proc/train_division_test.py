@@ -54,7 +54,7 @@ class Division(TrainCase):
                             "accumulate": ("--accumulate", 2), "tensor": ("--tensor-parallel", 2),
                             "int8": ("--compress", "int8")}.items():
             # MALLOC_PERTURB_ would make the allocator write to memory that the trainer allocates and never uses.
-            report = self.train(2, "--steps", 3, "--measure", 0, "--validation-batches", 2, *words, report=name,
+            report = self.train(2, "--steps", 2, "--measure", 0, "--validation-batches", 1, *words, report=name,
                                 model=LARGE, MALLOC_PERTURB_="0")
             memory = runs[name] = report["memory_bytes"]
             with self.subTest(name=name, memory=memory):
