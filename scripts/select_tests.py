@@ -137,8 +137,8 @@ LONG_S = 30
 # Why a test takes more than LONG_S seconds on two cores.
 LONG_REASONS = {
     "budgets": "every row of the budgets is counted, access by access",
-    "chaos": "30 lives with real processes, each of which ends by a kill, a stop or a deadline",
-    "chaos, timed": "60 lives one after the other",
+    "chaos": "60 lives with real processes, each of which ends by a kill, a stop or a deadline",
+    "chaos, timed": "240 lives one after the other",
     "collectives between hosts": "every collective over each network",
     "collectives of processes": "every collective among up to 8 processes, whose accesses are counted",
     "commands": "every command that a page shows",
