@@ -10,7 +10,7 @@
 
 #include "src/proto/integer_mean.h"
 #include "tests/catch.h"
-#include "tests/sanitized.h"
+#include "tests/gate_share.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/reduction_reference.h"
 
@@ -168,7 +168,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
                           {RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO},
                           {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
   uint32_t calls = 0;
-  rondo_test::GateShare share("types and collectives of means of integers");
+  rondo_test::QuarterShare share("types and collectives of means of integers");
   for (const int size : {2, 3, 4, 5, 6, 7, 8})
     for (int algorithm = 0; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
       for (const Way &way : ways) {
