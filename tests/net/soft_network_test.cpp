@@ -61,10 +61,10 @@ class Sleepers {
   std::array<bool, 2> serving_{true, true};
 };
 
-/// Returns the outcome of the first of 50 seeds whose outcome is not right.
+/// Returns the outcome of the first of 50 seeds whose outcome is not right. At the gate, there are 12 seeds.
 template <class Run>
 Outcome first_trouble(Defect defect, const Run &run) {
-  for (uint64_t seed = 20'261'122; seed < 20'261'172; ++seed)
+  for (uint64_t seed = 20'261'122; seed < 20'261'122 + (has_few_seeds() ? 12 : 50); ++seed)
     if (const Outcome outcome = run(WirePlan{seed, defect}); outcome != Outcome::right) return outcome;
   return Outcome::right;
 }
@@ -74,7 +74,7 @@ Outcome first_trouble(Defect defect, const Run &run) {
 TEST_CASE("network in software: pieces in any order, late credits, any interleaving: no wrong slot, no deadlock",
           "[net]") {
   if (has_few_seeds())
-    std::puts("skipped: 750 of 1,000 seeds of a network in software: take long under a sanitizer; done without one");
+    std::puts("a quarter of 1,000 seeds of a network in software; each gate draws others");
   const uint64_t first = seed_from_environment();
   for (uint64_t seed = first; seed < first + seed_count(); ++seed) {
     CAPTURE(seed);

@@ -10,7 +10,6 @@
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
 #include "tests/gate_share.h"
-#include "tests/sanitized.h"
 #include "tests/seeds.h"
 #include "tests/unit/sim_reference.h"
 
