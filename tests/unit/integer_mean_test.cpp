@@ -169,7 +169,10 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
                           {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
   uint32_t calls = 0;
   rondo_test::QuarterShare share("ways of means of integers");
-  for (const int size : {2, 3, 4, 5, 6, 7, 8})
+  // Starting threads takes long under a sanitizer. There, 3 and 8 stand for what is and is not a power of two.
+  const std::vector<int> sizes = rondo_test::sanitized() ? std::vector<int>{2, 3, 8}
+                                                         : std::vector<int>{2, 3, 4, 5, 6, 7, 8};
+  for (const int size : sizes)
     for (int algorithm = 0; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
       for (const Way &way : ways) {
         if (&way == ways) static_cast<void>(share.has_next());  // so that each quarter has all ways
@@ -195,7 +198,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
           }
         }
       }
-  CHECK(calls > rondo_test::gate_count(1000));
+  CHECK(calls > rondo_test::gate_count(400));
 }
 
 TEST_CASE("integer mean: buffers that peers could read in place, large and not aligned") {
