@@ -127,8 +127,8 @@ SANITIZED_SECONDS = {
         "device messages, copies, small slots": 25, "device messages, small slots": 22,
         "device seeds, auto launch": 7, "device seeds, devices": 8, "device seeds, load_store": 8,
         "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 26,
-        "load_store, several devices acted by one": 20, "many communicators": 19, "premul": 17,
-        "shared launch, 2 queues": 28, "shared launch, plain": 28, "train": 20,
+        "load_store, several devices acted by one": 20, "many communicators": 19, "premul": 4,
+        "shared launch, 2 queues": 28, "shared launch, plain": 28, "train": 10,
     },
 }
 SLOWER = {"asan": 2, "tsan": 2}

@@ -58,13 +58,9 @@ class Caller {
         if (!ExchangeCall(item, rank_, program_.rank_count).right(buffers_[2 * index + 1])) return false;
         continue;
       }
-      if (!item.collective && item.to == rank_ && buffers_[2 * index + 1] != contents_of(item)) return false;
-      for (size_t i = 0; item.collective && i < item.bytes / 4; ++i) {
-        int32_t sum = 0, value = 0;
-        for (uint32_t rank = 0; rank < program_.rank_count; ++rank) sum += contribution(item, rank, i);
-        std::memcpy(&value, &buffers_[2 * index][4 * i], 4);
-        if (value != sum) return false;
-      }
+      if (item.collective && !are_sums(buffers_[2 * index], item, program_.rank_count)) return false;
+      if (item.collective || item.to != rank_) continue;
+      if (!same_bytes(buffers_[2 * index + 1], contents_of(item))) return false;
     }
     return true;
   }

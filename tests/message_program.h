@@ -52,9 +52,25 @@ inline std::vector<std::byte> contents_of(const Item &item) {
   return bytes;
 }
 
+/// Compares contents at once. The operator of vectors compares byte by byte, which takes long under a sanitizer.
+inline bool same_bytes(const std::vector<std::byte> &one, const std::vector<std::byte> &other) {
+  return one.size() == other.size() && (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
+}
+
 /// Returns the contribution of rank `rank` to an all_reduce.
 inline int32_t contribution(const Item &item, uint32_t rank, size_t element) {
   return static_cast<int32_t>((item.seed >> 40) + rank * 1000 + element % 100);
+}
+
+/// Says whether `bytes` are the sums of all contributions to an all_reduce.
+inline bool are_sums(const std::vector<std::byte> &bytes, const Item &item, uint32_t rank_count) {
+  int32_t sum = 0, value = 0;  // of the first element of all ranks; the next ones differ as contribution() says
+  for (uint32_t rank = 0; rank < rank_count; ++rank) sum += contribution(item, rank, 0);
+  for (size_t i = 0; i < item.bytes / 4; ++i) {
+    std::memcpy(&value, &bytes[4 * i], 4);
+    if (value != sum + static_cast<int32_t>(rank_count * (i % 100))) return false;
+  }
+  return true;
 }
 
 class ProgramMaker {

@@ -61,10 +61,10 @@ class Sleepers {
   std::array<bool, 2> serving_{true, true};
 };
 
-/// Returns the outcome of the first of 50 seeds whose outcome is not right.
+/// Returns the outcome of the first of 50 seeds whose outcome is not right. At the gate, there are 12 seeds.
 template <class Run>
 Outcome first_trouble(Defect defect, const Run &run) {
-  for (uint64_t seed = 20'261'122; seed < 20'261'172; ++seed)
+  for (uint64_t seed = 20'261'122; seed < 20'261'122 + (has_few_seeds() ? 12 : 50); ++seed)
     if (const Outcome outcome = run(WirePlan{seed, defect}); outcome != Outcome::right) return outcome;
   return Outcome::right;
 }
@@ -74,7 +74,7 @@ Outcome first_trouble(Defect defect, const Run &run) {
 TEST_CASE("network in software: pieces in any order, late credits, any interleaving: no wrong slot, no deadlock",
           "[net]") {
   if (has_few_seeds())
-    std::puts("skipped: 750 of 1,000 seeds of a network in software: take long under a sanitizer; done without one");
+    std::puts("a quarter of 1,000 seeds of a network in software; each gate draws others");
   const uint64_t first = seed_from_environment();
   for (uint64_t seed = first; seed < first + seed_count(); ++seed) {
     CAPTURE(seed);
@@ -97,9 +97,11 @@ TEST_CASE("network in software: a cable is cut, both ways or one way, or a host 
           "survivor is told once",
           "[net]") {
   const uint64_t first = seed_from_environment();
+  // These runs are the longest. Under a sanitizer, a gate has fewer; each gate draws others.
+  const uint64_t count = rondo_test::sanitized() && has_few_seeds() ? seed_count() / 4 : seed_count();
   for (const Fault fault : {Fault::cut, Fault::cut_towards_0, Fault::cut_towards_1, Fault::host_1_dies}) {
     uint64_t lost = 0;
-    for (uint64_t seed = first; seed < first + seed_count(); ++seed) {
+    for (uint64_t seed = first; seed < first + count; ++seed) {
       CAPTURE(seed, static_cast<int>(fault));
       Sleepers sleepers({seed, Defect::none, fault, seed % 499});
       const Outcome outcome = sleepers.run(100);
@@ -110,7 +112,7 @@ TEST_CASE("network in software: a cable is cut, both ways or one way, or a host 
       }
       lost += outcome == Outcome::lost ? 1 : 0;
     }
-    CHECK(lost == seed_count());  // no report was too late
+    CHECK(lost == count);  // no report was too late
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 #include "tests/test_clock.h"
 #include "tests/unit/allocation_count.h"
 #include "tests/unit/ranks.h"
@@ -184,7 +185,9 @@ TEST_CASE("failure: a refused call's own message comes before the communicator's
 
 TEST_CASE("failure: once a call has returned, no rank reads its buffers any more") {
   constexpr size_t bytes = size_t{4} << 20;
+  rondo_test::GateShare share("calls whose buffers are unmapped");
   for (int round = 0; round < 40; ++round) {
+    if (!share.has_next()) continue;
     Ranks ranks(3);
     const rondo_test::HeldClock clock;  // a failed call's second for readers must not pass while a reader has no core
     const auto statuses = ranks.run([round](int rank, rondo_comm_t comm) {

@@ -10,7 +10,7 @@
 
 #include "src/proto/integer_mean.h"
 #include "tests/catch.h"
-#include "tests/sanitized.h"
+#include "tests/gate_share.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/reduction_reference.h"
 
@@ -168,10 +168,15 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
                           {RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO},
                           {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
   uint32_t calls = 0;
-  rondo_test::GateShare share("types and collectives of means of integers");
-  for (const int size : {2, 3, 4, 5, 6, 7, 8})
+  rondo_test::QuarterShare share("ways of means of integers");
+  // Starting threads takes long under a sanitizer. There, 3 and 8 stand for what is and is not a power of two.
+  const std::vector<int> sizes = rondo_test::sanitized() ? std::vector<int>{2, 3, 8}
+                                                         : std::vector<int>{2, 3, 4, 5, 6, 7, 8};
+  for (const int size : sizes)
     for (int algorithm = 0; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
       for (const Way &way : ways) {
+        if (&way == ways) static_cast<void>(share.has_next());  // so that each quarter has all ways
+        if (!share.has_next()) continue;
         rondo_config_t config = RONDO_CONFIG_INIT;
         config.algorithm = static_cast<rondo_algorithm_t>(algorithm);
         config.kernel = way.kernel;
@@ -186,7 +191,6 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
           if (rondo_comm_query_plan(ranks[0], call.collective, 1, RONDO_INT32, &plan) != RONDO_OK) continue;
           for (const rondo_type_t type : integer_types) {
             ++calls;
-            if (!share.has_next()) continue;
             CAPTURE(size, rondo_algorithm_string(config.algorithm), rondo_kernel_string(way.kernel), way.protocol,
                     rondo_collective_string(call.collective), rondo_type_string(type), call.uneven, call.in_place);
             CHECK(wrong_means(type, ranks, call, static_cast<size_t>(size) * 31, random) == 0);
@@ -194,7 +198,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
           }
         }
       }
-  CHECK(calls > 1000);
+  CHECK(calls > rondo_test::gate_count(400));
 }
 
 TEST_CASE("integer mean: buffers that peers could read in place, large and not aligned") {

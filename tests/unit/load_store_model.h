@@ -84,6 +84,7 @@ class Explorer {
     std::vector<RankState> ranks;
     std::vector<std::array<uint64_t, 6>> counters;  ///< by rank: of the even and the odd post, then of each other kind
     std::vector<uint32_t> cells;
+    std::array<uint64_t, 2> cells_digest{0, 0};  ///< the sum of a hash of each cell
   };
 
   static size_t word_of(const load_store::Mark &mark) {
@@ -154,7 +155,7 @@ class Explorer {
     const uint32_t name = announcement_of(state.ranks[rank].operation);
     for (const load_store::Work &work : step.works) {
       if (work.operands.empty()) {
-        state.cells[cell_at(work.outputs[0])] = name;
+        put(state, cell_at(work.outputs[0]), name);
       } else if (work.outputs.empty()) {
         if (state.cells[cell_at(work.operands[0])] != name) fail("reads the announcement of another operation", rank);
       } else {
@@ -169,22 +170,22 @@ class Explorer {
       uint32_t value = state.cells[cell_at(work.operands[0]) + cell];
       for (size_t operand = 1; operand < work.operands.size(); ++operand)
         value = expressions_.reduce(value, state.cells[cell_at(work.operands[operand]) + cell]);
-      for (const load_store::Bytes &output : work.outputs) state.cells[cell_at(output) + cell] = value;
+      for (const load_store::Bytes &output : work.outputs) put(state, cell_at(output) + cell, value);
     }
   }
 
   /// Checks the result of the last operation, and fills the buffers for the next one.
   void turn_over(State &state, uint32_t rank) {
     RankState &at = state.ranks[rank];
-    uint32_t *const send = &state.cells[rank * rank_cells()], *const recv = send + buffer_cells_;
-    if (at.operation > 0) check_result(recv, rank, at.operation - 1u);
-    std::fill(send, send + 2 * buffer_cells_, 0u);
+    const uint64_t send = rank * rank_cells(), recv = send + buffer_cells_;
+    if (at.operation > 0) check_result(&state.cells[recv], rank, at.operation - 1u);
+    for (uint64_t cell = 0; cell < 2 * buffer_cells_; ++cell) put(state, send + cell, 0);
     ++at.operation;
     at.next = {0, 0};
     if (at.operation > operations_.size()) return;
     const ModelOperation &operation = operations_[at.operation - 1];
     for (uint64_t cell = 0; cell < operation.cell_count; ++cell)
-      (operation.in_place[rank] ? recv : send)[cell] = input_of(at.operation - 1u, rank, cell);
+      put(state, (operation.in_place[rank] ? recv : send) + cell, input_of(at.operation - 1u, rank, cell));
   }
 
   void check_result(const uint32_t *recv, uint32_t rank, uint32_t operation) {
@@ -210,9 +211,24 @@ class Explorer {
       found_.problem = (rank == UINT32_MAX ? "" : "rank " + std::to_string(rank) + " ") + problem;
   }
 
+  /// Writes a cell, and updates the digest of all cells. So a step costs only what it writes, and not all cells.
+  static void put(State &state, uint64_t at, uint32_t value) {
+    const uint32_t old = std::exchange(state.cells[at], value);
+    for (size_t i = 0; i < state.cells_digest.size(); ++i)
+      state.cells_digest[i] += mixed(at << 32 | value, i) - mixed(at << 32 | old, i);
+  }
+
+  /// Returns a hash. Each `kind` is a hash of its own.
+  static uint64_t mixed(uint64_t value, size_t kind) {
+    value += kind == 0 ? 0x9E37'79B9'7F4A'7C15u : 0xD1B5'4A32'D192'ED03u;
+    value = (value ^ value >> 30) * 0xBF58'476D'1CE4'E5B9u;
+    value = (value ^ value >> 27) * 0x94D0'49BB'1331'11EBu;
+    return value ^ value >> 31;
+  }
+
   /// Returns two hashes of 64 bits, so that 10^7 states have no collision.
   static std::pair<uint64_t, uint64_t> digest(const State &state) {
-    uint64_t one = 0x9E37'79B9'7F4A'7C15u, two = 0xC2B2'AE3D'27D4'EB4Fu;
+    uint64_t one = 0x9E37'79B9'7F4A'7C15u ^ state.cells_digest[0], two = 0xC2B2'AE3D'27D4'EB4Fu ^ state.cells_digest[1];
     const auto add = [&](uint64_t value) {
       one = (one ^ value) * 0xFF51'AFD7'ED55'8CCDu;
       one ^= one >> 32;
@@ -223,7 +239,6 @@ class Explorer {
       add(rank.operation | uint64_t{rank.next[0]} << 16 | uint64_t{rank.next[1]} << 32);
     for (const auto &counters : state.counters)
       for (const uint64_t counter : counters) add(counter);
-    for (const uint32_t cell : state.cells) add(cell);
     return {one, two};
   }
   struct Hash {

@@ -9,6 +9,7 @@
 
 #include "src/proto/partition.h"
 #include "tests/catch.h"
+#include "tests/gate_share.h"
 #include "tests/sanitized.h"
 #include "tests/unit/rank_order_reference.h"
 #include "tests/unit/ranks.h"
@@ -149,38 +150,60 @@ rondo_status_t call(const Case &it, int rank, rondo_comm_t comm, Buffer &send, B
   return status;
 }
 
-/// Returns how many elements, on all ranks, differ from the results that the pages promise, or -1 if a call failed.
-int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
+/// A call, the buffers of all ranks, and what the call must write.
+struct Work {
+  Case it;
+  size_t offset;
+  bool in_place;
+  std::vector<Buffer> sends, recvs;
+  std::vector<Bits> want;
+};
+
+/// Draws the operands of a call, and computes the results that the pages promise.
+Work prepare(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(it.type);
   const size_t all = vector_count(it);
   const size_t offset = random() % 2 == 0 ? 0 : 1 + random() % 63;  // no alignment is promised
-  const bool in_place = random() % 2 == 0;
+  Work work{it, offset, random() % 2 == 0, {it.rank_count, Buffer(all * size + 64)}, {}, {}};
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   // The plan of an uneven call depends only on the vector's size, so an even call with as many elements has it, too.
   const size_t planned = it.uneven ? (all + it.rank_count - 1) / it.rank_count : it.count;
-  if (rondo_comm_query_plan(ranks[0], it.collective, planned, it.type, &plan) != RONDO_OK) return -1;
-  std::vector<Buffer> sends(it.rank_count, Buffer(all * size + 64));
-  std::vector<Buffer> recvs;
+  REQUIRE(rondo_comm_query_plan(ranks[0], it.collective, planned, it.type, &plan) == RONDO_OK);
   for (uint32_t rank = 0; rank < it.rank_count; ++rank)
-    recvs.emplace_back(received(it, rank).count * size + 64, static_cast<unsigned char>(0xAB));
-  for (Buffer &send : sends) fill(send, offset, all, it.type, random);
-  const std::vector<Bits> want = expected_vector(it, plan, sends, offset);
-  const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
+    work.recvs.emplace_back(received(it, rank).count * size + 64, static_cast<unsigned char>(0xAB));
+  for (Buffer &send : work.sends) fill(send, offset, all, it.type, random);
+  work.want = expected_vector(it, plan, work.sends, offset);
+  return work;
+}
+
+/// Lets each rank make all calls, one after another. Starting threads for each call would take longer than the calls.
+bool call_all(Ranks &ranks, std::vector<Work> &works) {
+  return rondo_test::all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
     const auto own = static_cast<size_t>(rank);
-    const bool is_receiver = it.collective != RONDO_REDUCE || own == it.root;
-    return call(it, rank, comm, sends[own], recvs[own], offset, in_place && is_receiver);
-  });
-  if (!rondo_test::all_ok(statuses)) return -1;
-  int64_t wrong = 0;
+    for (Work &work : works) {
+      const bool is_receiver = work.it.collective != RONDO_REDUCE || own == work.it.root;
+      const rondo_status_t status = call(work.it, rank, comm, work.sends[own], work.recvs[own], work.offset,
+                                         work.in_place && is_receiver);
+      if (status != RONDO_OK) return status;
+    }
+    return RONDO_OK;
+  }));
+}
+
+/// Returns how many elements, on all ranks, differ from what the call must write.
+uint64_t wrong_elements(const Work &work) {
+  const Case &it = work.it;
+  const size_t size = rondo_type_size(it.type);
+  uint64_t wrong = 0;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
     if (it.collective == RONDO_REDUCE && rank != it.root) {
-      wrong += recvs[rank] != Buffer(it.count * size + 64, 0xAB) ? 1 : 0;
+      wrong += work.recvs[rank] != Buffer(it.count * size + 64, 0xAB) ? 1 : 0;
       continue;
     }
     const rondo::Range mine = received(it, rank);
     for (size_t i = 0; i < mine.count; ++i)
-      if (!reduction_test::same_element(it.type, element_at(recvs[rank].data() + offset, i, size),
-                                        want[mine.begin + i]))
+      if (!reduction_test::same_element(it.type, element_at(work.recvs[rank].data() + work.offset, i, size),
+                                        work.want[mine.begin + i]))
         ++wrong;
   }
   return wrong;
@@ -189,7 +212,7 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
 void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, rondo_kernel_t kernel,
                      std::mt19937_64 &random) {
   constexpr size_t counts[] = {0, 1, 7, 61, 262};
-  static rondo_test::GateShare share("types, operations and counts");
+  static rondo_test::QuarterShare share("types, operations and counts");
   constexpr size_t large_count = 2'003;  // a prime; only for sums, which depend most on the order of rounding
   for (uint32_t rank_count = 1; rank_count <= (rondo_test::sanitized() ? 3 : 5); ++rank_count) {
     rondo_config_t config = RONDO_CONFIG_INIT;
@@ -203,6 +226,7 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, ron
     for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_REDUCE}) {
       rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
       if (rondo_comm_query_plan(ranks[0], collective, 1, RONDO_INT8, &plan) != RONDO_OK) continue;
+      std::vector<Work> works;
       for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
         for (int op = 0; rondo_op_string(static_cast<rondo_op_t>(op)) != nullptr; ++op)
           for (const size_t count : {counts[0], counts[1], counts[2], counts[3], op == 0 ? large_count : counts[4]}) {
@@ -215,10 +239,17 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, ron
                           static_cast<uint32_t>(random() % rank_count),
                           count,
                           collective == RONDO_REDUCE_SCATTER && random() % 2 == 0};
-            CAPTURE(rondo_collective_string(collective), rondo_algorithm_string(algorithm), rondo_type_string(it.type),
-                    rondo_op_string(it.op), rank_count, it.root, count, config.channels, it.uneven, protocol);
-            CHECK(wrong_elements(ranks, it, random) == 0);
+            works.push_back(prepare(ranks, it, random));
           }
+      static_cast<void>(share.has_next());  // so that the next collective has other cases in the same quarter
+      CAPTURE(rondo_collective_string(collective), rondo_algorithm_string(algorithm), rank_count, config.channels,
+              protocol);
+      REQUIRE(call_all(ranks, works));
+      for (const Work &work : works) {
+        const Case &it = work.it;
+        CAPTURE(rondo_type_string(it.type), rondo_op_string(it.op), it.root, it.count, it.uneven);
+        CHECK(wrong_elements(work) == 0);
+      }
     }
   }
 }

@@ -8,7 +8,7 @@
 #include "src/plan/edges.h"
 #include "src/plan/tuner.h"
 #include "tests/catch.h"
-#include "tests/sanitized.h"
+#include "tests/gate_share.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/net_transport.h"
 
@@ -127,7 +127,7 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   Draw draw(seed);
-  rondo_test::GateShare share("drawn layouts of hosts");
+  rondo_test::QuarterShare share("drawn layouts of hosts");
   for (int round = 0; round < 60; ++round) {
     if (!share.has_next()) continue;
     const std::vector<uint32_t> node_of = draw_layout(draw);
@@ -140,8 +140,10 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
                               draw.one_in(3) ? &table : nullptr};
     CAPTURE(node_of, request.oversubscribed, request.overrides.algorithm, request.table != nullptr);
     const auto permitted = permitted_of_all(request);
+    bool symmetric = true;
     for (uint32_t rank = 0; rank < rank_count; ++rank)
-      for (uint32_t peer = 0; peer < rank_count; ++peer) REQUIRE(permitted[rank][peer] == permitted[peer][rank]);
+      for (uint32_t peer = 0; peer < rank_count; ++peer) symmetric &= permitted[rank][peer] == permitted[peer][rank];
+    REQUIRE(symmetric);
     for (int operation = 0; operation < 100; ++operation) REQUIRE(find_forbidden(request, permitted, draw) == "");
   }
 }

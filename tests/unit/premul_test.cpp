@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/reduction_reference.h"
 
@@ -133,6 +134,7 @@ TEST_CASE("premul sum: the bits of a sum of the products, for every type, collec
   const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED selects it again
   std::mt19937_64 random(seed);
+  rondo_test::GateShare share("types and collectives of premul sums");
   for (const Way &way : ways)
     for (const int rank_count : {1, 2, 3}) {
       rondo_config_t config = RONDO_CONFIG_INIT;
@@ -141,8 +143,10 @@ TEST_CASE("premul sum: the bits of a sum of the products, for every type, collec
       config.protocol = way.protocol;
       Ranks ranks(rank_count, config);
       REQUIRE(ranks.status() == RONDO_OK);
-      for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_REDUCE})
+      for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_REDUCE}) {
+        static_cast<void>(share.has_next());  // so that the next collective has other types in the same quarter
         for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type) {
+          if (!share.has_next()) continue;
           rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
           if (rondo_comm_query_plan(ranks[0], collective, 1, RONDO_INT8, &plan) != RONDO_OK) continue;
           const bool uneven = collective == RONDO_REDUCE_SCATTER && random() % 2 == 0;
@@ -155,6 +159,7 @@ TEST_CASE("premul sum: the bits of a sum of the products, for every type, collec
                   it.residence);
           CHECK(wrong_ranks(ranks, it, random) == 0);
         }
+      }
     }
 }
 
@@ -281,16 +286,19 @@ TEST_CASE("premul sum: places of ended operations are used again, and a communic
   REQUIRE(rondo_op_destroy(first, ranks[0]) == RONDO_OK);
   constexpr int generations = (1 << 15) - 1;
   for (int round = 1; round < generations; ++round) {
-    REQUIRE(create(&op) == RONDO_OK);
+    if (create(&op) != RONDO_OK) FAIL("operation " << round << " cannot be created");
     if (op == first) FAIL("a value came back after " << round << " operations");
-    REQUIRE(rondo_op_destroy(op, ranks[0]) == RONDO_OK);
+    if (rondo_op_destroy(op, ranks[0]) != RONDO_OK) FAIL("operation " << round << " cannot be destroyed");
   }
   REQUIRE(create(&op) == RONDO_OK);
   CHECK(op == first);
   {
     Ranks ended(1);
-    for (int made = 1; made < 1 << 16; ++made)
-      REQUIRE(rondo_op_create_premul_sum(&op, &factor, RONDO_FLOAT32, RONDO_RESIDENCE_HOST, ended[0]) == RONDO_OK);
+    int made = 1;
+    while (made < 1 << 16 &&
+           rondo_op_create_premul_sum(&op, &factor, RONDO_FLOAT32, RONDO_RESIDENCE_HOST, ended[0]) == RONDO_OK)
+      ++made;
+    CHECK(made == 1 << 16);
     CHECK(rondo_op_create_premul_sum(&op, &factor, RONDO_FLOAT32, RONDO_RESIDENCE_HOST, ended[0]) ==
           RONDO_ERROR_OUT_OF_RESOURCES);
   }

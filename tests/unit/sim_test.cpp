@@ -9,7 +9,7 @@
 #include "src/cli/sim/sim.h"
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
-#include "tests/sanitized.h"
+#include "tests/gate_share.h"
 #include "tests/seeds.h"
 #include "tests/unit/sim_reference.h"
 
@@ -115,7 +115,7 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
   CAPTURE(seed);
   Random random{std::mt19937_64(seed)};
   uint64_t compared = 0, skipped = 0, shared = 0, skipped_turns = 0;
-  const uint64_t round_count = rondo_test::sanitized() ? 100 : 500;
+  const uint64_t round_count = rondo_test::sanitized() ? 100 : rondo_test::gate_count(500);
   constexpr uint64_t rounds_max = 2'000;
   const auto enough = [&] {  // enough cases, and enough in which short cuts were taken
     return compared > round_count / 5 && skipped > round_count / 50 && skipped_turns > 0 && shared > round_count / 150;

@@ -273,7 +273,7 @@ TEST_CASE("tune: the simulator on a calibrated network tells the times that were
   for (const uint32_t rank_count : {2u, 8u}) {
     if (!share.has_next()) continue;
     Measured measured{{RONDO_ALL_REDUCE, rank_count, rank_count > 2}, {}, 0, 0};
-    for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{4} << 20})
+    for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{1} << 20})
       for (const rondo_algorithm_t algorithm :
            {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT}) {
         const PlanChoice choice{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 32 << 10, RONDO_KERNEL_INTERPRETER};
@@ -285,7 +285,7 @@ TEST_CASE("tune: the simulator on a calibrated network tells the times that were
         measured.series.push_back({bytes, slower, 9e9, 9e9, 9e9, 5, 9});
         measured.series.push_back({bytes, by_ll, 1e-3, 1e-3, 1e-3, 5, 9});
       }
-    for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{4} << 20})
+    for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{1} << 20})
       for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TWO_SHOT}) {
         const PlanChoice choice{algorithm, RONDO_PROTOCOL_AUTO, 1, 32 << 10, RONDO_KERNEL_LOAD_STORE};
         sim::Network other = true_network(rank_count);  // the kernels need not have the same costs
