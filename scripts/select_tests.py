@@ -123,7 +123,7 @@ SANITIZED_SECONDS = {
         "train modes": 14, "train on a device": 15, "train resume": 12, "tune command": 30, "tune on a device": 18,
     },
     "tsan": {
-        "copy executor, late ends": 5, "device": 60, "device messages, copies": 45,
+        "copy executor, late ends": 5, "device": 40, "device messages, copies": 45,
         "device messages, copies, small slots": 25, "device messages, small slots": 22,
         "device seeds, auto launch": 7, "device seeds, devices": 8, "device seeds, load_store": 8,
         "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 26,

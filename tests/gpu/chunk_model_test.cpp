@@ -12,6 +12,7 @@
 
 #include "cuda/kernels/load_store_place.h"
 #include "tests/catch.h"
+#include "tests/gpu/settings.h"
 
 namespace {
 
@@ -148,6 +149,7 @@ constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce
 }  // namespace
 
 TEST_CASE("model of chunks: in every order each rank reads the data of its chunk, pushed and pulled") {
+  if (rondo::test::skips_model("a model of chunks")) return;
   for (const bool pushes : {true, false})
     for (const Collective collective : collectives)
       for (const auto &[rank_count, chunk_count] : {std::pair(2u, 10u), {3u, 6u}})
@@ -166,6 +168,7 @@ TEST_CASE("model of chunks: in every order each rank reads the data of its chunk
 }
 
 TEST_CASE("model of chunks: planted faults are found") {
+  if (rondo::test::skips_model("a model of chunks")) return;
   for (const bool pushes : {true, false}) {
     CAPTURE(pushes);
     const auto found = [&](Collective collective, auto change) {

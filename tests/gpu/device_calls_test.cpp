@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/gpu/collective_buffers.h"
+#include "tests/sanitized.h"
 
 using namespace rondo_test;
 
@@ -40,8 +41,10 @@ DriverCalls most_calls(const DeviceRanks &group, const DeviceCase &it, uint32_t 
       registrations.emplace_back(group.ranks[rank], made);
     }
   DriverCalls most;
-  for (int round = 0; round < 3; ++round) {
-    it.in_place ? buffers.fill_in_place(it, 1) : buffers.fill(1);
+  constexpr int rounds = 3;
+  for (int round = 0; round < rounds; ++round) {
+    const bool last = round + 1 == rounds;  // its results suffice, since its input replaces what the others left
+    if (last) it.in_place ? buffers.fill_in_place(it, 1) : buffers.fill(1);
     for (int rank = 0; rank < 2; ++rank) {
       // The thread has chosen the rank's device, as programs do. Otherwise Rondo also sets and resets the context.
       const World &world = group.world_of(rank);
@@ -54,7 +57,7 @@ DriverCalls most_calls(const DeviceRanks &group, const DeviceCase &it, uint32_t 
       most.queries = std::max(most.queries, after.queries - before.queries);
     }
     group.complete();
-    buffers.check(it, 1);
+    if (last) buffers.check(it, 1);
   }
   for (const auto &[comm, made] : registrations) REQUIRE(rondo_comm_deregister(comm, made) == RONDO_OK);
   return most;
@@ -64,6 +67,7 @@ DriverCalls most_calls(const DeviceRanks &group, const DeviceCase &it, uint32_t 
 
 TEST_CASE("driver calls: a collective by a kernel makes six, and one by copies asks no more before it enqueues") {
   if (!in_software()) return;  // only the driver in software counts
+  rondo_test::GateShare share("buffers of counted calls");
   for (const bool apart : {false, true})
     for (const auto executor : {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY}) {
       rondo_config_t config = on_device();
@@ -72,10 +76,12 @@ TEST_CASE("driver calls: a collective by a kernel makes six, and one by copies a
       // An all-reduce of few elements posts words, and one of many uses the buffers of the other rank.
       std::vector<DeviceCase> cases{case_of(RONDO_ALL_REDUCE, 16, 2), case_of(RONDO_ALL_REDUCE, all_elements, 2)};
       for (const rondo_collective_t other : other_collectives) cases.push_back(case_of(other, all_elements, 2));
-      for (DeviceCase &it : cases)
+      for (DeviceCase &it : cases) {
+        static_cast<void>(share.has_next());  // so a quarter has other buffers for each case
         for (const bool in_place : {false, true})
           for (const bool registered : {false, true})
             for (const uint32_t hidden : {0u, 3u}) {
+              if (!share.has_next()) continue;
               it.in_place = in_place;
               CAPTURE(apart, static_cast<int>(executor), static_cast<int>(it.collective), it.count, in_place,
                       registered, hidden);
@@ -84,5 +90,6 @@ TEST_CASE("driver calls: a collective by a kernel makes six, and one by copies a
               CHECK(most.queries <= 4);
               if (executor == RONDO_DEVICE_EXECUTOR_KERNEL) CHECK(most.all <= 6);  // and a launch and an event
             }
+      }
     }
 }

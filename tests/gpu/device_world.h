@@ -8,13 +8,13 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cuda/executors/joint_call.h"
 #include "cuda/kernels/plan_image.h"
 #include "cuda/kernels/load_store_kernels.h"
 #include "src/proto/memory.h"
+#include "tests/gpu/crew.h"
 #include "tests/soft_cuda/fibers.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -230,9 +230,11 @@ class DeviceWorld {
     };
     const uint32_t count = block_count * thread_count;
     if (soft_cuda::have_fibers) return soft_cuda::run_fibers(count, run);
-    std::vector<std::thread> threads;
-    for (uint32_t index = 0; index < count; ++index) threads.emplace_back(run, index);
-    for (std::thread &thread : threads) thread.join();
+    thread_local Crew crew;
+    crew.run(count, [&](uint32_t index) {
+      soft_cuda::begin_host_thread();
+      run(index);
+    });
   }
 
   uint32_t rank_count_;

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "src/plan/algorithm.h"
@@ -103,7 +102,10 @@ struct CaseRank {
   made.send.resize(192 + send_bytes);
   made.recv.resize(256 + std::max(send_bytes, recv_bytes));
   for (std::vector<std::byte> *memory : {&made.send, &made.recv})
-    for (std::byte &byte : *memory) byte = static_cast<std::byte>(random());
+    for (size_t at = 0; at < memory->size(); at += sizeof(uint64_t)) {  // the last word may be cut
+      const uint64_t word = random();
+      std::memcpy(memory->data() + at, &word, std::min(sizeof word, memory->size() - at));
+    }
   std::byte *const send = made.buffers(0, false).send.data;
   for (uint64_t i = 0; i < made.plan->send.count; ++i) put_random(it.type, send + i * size, random);
   return made;
@@ -191,10 +193,8 @@ inline void plant_first_word(DeviceWorld &world, uint64_t number, uint32_t by, u
 /// Runs one thread for each rank.
 template <class Run>
 void run_ranks(uint32_t rank_count, const Run &run) {
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 1; rank < rank_count; ++rank) threads.emplace_back([&, rank] { run(rank); });
-  run(0);
-  for (std::thread &thread : threads) thread.join();
+  thread_local Crew crew;
+  crew.run(rank_count, [&](uint32_t rank) { run(rank); });
 }
 
 /// Runs all ranks by one kernel.
@@ -228,6 +228,11 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   return results;
 }
 
+/// The content of a rank's memory.
+struct RankMemory {
+  std::vector<std::byte> send, recv;
+};
+
 /// Runs the case by the host executor, and by emulated blocks with each of `lane_threads`. Returns "" if results have
 /// the same bits.
 [[nodiscard]] inline std::string run_case(const EmulatedCase &it, const ConnectionGeometry &geometry,
@@ -242,6 +247,12 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   std::vector<CaseRank> host;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));
   const auto rounded_once = results_rounded_once(it, host);
+  std::vector<CaseRank> device;
+  std::vector<RankMemory> initial;
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+    device.push_back(make(it, rank));
+    initial.push_back({device.back().send, device.back().recv});
+  }
   HostWorld host_world(it.rank_count, it.channels, geometry, first_counter);
   run_ranks(it.rank_count,
             [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.exports)); });
@@ -254,8 +265,10 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
     device_world.hide_buffers(rank, it.hidden_ranks);
   if (it.kernel == RONDO_KERNEL_LOAD_STORE) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
-    std::vector<CaseRank> device;
-    for (uint32_t rank = 0; rank < it.rank_count; ++rank) device.push_back(make(it, rank));
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+      device[rank].send = initial[rank].send;
+      device[rank].recv = initial[rank].recv;
+    }
     if (it.joint_blocks != 0)
       run_joint(device_world, device, number, lane_threads[number - 1], it.joint_blocks);
     else

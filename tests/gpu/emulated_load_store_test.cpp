@@ -143,9 +143,11 @@ TEST_CASE("emulated load_store: every type and operation is bit-equal to the hos
 
 TEST_CASE("emulated load_store: every block size, and more ranks than a block has threads or a reduction has turns") {
   const uint64_t seed = seed_from_environment();
+  rondo_test::GateShare share("types and counts of ranks of emulated load_store", !under_thread_sanitizer);
   for (const LoadStoreKind &kind : load_store_kinds())
     for (const uint32_t rank_count : {3u, 9u})
       for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32}) {
+        if (!share.has_next()) continue;
         if (under_thread_sanitizer && (rank_count > 3) != (type == RONDO_FLOAT16)) continue;
         EmulatedCase it = load_store_case(kind, rank_count, uses_blocks(kind.collective) ? 301 : 701);
         it.type = type;
@@ -312,7 +314,7 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
   CAPTURE(seed);
   const std::vector<LoadStoreKind> kinds = shared_kinds();
   uint32_t done_count = 0, stopped_count = 0;
-  for (uint32_t round = 0; round < (under_thread_sanitizer ? 30 : 200); ++round) {
+  for (uint32_t round = 0; round < (rondo_test::sanitized() ? 30 : 200); ++round) {
     EmulatedCase it = load_store_case(kinds[random() % kinds.size()], 3, 2000);
     it.root = between(random, 0, 2);
     it.channels = between(random, 1, 3);

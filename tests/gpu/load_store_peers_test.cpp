@@ -26,21 +26,18 @@ struct Call {
 
 /// Elements whose sum depends on the order in which they are added.
 std::vector<std::byte> elements_of(const Call &call, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  if (call.type == RONDO_FLOAT32) {
-    std::uniform_real_distribution<float> values(-1, 1);
-    std::vector<float> elements(call.count);
-    for (float &element : elements) element = values(random);
-    return bytes_of(elements);
-  }
+  if (call.type == RONDO_FLOAT32) return bytes_of(fractions(seed, call.count));
+  QuickNumbers numbers(seed);
   if (rondo_type_size(call.type) == 1) {  // any integer, or a float8 with an exponent below 8
     const auto mask = static_cast<uint8_t>(call.type == RONDO_INT8 ? 0xFF : 0x8F);
-    std::vector<uint8_t> elements(call.count);
-    for (uint8_t &element : elements) element = static_cast<uint8_t>(random()) & mask;
-    return bytes_of(elements);
+    std::vector<std::byte> elements(call.count);
+    std::byte *const all = elements.data();
+    for (size_t i = 0; i < call.count; ++i) all[i] = static_cast<std::byte>(numbers.next() >> 24 & mask);
+    return elements;
   }
   std::vector<uint16_t> elements(call.count);  // bfloat16 of any sign with a magnitude of about 1
-  for (uint16_t &element : elements) element = static_cast<uint16_t>(0x3F00u + (random() & 0x80FFu));
+  uint16_t *const all = elements.data();
+  for (size_t i = 0; i < call.count; ++i) all[i] = static_cast<uint16_t>(0x3F00u + (numbers.next() >> 16 & 0x80FFu));
   return bytes_of(elements);
 }
 

@@ -12,6 +12,7 @@
 
 #include "cuda/kernels/load_store_place.h"
 #include "tests/catch.h"
+#include "tests/gpu/settings.h"
 
 namespace {
 
@@ -135,6 +136,7 @@ class Model {
 }  // namespace
 
 TEST_CASE("model of posts: in every order all ranks read the words of their post, pushed and pulled") {
+  if (rondo::test::skips_model("a model of posts")) return;
   for (const bool pushes : {true, false})
     for (const auto &[rank_count, post_count] : {std::pair(2u, 18u), {3u, 10u}}) {
       Rules rules;
@@ -148,6 +150,7 @@ TEST_CASE("model of posts: in every order all ranks read the words of their post
 }
 
 TEST_CASE("model of posts: planted faults are found") {
+  if (rondo::test::skips_model("a model of posts")) return;
   for (const bool pushes : {true, false}) {
     CAPTURE(pushes);
     const auto found = [&](auto change) {

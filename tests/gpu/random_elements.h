@@ -2,14 +2,23 @@
 // This file makes random elements of every type, and knows which parts of a result are unspecified.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
-#include <random>
 
 #include "src/proto/reducer.h"
+#include "tests/sim/random.h"
 
 namespace rondo::test {
 
-using Random = std::mt19937_64;
+/// A generator for the distributions of the standard. A word takes a tenth of the time of std::mt19937_64.
+class Random : public rondo::sim::Random {
+ public:
+  using result_type = uint64_t;
+  using rondo::sim::Random::Random;
+  static constexpr uint64_t min() { return 0; }
+  static constexpr uint64_t max() { return UINT64_MAX; }
+  uint64_t operator()() { return next(); }
+};
 
 template <class T>
 [[nodiscard]] bool is_nan_at(const std::byte *at) {
@@ -42,8 +51,9 @@ template <class T>
 /// Stores a random element: usually a number of similar size, so that rounding matters, and sometimes any bits.
 inline void put_random(rondo_type_t type, std::byte *at, Random &random) {
   uint64_t bits = random();
-  const float value = (static_cast<float>(random() % 20'001) - 1e4f) / 3e3f;
-  if (random() % 40 != 0) {
+  const uint64_t drawn = random();
+  const float value = (static_cast<float>((drawn >> 32) % 20'001) - 1e4f) / 3e3f;
+  if (static_cast<uint32_t>(drawn) % 40 != 0) {
     switch (type) {
       case RONDO_FLOAT16:
         bits = Float16Element::store(value);

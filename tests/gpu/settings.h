@@ -17,6 +17,12 @@ inline constexpr bool under_thread_sanitizer = true;
 inline constexpr bool under_thread_sanitizer = false;
 #endif
 
+/// Returns true under ThreadSanitizer, and prints that the model is skipped. A model has one thread.
+inline bool skips_model(const char *what) {
+  if (under_thread_sanitizer) std::printf("skipped: %s: it has one thread; done without ThreadSanitizer\n", what);
+  return under_thread_sanitizer;
+}
+
 /// Returns true, and prints that the case is skipped, if its collectives run by copies under ThreadSanitizer. A failure
 /// releases the streams that wait in a collective, and the copies that follow on them race on purpose.
 inline bool skips_released_copies(bool by_copies, const char *what) {
