@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These classes give a plan on host memory its operands, in the form that the plan reads. `run_collective()` of the host
-// executor chooses one class for each call, so a call without conversions pays nothing for them. Each class has:
+// These classes give a plan on host memory its operands, in the form that the plan reads. The host executor chooses
+// one class for each call, so a call without conversions pays nothing for them. Each class has:
 //
 // - place(), which sets the windows that the plan uses, unless they are the caller's buffers.
 // - run(), which converts the operands and calls body(scaler) to run the plan. A scaler scales what load_store copies.
