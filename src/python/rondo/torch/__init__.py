@@ -37,3 +37,5 @@ def _make(options: Any, backend_options: Any) -> ProcessGroup:
 
 if "RONDO" not in dist.Backend._plugins:
     dist.Backend.register_backend("rondo", _make, extended_api=True, devices=["cpu", "cuda"])
+# split_group() would attach a recorder that only works with backends in C++.
+getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("rondo")
