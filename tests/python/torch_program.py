@@ -150,6 +150,11 @@ def asynchronous(rank, size):
     equal(doubled.wait(), torch.full((2,), 2.0 * size))
     nested(rank, size)
     dist.barrier(async_op=True).wait()
+    with torch.autograd.profiler.profile() as profiler:
+        dist.all_reduce(torch.ones(2))
+        dist.barrier(async_op=True).wait()
+    names = [event.name for event in profiler.function_events]
+    assert names.count("rondo:all_reduce") == names.count("rondo:barrier") == 1, names
     dist.group.WORLD.barrier(limited(LIMIT)).wait()
     if rank == 0:  # the other ranks call this barrier late
         expect(rondo.TimeoutError, lambda: dist.group.WORLD.barrier(limited(datetime.timedelta(milliseconds=10))))
