@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 import rondo
 import rondo.torch
 from torch_device import captured, device_waits, other_backends, windows
-from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse, splits, strides
+from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse, splits, strides, uneven
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
 
@@ -367,7 +367,7 @@ def memory(rank, size):
 
 CASES = {case.__name__: case for case in (reductions, sparse, monitored, remade, copies, blocks, asynchronous, messages,
                                           any_source, groups, memory, trainings, death, lateness,
-                                          captured, device_waits, other_backends, windows, splits, strides)}
+                                          captured, device_waits, other_backends, windows, splits, strides, uneven)}
 
 
 def main():

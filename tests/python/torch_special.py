@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for torch_program.py: sparse tensors, tensors that are not contiguous, split groups, receives from any rank,
-and barriers that name missing ranks."""
+"""Cases for torch_program.py: sparse tensors, tensors that are not contiguous, split groups, uneven batches, receives
+from any rank, and barriers that name missing ranks."""
 
 import datetime
 import time
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
@@ -154,6 +155,25 @@ def splits(rank, size):
         dist.destroy_process_group(alone)
     dist.barrier(group=part)
     dist.destroy_process_group(part)
+
+
+def uneven(rank, size):
+    """Trains with a number of batches that differs between ranks, and compares with gloo."""
+    others = dist.new_group(list(range(size)), backend="gloo")
+    weights = []
+    for group, by_present in ((None, True), (others, True), (None, False), (others, False)):
+        torch.manual_seed(3)
+        model = DistributedDataParallel(torch.nn.Linear(4, 2), process_group=group)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with model.join(divide_by_initial_world_size=not by_present):
+            for batch in range(2 + rank):
+                optimizer.zero_grad()
+                model(torch.full((3, 4), 0.1 * (batch + rank))).square().sum().backward()
+                optimizer.step()
+        weights.append(model.module.weight.detach().clone())
+    assert (weights[0] - weights[1]).abs().max() < 1e-6, weights
+    assert (weights[2] - weights[3]).abs().max() < 1e-6, weights
+    assert not torch.equal(weights[0], weights[2])
 
 
 def any_source(rank, size):
