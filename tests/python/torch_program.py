@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 import rondo
 import rondo.torch
 from torch_device import captured, device_waits, other_backends, windows
-from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse
+from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse, splits, strides, uneven
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
 
@@ -125,7 +126,13 @@ def blocks(rank, size):
     equal(got, torch.cat([torch.full((rank + 1, 2), 10.0 * each + rank) for each in range(size)]))
 
 
+def limited(timeout):
+    """Returns the options of a barrier with a limit of its own."""
+    return SimpleNamespace(asyncOp=False, timeout=timeout, device=torch.device("cpu"))
+
+
 def asynchronous(rank, size):
+    store = dist.group.WORLD.get_group_store()
     x = [torch.full((1000,), float(each)) for each in range(5)]
     works = [dist.all_reduce(each, async_op=True) for each in x]
     for each, work in enumerate(works):
@@ -143,6 +150,19 @@ def asynchronous(rank, size):
     equal(doubled.wait(), torch.full((2,), 2.0 * size))
     nested(rank, size)
     dist.barrier(async_op=True).wait()
+    with torch.autograd.profiler.profile() as profiler:
+        dist.all_reduce(torch.ones(2))
+        dist.barrier(async_op=True).wait()
+    names = [event.name for event in profiler.function_events]
+    assert names.count("rondo:all_reduce") == names.count("rondo:barrier") == 1, names
+    dist.group.WORLD.barrier(limited(LIMIT)).wait()
+    if rank == 0:  # the other ranks call this barrier late
+        expect(rondo.TimeoutError, lambda: dist.group.WORLD.barrier(limited(datetime.timedelta(milliseconds=10))))
+        store.set("late barrier", "")
+    else:
+        while not store.check(["late barrier"]):
+            time.sleep(0.001)
+        dist.barrier()
     with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
         tensors = [torch.ones(2), torch.ones(3)]
         for tensor in tensors:
@@ -205,12 +225,15 @@ def groups(rank, size):
         x = torch.tensor([rank])
         dist.all_reduce(x, group=mesh.get_group(name))
         equal(x, torch.tensor([expected]))
-    for call in (lambda: dist.all_reduce(torch.ones(4, 4).t()), lambda: dist.all_reduce(torch.ones(1).short())):
-        try:
-            call()
-            raise AssertionError("the tensor must be refused")
-        except rondo.Error as error:
-            assert "contiguous" in str(error) or "convert the tensor" in str(error), error
+    turned, whole = torch.ones(4, 4).t(), torch.empty(4, 4)
+    for call, said in ((lambda: dist.send(turned, (rank + 1) % size), "must be contiguous"),
+                       (lambda: dist.all_to_all_single(whole, turned), "must be contiguous"),
+                       (lambda: dist.all_reduce(torch.ones(1).expand(4)), "share memory"),
+                       (lambda: dist.all_reduce(torch.ones(1).short()), "convert the tensor"),
+                       (lambda: dist.all_reduce(torch.ones(1), dist.ReduceOp.BOR), "needs integers"),
+                       (lambda: dist.group.WORLD.allreduce_coalesced([]), "list of tensors is empty")):
+        error = expect(rondo.Error, call)
+        assert said in str(error), error
 
 
 def model():
@@ -300,6 +323,10 @@ def lateness(rank, size):
         error = expect(rondo.TimeoutError, lambda: short.barrier().wait())
         assert "timeout= of init_process_group()" in str(error), error
     dist.barrier()
+    if rank == 0:
+        error = expect(rondo.TimeoutError, lambda: apart("limited", rank, size).barrier(
+            limited(datetime.timedelta(milliseconds=500))))
+        assert "0.5 s" in str(error), error
     lone = apart("lone", rank, size)
     lone.barrier().wait()
     if rank == 0:
@@ -340,7 +367,7 @@ def memory(rank, size):
 
 CASES = {case.__name__: case for case in (reductions, sparse, monitored, remade, copies, blocks, asynchronous, messages,
                                           any_source, groups, memory, trainings, death, lateness,
-                                          captured, device_waits, other_backends, windows)}
+                                          captured, device_waits, other_backends, windows, splits, strides, uneven)}
 
 
 def main():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases for torch_program.py: sparse tensors, receives from any rank, and barriers that name missing ranks."""
+"""Cases for torch_program.py: sparse tensors, tensors that are not contiguous, split groups, uneven batches, receives
+from any rank, and barriers that name missing ranks."""
 
 import datetime
 import time
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
@@ -75,6 +77,103 @@ def sparse(rank, size):
     failed._lane = lambda device: FailedLane()
     error = expect(rondo.RemoteError, lambda: failed.allreduce(whole.to_sparse()))
     assert error.peer == 3, error
+
+
+def spread(content):
+    """Returns a tensor with this content that has gaps in memory, and whose rows are the columns of the memory."""
+    made = torch.full((2 * content.shape[1], content.shape[0]), -1.0, dtype=content.dtype)[::2].t()
+    made.copy_(content)
+    assert not made.is_contiguous()
+    return made
+
+
+def strides(rank, size):
+    """Passes tensors that are not contiguous. On rank 1 they are, so that the order in memory differs."""
+    def mine(content):
+        return content.clone() if rank == 1 else spread(content)
+    plain = torch.arange(6.0).view(2, 3)
+    x, total = mine(plain + rank), size * plain + sum(range(size))
+    dist.all_reduce(x)
+    equal(x, total)
+    y = mine((plain + rank).long())
+    dist.all_reduce(y, dist.ReduceOp.BOR)
+    expected = plain.long()
+    for each in range(1, size):
+        expected = expected | (plain.long() + each)
+    equal(y, expected)
+    x = mine(plain + rank)
+    dist.reduce(x, dst=1)
+    equal(x, total if rank == 1 else plain + rank)
+    dist.broadcast(x, src=2)
+    equal(x, plain + 2)
+    everybody = [plain + each for each in range(size)]
+    outputs = [mine(torch.zeros(2, 3)) for _ in range(size)]
+    dist.all_gather(outputs, mine(plain + rank))
+    equal(outputs, everybody)
+    whole = mine(torch.zeros(2 * size, 3))
+    work = dist.all_gather_into_tensor(whole, mine(plain + rank), async_op=True)
+    work.wait()
+    equal(whole, torch.cat(everybody))
+    part = mine(torch.zeros(2, 3))
+    dist.reduce_scatter_tensor(part, mine(torch.cat(everybody)))
+    equal(part, size * (plain + rank))
+    part = mine(torch.zeros(2, 3))
+    dist.reduce_scatter(part, [mine(each) for each in everybody])
+    equal(part, size * (plain + rank))
+    outputs = [mine(torch.zeros(2, 3)) for _ in range(size)] if rank == 0 else None
+    dist.gather(mine(plain + rank), outputs)
+    equal(outputs or [], everybody if rank == 0 else [])
+    x = mine(torch.zeros(2, 3))
+    dist.scatter(x, [mine(each) for each in everybody] if rank == 0 else None)
+    equal(x, plain + rank)
+    outputs = [mine(torch.zeros(2, 3)) for _ in range(size)]
+    dist.all_to_all(outputs, [mine(plain + rank) for _ in range(size)])
+    equal(outputs, everybody)
+
+
+def splits(rank, size):
+    """Splits groups. The ranks of a new group have the order that the caller gives."""
+    group = dist.group.WORLD
+    before = group._get_sequence_number_for_group()
+    dist.barrier()
+    assert group._get_sequence_number_for_group() == before + 1
+    assert not group._has_hooks() and not group.supports_window and not group.supports_reconfigure
+    if rondo.torch.VERSION < (2, 15):
+        return  # older versions split only groups that are bound to a device
+    pairs = [[1, 0], list(range(2, size))]
+    part = dist.split_group(split_ranks=pairs)
+    ours = pairs[rank > 1]
+    assert dist.get_process_group_ranks(part) == ours and dist.get_backend(part) == "rondo"
+    x = torch.tensor([rank])
+    dist.broadcast(x, src=ours[0], group=part)
+    equal(x, torch.tensor([ours[0]]))
+    alone = dist.split_group(part, split_ranks=[[0]])
+    assert (alone is dist.GroupMember.NON_GROUP_MEMBER) == (part.rank() > 0)
+    if part.rank() == 0:
+        dist.all_reduce(x, group=alone)
+        equal(x, torch.tensor([ours[0]]))
+        dist.destroy_process_group(alone)
+    dist.barrier(group=part)
+    dist.destroy_process_group(part)
+
+
+def uneven(rank, size):
+    """Trains with a number of batches that differs between ranks, and compares with gloo."""
+    others = dist.new_group(list(range(size)), backend="gloo")
+    weights = []
+    for group, by_present in ((None, True), (others, True), (None, False), (others, False)):
+        torch.manual_seed(3)
+        model = DistributedDataParallel(torch.nn.Linear(4, 2), process_group=group)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with model.join(divide_by_initial_world_size=not by_present):
+            for batch in range(2 + rank):
+                optimizer.zero_grad()
+                model(torch.full((3, 4), 0.1 * (batch + rank))).square().sum().backward()
+                optimizer.step()
+        weights.append(model.module.weight.detach().clone())
+    assert (weights[0] - weights[1]).abs().max() < 1e-6, weights
+    assert (weights[2] - weights[3]).abs().max() < 1e-6, weights
+    assert not torch.equal(weights[0], weights[2])
 
 
 def any_source(rank, size):

@@ -60,8 +60,9 @@ class Torch(unittest.TestCase):
                              (0, [f"done: {case}" for case in cases]))
 
     def test_collectives_and_messages_equal_what_the_ranks_compute_alone(self):
-        self.passes("reductions", "sparse", "monitored", "remade", "copies", "blocks", "asynchronous", "messages",
-                    "any_source", "groups", "memory", "other_backends", "device_waits", "captured", "windows")
+        self.passes("reductions", "sparse", "strides", "monitored", "remade", "copies", "blocks", "asynchronous",
+                    "messages", "any_source", "groups", "splits", "memory", "other_backends", "device_waits",
+                    "captured", "windows")
 
     def test_pytorch_is_imported_behind_our_libnccl(self):
         environment = {**os.environ, "LD_PRELOAD": LIBRARY, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"}
@@ -74,7 +75,7 @@ class Torch(unittest.TestCase):
         self.assertTrue(bound and all(LIBRARY in line for line in bound), bound)
 
     def test_losses_of_ddp_and_fsdp_equal_those_of_gloo(self):
-        self.passes("trainings")
+        self.passes("trainings", "uneven")
 
     def test_deadlines_and_aborts_end_an_operation(self):
         self.passes("lateness")

@@ -9,6 +9,7 @@ Importing this module registers the backend. docs/python.md says how it differs 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 try:
@@ -35,5 +36,19 @@ def _make(options: Any, backend_options: Any) -> ProcessGroup:
                         list(options.global_ranks_in_group), backend_options)
 
 
+_forward_works: "deque[Any]" = deque(maxlen=64)
+_set_forward_work = dist.Reducer._set_forward_pass_work_handle
+
+
+def _keep_forward_work(reducer: Any, work: Any, *arguments: Any, **named: Any) -> Any:
+    """Keeps the work that the join() of a DDP model gives to C++. From there, PyTorch reaches the methods of this
+    package only while the object of Python lives, and would otherwise wait for ever."""
+    _forward_works.append(work)
+    return _set_forward_work(reducer, work, *arguments, **named)
+
+
+dist.Reducer._set_forward_pass_work_handle = _keep_forward_work
 if "RONDO" not in dist.Backend._plugins:
     dist.Backend.register_backend("rondo", _make, extended_api=True, devices=["cpu", "cuda"])
+# split_group() would attach a recorder that only works with backends in C++.
+getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("rondo")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has the process group that torch.distributed calls.
 
-It derives from ProcessGroup, not from Backend. So calls from Python do not go through C++, and callers get the Work of
-this package with all its methods. Methods have the names of PyTorch, old and new."""
+It derives from PyTorch's ProcessGroup, not from Backend. So calls from Python do not go through C++, and callers get
+the Work of this package with all its methods. Methods have the names of PyTorch, old and new."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import torch
 import torch.distributed as dist
 
 from .._errors import AbortedError, InvalidArgument, UnsupportedError
+from ._about import About
 from ._failures import Names
 from ._lanes import Body, DeviceLane, HostLane, check_device
-from ._memory import allocate
 from ._messages import Channels
 from ._monitored import MonitoredBarrier
 from ._sparse import SparseSum
 from ._store import limit_of, rendezvous
-from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
+from ._tensors import (Finish, bitwise, blocks, dense, flat_input, flat_output, moved, packed_all, reduced, rows)
 from ._work import Completer, Joined, Window, Work
 
 Tensor, Tensors = torch.Tensor, Sequence[torch.Tensor]
@@ -34,10 +34,12 @@ def waits(opts: Any) -> bool:
 
 def listed(tensors: Any) -> Tensors:
     """Returns a list of tensors, which may be given as one tensor."""
+    if not isinstance(tensors, Tensor) and not tensors:
+        raise InvalidArgument("the list of tensors is empty: pass at least one tensor")
     return [tensors] if isinstance(tensors, Tensor) else tensors
 
 
-class ProcessGroup(dist.ProcessGroup):
+class ProcessGroup(About):
     """The process group of the backend "rondo"."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, ranks: Optional[List[int]] = None,
@@ -57,70 +59,12 @@ class ProcessGroup(dist.ProcessGroup):
         self._messages = Channels(store, rank, self._ranks, self._seconds, self._options)
         self._completer = Completer()
         self._window = Window()
-        self._group_name, self._group_desc = "", "undefined"
-
-    # torch.distributed asks a group about itself.
-
-    def getBackendName(self) -> str:  # pylint: disable=invalid-name
-        return "rondo"
-
-    def getRank(self) -> int:  # pylint: disable=invalid-name
-        return self._rank
-
-    def getSize(self) -> int:  # pylint: disable=invalid-name
-        return self._size
-
-    rank, size, name = getRank, getSize, getBackendName
-
-    def getGroupName(self) -> str:  # pylint: disable=invalid-name
-        return self._group_name
-
-    def setGroupName(self, name: str) -> None:  # pylint: disable=invalid-name
-        self._group_name = name
-
-    def getGroupDesc(self) -> str:  # pylint: disable=invalid-name
-        return self._group_desc
-
-    def setGroupDesc(self, desc: str) -> None:  # pylint: disable=invalid-name
-        self._group_desc = desc
-
-    def _get_backend(self, device: Any) -> "ProcessGroup":
-        if torch.device(device).type not in ("cpu", "cuda"):
-            raise RuntimeError(f"the backend rondo has no communicators for {device}")
-        return self
-
-    @property
-    def _device_types(self) -> List[torch.device]:
-        """Returns the devices once the group is registered. Before that, PyTorch would attach hooks for C++ groups."""
-        if self not in dist.distributed_c10d._world.pg_map:
-            return []
-        return [torch.device(kind) for kind in (["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])]
-
-    def get_group_store(self) -> Any:
-        return self._store
-
-    supports_splitting = supports_coalescing = False
-
-    def supports_tensor_alloc(self, device: Any) -> bool:
-        """Returns whether allocate_tensor() can allocate for this device."""
-        return torch.device(device).type == "cpu"
-
-    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> Tensor:
-        """Returns a tensor that the ranks of this host read in place."""
-        return allocate(size, dtype, device)
-
-    def _set_sequence_number_for_group(self) -> None:
-        """Has nothing to set: the library numbers operations."""
-
-    def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._seconds = self._messages.seconds = limit_of(timeout)  # timeout of communicators made from now on
-
-    set_timeout = _set_default_timeout
 
     # The life of a group:
 
-    def _lane(self, device: torch.device) -> Any:
-        """Returns the communicator for a device. All ranks make it at their first operation on that device."""
+    def _lane(self, device: torch.device, limit: Optional[float] = None) -> Any:
+        """Returns the communicator for a device. All ranks make it at their first operation on that device, within
+        `limit` seconds or the timeout of the group."""
         lane = self._lanes.get(device)
         if lane is not None:
             return lane
@@ -130,7 +74,8 @@ class ProcessGroup(dist.ProcessGroup):
                 names, host = Names(self._ranks), device.type == "cpu"
                 place = sum(made.type == device.type for made in self._lanes)
                 comm = rendezvous(self._store, f"collectives/{device.type}/{place}", self._rank, self._size,
-                                  self._seconds, None if host else device.index, self._options)
+                                  self._seconds if limit is None else limit, None if host else device.index,
+                                  {"timeout": self._seconds, **self._options})
                 with self._lock:
                     if self._closed:
                         comm.abort()
@@ -148,6 +93,22 @@ class ProcessGroup(dist.ProcessGroup):
         for lane in lanes:
             lane.close(abort)
 
+    def split_group(self, ranks: Sequence[int], timeout: Optional[timedelta] = None, opts: Any = None,
+                    group_name: Optional[str] = None, group_desc: Optional[str] = None,
+                    device_types: Any = None) -> Optional["ProcessGroup"]:
+        """Makes a group of some ranks of this group, which only these ranks must call. Other ranks get None."""
+        del device_types  # a group has all devices
+        ranks = list(ranks)
+        if self._rank not in ranks:
+            return None
+        made = ProcessGroup(dist.PrefixStore(f"split/{group_name}/", self._store), ranks.index(self._rank), len(ranks),
+                            timedelta(seconds=self._seconds) if timeout is None else timeout,
+                            [self._ranks[rank] for rank in ranks], self._options if opts is None else opts)
+        made.setGroupName(group_name or "")
+        made.setGroupDesc(group_desc or "undefined")
+        made._split = True
+        return made
+
     def shutdown(self) -> None:
         """Waits for the operations of this rank, and frees everything."""
         self._close(abort=False)
@@ -157,6 +118,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._close(abort=True)
 
     def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None, **how: bool) -> Work:
+        self._sequence += 1
         work: Work = self._lane(like.device).run(body, waits(opts), result, finish, **how)
         if self._window.works is not None:
             self._window.works.append(work)
@@ -177,10 +139,10 @@ class ProcessGroup(dist.ProcessGroup):
     # Collectives:
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
-        tensors, root = listed(tensors), getattr(opts, "rootRank", 0)
-        buffers = [moved(tensor) for tensor in tensors]
-        return self._run(tensors[0], lambda comm, stream: [
-            comm.broadcast(buffer, root=root, stream=stream) for buffer in buffers][-1], opts, tensors)
+        (packed, finish), root = packed_all(listed(tensors)), getattr(opts, "rootRank", 0)
+        buffers = [moved(tensor) for tensor in packed]
+        return self._run(packed[0], lambda comm, stream: [
+            comm.broadcast(buffer, root=root, stream=stream) for buffer in buffers][-1], opts, listed(tensors), finish)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         tensors = listed(tensors)
@@ -189,9 +151,10 @@ class ProcessGroup(dist.ProcessGroup):
             return self._each([self._add_sparse(tensor, reduction, opts) for tensor in tensors])
         if bitwise(tensors[0], reduction):
             return self._each([self._reduce_by_gather(tensor, reduction, None, opts) for tensor in tensors])
-        buffers = [reduced(tensor, reduction) for tensor in tensors]
-        return self._run(tensors[0], lambda comm, stream: [
-            comm.all_reduce(buffer, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
+        packed, finish = packed_all(tensors)
+        buffers = [reduced(tensor, reduction) for tensor in packed]
+        return self._run(packed[0], lambda comm, stream: [
+            comm.all_reduce(buffer, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors, finish)
 
     allreduce_coalesced = allreduce
 
@@ -199,9 +162,11 @@ class ProcessGroup(dist.ProcessGroup):
         tensors, root, reduction = listed(tensors), opts.rootRank, opts.reduceOp
         if bitwise(tensors[0], reduction):
             return self._each([self._reduce_by_gather(tensor, reduction, root, opts) for tensor in tensors])
-        buffers = [reduced(tensor, reduction) for tensor in tensors]
-        return self._run(tensors[0], lambda comm, stream: [
-            comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
+        packed, finish = packed_all(tensors)
+        buffers = [reduced(tensor, reduction) for tensor in packed]
+        return self._run(packed[0], lambda comm, stream: [
+            comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors,
+            finish if root == self._rank else None)
 
     def _add_sparse(self, tensor: Tensor, reduction: Any, opts: Any) -> Work:
         """Adds sparse tensors. It waits for the descriptions of all ranks, and adds the tensors in the background."""
@@ -219,7 +184,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Collects all operands and reduces them here, by a function that the library does not have."""
         function: Callable[..., Tensor] = bitwise(tensor, reduction)
         parts = tensor.new_empty((self._size, *tensor.shape))
-        send, recv = moved(tensor), moved(parts)
+        send, recv = moved(dense(tensor)), moved(parts)
 
         def finish() -> None:
             if root in (None, self._rank):
@@ -238,7 +203,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _all_gather_list(self, outputs: Tensors, tensor: Tensor, opts: Any) -> Work:
         self._sized(outputs, "outputs")
         whole, finish = flat_output(outputs)
-        send, recv, counts = moved(tensor), moved(whole), blocks(outputs, tensor)
+        send, recv, counts = moved(dense(tensor)), moved(whole), blocks(outputs, tensor)
 
         def body(comm: Any, stream: Any) -> Any:
             if min(counts) == max(counts):
@@ -247,8 +212,10 @@ class ProcessGroup(dist.ProcessGroup):
         return self._run(tensor, body, opts, outputs, finish)
 
     def _allgather_base(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
-        send, recv = moved(tensor), moved(output)
-        return self._run(tensor, lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), opts, [output])
+        (packed,), finish = packed_all([output])
+        send, recv = moved(dense(tensor)), moved(packed)
+        return self._run(tensor, lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), opts, [output],
+                         finish)
 
     all_gather_single = _allgather_base
 
@@ -264,7 +231,7 @@ class ProcessGroup(dist.ProcessGroup):
                            for i, tensor in enumerate(inputs)])
 
     def gather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any) -> Work:
-        tensor, root = check(listed(inputs)[0]), opts.rootRank
+        tensor, root = dense(listed(inputs)[0]), opts.rootRank
         if self._rank != root:
             send = moved(tensor)
             return self._run(tensor, lambda comm, stream: comm.gather_v(send, root=root, stream=stream), opts, [])
@@ -282,14 +249,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any) -> Work:
         output, root = listed(outputs)[0], opts.rootRank
-        recv = moved(output)
+        (packed,), finish = packed_all([output])
+        recv = moved(packed)
         if self._rank != root:
             return self._run(output, lambda comm, stream: comm.scatter_v(None, recv, root=root, stream=stream), opts,
-                             [output])
+                             [output], finish)
         parts = self._sized(inputs[0], "inputs")
         send, counts = moved(flat_input(parts)), blocks(parts, output)
         return self._run(output, lambda comm, stream: comm.scatter_v(send, recv, counts, root=root, stream=stream),
-                         opts, [output])
+                         opts, [output], finish)
 
     def reduce_scatter(self, outputs: Any, inputs: Sequence[Any], opts: Any = None) -> Work:
         outputs = listed(outputs)
@@ -300,7 +268,8 @@ class ProcessGroup(dist.ProcessGroup):
     def _reduce_scatter_list(self, output: Tensor, parts: Tensors, opts: Any) -> Work:
         self._sized(parts, "inputs")
         reduction = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-        (send, op), (recv, _) = reduced(flat_input(parts), reduction), reduced(output, reduction)
+        (packed,), finish = packed_all([output])
+        (send, op), (recv, _) = reduced(flat_input(parts), reduction), reduced(packed, reduction)
         factor = 2 if output.is_complex() else 1
         counts = [part.numel() * factor for part in parts]
 
@@ -308,13 +277,14 @@ class ProcessGroup(dist.ProcessGroup):
             if min(counts) == max(counts):
                 return comm.reduce_scatter(send, out=recv, op=op, stream=stream)
             return comm.reduce_scatter_v(send, counts, out=recv, op=op, stream=stream)
-        return self._run(output, body, opts, [output])
+        return self._run(output, body, opts, [output], finish)
 
     def _reduce_scatter_base(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
         reduction = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-        (send, op), (recv, _) = reduced(tensor, reduction), reduced(output, reduction)
+        (packed,), finish = packed_all([output])
+        (send, op), (recv, _) = reduced(dense(tensor), reduction), reduced(packed, reduction)
         return self._run(output, lambda comm, stream: comm.reduce_scatter(send, out=recv, op=op, stream=stream), opts,
-                         [output])
+                         [output], finish)
 
     reduce_scatter_single = _reduce_scatter_base
 
@@ -343,8 +313,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> Work:
         device = getattr(opts, "device", None) or torch.device("cpu")
-        like = torch.empty(0, device=device)
-        return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [], holds_host=True)
+        like, limit = torch.empty(0, device=device), getattr(opts, "timeout", None)
+        limited = limit is not None and limit.total_seconds() > 0  # otherwise, the caller has passed no limit
+        if limited:
+            self._lane(like.device, limit_of(limit))
+        work = self._run(like, lambda comm, stream: comm.barrier(stream=stream), None if limited else opts, [],
+                         holds_host=True)
+        if limited and waits(opts):
+            work.wait(limit)
+        return work
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have come. If some do not, the first rank names one, or all with `wait_all_ranks`."""

@@ -35,6 +35,26 @@ def check_device(device: torch.device, configuration: Optional[str]) -> None:
                                "PyTorch gives a group with rondo no other backend: make another group for them")
 
 
+class Recorded:
+    """A communicator whose calls appear in PyTorch's profiler. A call on a stream ends when it is enqueued."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._comm, name)
+
+        def recorded(*args: Any, **how: Any) -> Any:
+            with torch.autograd.profiler.record_function(f"rondo:{name}"):
+                return call(*args, **how)
+        return recorded
+
+
+def shown(comm: Communicator) -> Any:
+    """Returns the communicator, or while a profiler runs, one whose calls the profiler shows."""
+    return Recorded(comm) if torch.autograd._profiler_enabled() else comm
+
+
 class HostLane:
     """The collectives on host memory. They run in the caller's thread, or on a stream if the caller does not wait."""
 
@@ -51,11 +71,11 @@ class HostLane:
         try:
             with self._lock:
                 if waits:
-                    body(self.comm, None)
+                    body(shown(self.comm), None)
                     return work._start(None)
                 if self._stream is None:
                     self._stream = Stream()
-                return work._start(body(self.comm, self._stream))
+                return work._start(body(shown(self.comm), self._stream))
         except Error as error:
             explained = self._names.explained(error)
             if not waits and isinstance(error, FATAL):
@@ -131,7 +151,7 @@ class DeviceLane:
         with self._lock, torch.cuda.stream(self.stream):
             self.stream.wait_stream(current)
             try:
-                body(self.comm, self.stream.cuda_stream)
+                body(shown(self.comm), self.stream.cuda_stream)
             except Error as error:
                 raise self.names.explained(error) from error
             if finish is not None:

@@ -49,8 +49,8 @@ def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, devic
     try:
         return joined(store, key, rank, size, seconds, device, options)
     except TimeoutError as error:
-        raise TimeoutError(f"the timeout of the process group ({seconds:.0f} s, timeout= of init_process_group() and "
-                           f"new_group()) is over, and not all ranks have come: {error}", error.status, error.rank,
+        raise TimeoutError(f"the timeout ({seconds:g} s, timeout= of init_process_group(), new_group() or barrier()) "
+                           f"is over, and not all ranks have come: {error}", error.status, error.rank,
                            error.peer) from error
 
 

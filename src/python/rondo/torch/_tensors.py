@@ -25,11 +25,42 @@ LOGICAL = {ReduceOp.SUM: Op.MAX, ReduceOp.MAX: Op.MAX, ReduceOp.BOR: Op.MAX, Red
 Finish = Optional[Callable[[], None]]
 
 
-def check(tensor: torch.Tensor) -> torch.Tensor:
-    """Refuses a tensor that is not contiguous."""
+def strided(tensor: torch.Tensor) -> torch.Tensor:
+    """Refuses a tensor that is sparse."""
     if tensor.layout is not torch.strided:
         raise UnsupportedError(f"a tensor of the layout {tensor.layout} cannot be passed: convert it by to_dense()")
-    if not tensor.is_contiguous():
+    return tensor
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor, or a contiguous copy. Ranks may have different strides, so memory in another order is not
+    passed as it is."""
+    if strided(tensor).is_contiguous():
+        return tensor
+    return tensor.detach().contiguous()
+
+
+def packed_all(tensors: Sequence[torch.Tensor]) -> Tuple[Sequence[torch.Tensor], Finish]:
+    """Returns contiguous tensors for an operation that writes, and a function that copies what it wrote back."""
+    if all(strided(tensor).is_contiguous() for tensor in tensors):
+        return tensors, None
+    packed = [dense(tensor) for tensor in tensors]
+    written = [(tensor, copy) for tensor, copy in zip(tensors, packed) if copy is not tensor]
+    for tensor, _ in written:
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+            raise InvalidArgument(f"the result has the shape {list(tensor.shape)} and the strides "
+                                  f"{list(tensor.stride())}, so its elements share memory: pass tensor.clone()")
+
+    def finish() -> None:
+        with torch.no_grad():
+            for tensor, copy in written:
+                tensor.copy_(copy)
+    return packed, finish
+
+
+def check(tensor: torch.Tensor) -> torch.Tensor:
+    """Refuses a tensor that is not contiguous."""
+    if not strided(tensor).is_contiguous():
         raise InvalidArgument("Tensors must be contiguous: pass tensor.contiguous(), and copy a result back")
     return tensor
 
@@ -53,7 +84,10 @@ def bitwise(tensor: torch.Tensor, reduction: Any) -> Any:
     operation = number_of(reduction)
     if tensor.dtype is torch.bool:
         return torch.bitwise_xor if operation == ReduceOp.BXOR else None
-    return BITWISE.get(operation)
+    function = BITWISE.get(operation)
+    if function is not None and (tensor.is_floating_point() or tensor.is_complex()):
+        raise UnsupportedError(f"the reduction {operation} needs integers, not {tensor.dtype}")
+    return function
 
 
 def premul_sum(reduction: Any) -> PremulSum:
@@ -90,7 +124,7 @@ def in_a_row(tensors: Sequence[torch.Tensor]) -> bool:
         if tensor.data_ptr() != end or tensor.untyped_storage().data_ptr() != storage:
             return False
         end += tensor.numel() * tensor.element_size()
-    return all(tensor.numel() and tensor.dtype is tensors[0].dtype for tensor in tensors)
+    return all(tensor.numel() and tensor.is_contiguous() and tensor.dtype is tensors[0].dtype for tensor in tensors)
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -102,7 +136,7 @@ def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
     """Returns one tensor for the blocks of `tensors`, and a function that copies blocks to tensors elsewhere."""
     for tensor in tensors:
-        check(tensor)
+        strided(tensor)
     sizes = [tensor.numel() for tensor in tensors]
     if in_a_row(tensors):
         return joined(tensors), None
@@ -118,7 +152,7 @@ def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
 def flat_input(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Returns one tensor with the elements of several tensors. If they are consecutive, nothing is copied."""
     for tensor in tensors:
-        check(tensor)
+        strided(tensor)
     if in_a_row(tensors):
         return joined(tensors)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
