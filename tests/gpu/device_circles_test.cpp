@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // In these tests, ranks on devices wait for each other in a circle, or wait long.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -62,11 +61,9 @@ TEST_CASE("device messages: ranks that wait for each other in a circle are named
       {{{send(1, small), send(1, large), sum}, {receive(0, small), sum, receive(0, large)}},
        "rank 0 waits in send 2 to rank 1, which waits in operation 1 (all_reduce of 10 float32 (sum)) for rank 0"},
   };
-  const char *const executor = std::getenv("RONDO_DEVICE_EXECUTOR");
-  const bool by_copies = executor != nullptr && std::string(executor) == "copy";
   for (const Case &each : cases) {
     const bool sums = each.circle.find("all_reduce") != std::string::npos;
-    if (rondo::test::skips_released_copies(sums && by_copies, "a circle with a collective by copies")) continue;
+    if (rondo::test::skips_released_copies(sums && by_copies(), "a circle with a collective by copies")) continue;
     DeviceRanks group(static_cast<int>(each.calls.size()), on_executor());
     const std::vector<DeviceBuffer> buffers = buffers_for(group, large);
     for (size_t rank = 0; rank < each.calls.size(); ++rank)

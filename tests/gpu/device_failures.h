@@ -11,6 +11,12 @@
 
 namespace rondo_test {
 
+/// Says whether RONDO_DEVICE_EXECUTOR names the copy executor.
+inline bool by_copies() {
+  const char *const executor = std::getenv("RONDO_DEVICE_EXECUTOR");
+  return executor != nullptr && std::string(executor) == "copy";
+}
+
 /// Returns a rank's configuration with the executor that RONDO_DEVICE_EXECUTOR names, or with the kernel executor.
 inline rondo_config_t on_executor() {
   rondo_config_t config = on_device();
