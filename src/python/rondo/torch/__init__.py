@@ -43,7 +43,8 @@ _set_forward_work = dist.Reducer._set_forward_pass_work_handle
 def _keep_forward_work(reducer: Any, work: Any, *arguments: Any, **named: Any) -> Any:
     """Keeps the work that the join() of a DDP model gives to C++. From there, PyTorch reaches the methods of this
     package only while the object of Python lives, and would otherwise wait for ever."""
-    _forward_works.append(work)
+    if isinstance(work, Work):
+        _forward_works.append(work)
     return _set_forward_work(reducer, work, *arguments, **named)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,8 @@ from ._messages import Channels
 from ._monitored import MonitoredBarrier
 from ._sparse import SparseSum
 from ._store import limit_of, rendezvous
-from ._tensors import (Finish, bitwise, blocks, dense, flat_input, flat_output, moved, packed_all, reduced, rows)
+from ._tensors import (Finish, bitwise, blocks, dense, flat_input, flat_output, moved, packed_all, reduced, rows,
+                       writable)
 from ._work import Completer, Joined, Window, Work
 
 Tensor, Tensors = torch.Tensor, Sequence[torch.Tensor]
@@ -138,8 +139,14 @@ class ProcessGroup(About):
 
     # Collectives:
 
+    @staticmethod
+    def _packed(tensors: Tensors, receives: bool) -> Tuple[Tensors, Finish]:
+        """Returns contiguous tensors, and if this rank receives, a function that copies what arrived back."""
+        return packed_all(tensors) if receives else ([dense(tensor) for tensor in tensors], None)
+
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
-        (packed, finish), root = packed_all(listed(tensors)), getattr(opts, "rootRank", 0)
+        root = getattr(opts, "rootRank", 0)
+        packed, finish = self._packed(listed(tensors), root != self._rank)
         buffers = [moved(tensor) for tensor in packed]
         return self._run(packed[0], lambda comm, stream: [
             comm.broadcast(buffer, root=root, stream=stream) for buffer in buffers][-1], opts, listed(tensors), finish)
@@ -162,11 +169,10 @@ class ProcessGroup(About):
         tensors, root, reduction = listed(tensors), opts.rootRank, opts.reduceOp
         if bitwise(tensors[0], reduction):
             return self._each([self._reduce_by_gather(tensor, reduction, root, opts) for tensor in tensors])
-        packed, finish = packed_all(tensors)
+        packed, finish = self._packed(tensors, root == self._rank)
         buffers = [reduced(tensor, reduction) for tensor in packed]
         return self._run(packed[0], lambda comm, stream: [
-            comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors,
-            finish if root == self._rank else None)
+            comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors, finish)
 
     def _add_sparse(self, tensor: Tensor, reduction: Any, opts: Any) -> Work:
         """Adds sparse tensors. It waits for the descriptions of all ranks, and adds the tensors in the background."""
@@ -184,7 +190,7 @@ class ProcessGroup(About):
         """Collects all operands and reduces them here, by a function that the library does not have."""
         function: Callable[..., Tensor] = bitwise(tensor, reduction)
         parts = tensor.new_empty((self._size, *tensor.shape))
-        send, recv = moved(dense(tensor)), moved(parts)
+        send, recv = moved(dense(tensor if root not in (None, self._rank) else writable(tensor))), moved(parts)
 
         def finish() -> None:
             if root in (None, self._rank):

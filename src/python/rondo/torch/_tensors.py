@@ -40,6 +40,20 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous()
 
 
+def writable(tensor: torch.Tensor) -> torch.Tensor:
+    """Refuses a result that is sparse, or whose elements share memory."""
+    if any(stride == 0 and size > 1 for stride, size in zip(strided(tensor).stride(), tensor.shape)):
+        raise InvalidArgument(f"the result has the shape {list(tensor.shape)} and the strides "
+                              f"{list(tensor.stride())}, so its elements share memory: pass tensor.clone()")
+    return tensor
+
+
+def write(tensor: torch.Tensor, content: torch.Tensor) -> None:
+    """Copies `content` to a tensor. The mode in which tensors for inference may be written belongs to a thread."""
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        tensor.copy_(content)
+
+
 def packed_all(tensors: Sequence[torch.Tensor]) -> Tuple[Sequence[torch.Tensor], Finish]:
     """Returns contiguous tensors for an operation that writes, and a function that copies what it wrote back."""
     if all(strided(tensor).is_contiguous() for tensor in tensors):
@@ -47,14 +61,11 @@ def packed_all(tensors: Sequence[torch.Tensor]) -> Tuple[Sequence[torch.Tensor],
     packed = [dense(tensor) for tensor in tensors]
     written = [(tensor, copy) for tensor, copy in zip(tensors, packed) if copy is not tensor]
     for tensor, _ in written:
-        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
-            raise InvalidArgument(f"the result has the shape {list(tensor.shape)} and the strides "
-                                  f"{list(tensor.stride())}, so its elements share memory: pass tensor.clone()")
+        writable(tensor)
 
     def finish() -> None:
-        with torch.no_grad():
-            for tensor, copy in written:
-                tensor.copy_(copy)
+        for tensor, copy in written:
+            write(tensor, copy)
     return packed, finish
 
 
@@ -136,16 +147,15 @@ def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
     """Returns one tensor for the blocks of `tensors`, and a function that copies blocks to tensors elsewhere."""
     for tensor in tensors:
-        strided(tensor)
+        writable(tensor)
     sizes = [tensor.numel() for tensor in tensors]
     if in_a_row(tensors):
         return joined(tensors), None
     whole = tensors[0].new_empty(sum(sizes))
 
     def copy() -> None:
-        with torch.no_grad():
-            for tensor, block in zip(tensors, whole.split(sizes)):
-                tensor.copy_(block.view_as(tensor))
+        for tensor, block in zip(tensors, whole.split(sizes)):
+            write(tensor, block.view_as(tensor))
     return whole, copy
 
 
