@@ -14,12 +14,12 @@ namespace rondo_test {
 /// Returns `count`, or a quarter of it at the gate. Use this for cases that are drawn anew in each run.
 [[nodiscard]] inline uint64_t gate_count(uint64_t count) { return gate_quarter() ? count / 4 : count; }
 
-/// A selection of cases: a quarter of them at the gate, otherwise all. Successive gates run different quarters.
+/// A selection of cases: a quarter of them at the gate, otherwise all. Other gates run the others.
 class QuarterShare {
  public:
   /// Makes the selection. `what` names the cases in the line that says which of them run.
   explicit QuarterShare(const char *what) : quarter_(gate_quarter()) {
-    if (quarter_) std::printf("a quarter of %s; the next gates run the others\n", what);
+    if (quarter_) std::printf("a quarter of %s; other gates run the others\n", what);
   }
   /// Says whether the next case is selected.
   [[nodiscard]] bool has_next() { return !quarter_ || next_++ % 4 == *quarter_; }

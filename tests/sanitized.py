@@ -29,8 +29,8 @@ def quarter_of(cases, what):
 
 
 def rotating_quarter_of(cases, what):
-    """Returns a quarter of the cases at every gate, with and without a sanitizer, otherwise all of them. The quarter is
-    another one each time that the gate runs this test."""
+    """Returns a quarter of the cases at every gate, with and without a sanitizer, otherwise all of them. Other
+    gates run the others."""
     quarter = os.environ.get("RONDO_TEST_QUARTER")
     if quarter is None:
         return cases

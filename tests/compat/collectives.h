@@ -222,8 +222,7 @@ void check_after(const Case &it, int rank, const Part &part) {
 }
 
 /// Returns every case, and hypercube for a power of two of ranks. Each rank is the root of some cases. Under a
-/// sanitizer, only one type of each size is used. CLIENT_TYPES of 0 to 3 selects a quarter of the types: three types of
-/// different sizes.
+/// sanitizer, only one type of each size is used. CLIENT_TYPES of 0 to 3 selects a quarter of the types.
 inline std::vector<Case> all_cases(int rank_count) {
   constexpr ncclDataType_t of_each_size[] = {ncclInt8, ncclBfloat16, ncclFloat32, ncclUint64};
   const char *const quarter = std::getenv("CLIENT_TYPES");

@@ -78,7 +78,7 @@ inline std::vector<float> fractions(uint64_t seed, size_t count) {
   QuickNumbers numbers(seed);
   std::vector<float> made(count);
   float *const all = made.data();
-  for (size_t i = 0; i < count; ++i) all[i] = static_cast<float>(numbers.next() >> 8) / (1 << 23) - 1;  // exact
+  for (size_t i = 0; i < count; ++i) all[i] = static_cast<float>(static_cast<int32_t>(numbers.next())) * 0x1p-31f;
   return made;
 }
 

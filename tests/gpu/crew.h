@@ -26,8 +26,8 @@ class Crew {
   }
 
   /// Calls task(0) to task(count - 1) at the same time, the first one on the calling thread. Returns when all have
-  /// returned. A task must not use this crew.
-  void run(uint32_t count, const std::function<void(uint32_t)> &task) {
+  /// returned. A task must not use this crew, and must not throw.
+  void run(uint32_t count, const std::function<void(uint32_t)> &task) noexcept {
     while (members_.size() + 1 < count) members_.push_back(std::make_unique<Member>(members_.size() + 1));
     for (uint32_t index = 1; index < count; ++index) members_[index - 1]->give(&task);
     if (count != 0) task(0);

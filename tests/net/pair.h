@@ -30,7 +30,7 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// Says whether only a quarter of the seeds runs, as at the gate. Each run draws new seeds.
+/// Says whether only a quarter of the seeds runs, as at the gate.
 inline bool has_few_seeds() { return rondo_test::gate_quarter().has_value(); }
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", has_few_seeds() ? 250 : 1'000); }
 

@@ -7,6 +7,7 @@ reported. A line that several places show runs once.
 
 usage: commands_test.py BUILD"""
 
+import contextlib
 import json
 import os
 import re
@@ -187,7 +188,8 @@ class Commands(unittest.TestCase):
     @classmethod
     def end_job(cls):
         for rank in cls.ranks:
-            os.kill(rank, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank, signal.SIGCONT)
         cls.job.terminate()
         cls.job.wait(timeout=60)
 
