@@ -18,22 +18,29 @@ namespace rondo_test {
   return quarter == nullptr ? std::nullopt : std::optional{uint64_t{std::strtoull(quarter, nullptr, 10)} % 4};
 }
 
-/// A selection of cases: a quarter of many similar cases at the gate under a sanitizer, otherwise all of them.
+/// Returns `count`, or a quarter of it at the gate. Use this for cases that are drawn anew in each run.
+[[nodiscard]] inline uint64_t gate_count(uint64_t count) { return gate_quarter() ? count / 4 : count; }
+
+/// A selection of cases: a quarter of many similar cases at the gate, otherwise all of them.
 class GateShare {
  public:
-  /// Makes the selection. `what` names the cases in the line that says how many are left out. If `divided` is false,
-  /// this selects all cases, because another rule leaves cases out.
+  /// Selects a quarter under a sanitizer only. `what` names the cases in the line that says that some are left out. If
+  /// `divided` is false, this selects all cases, because another rule leaves cases out.
   explicit GateShare(const char *what, bool divided = true)
-      : quarter_(divided && sanitized() ? gate_quarter().value_or(all) : all) {
-    if (quarter_ != all)
-      std::printf("skipped: three quarters of %s: take long under a sanitizer; done without one\n", what);
+      : GateShare(what, "take long under a sanitizer; done without one", divided && sanitized()) {}
+  /// Selects a quarter in every build.
+  [[nodiscard]] static GateShare in_every_build(const char *what) {
+    return {what, "other gates run them", true};
   }
   /// Says whether the next case is selected.
-  [[nodiscard]] bool has_next() { return quarter_ == all || next_++ % 4 == quarter_; }
+  [[nodiscard]] bool has_next() { return !quarter_ || next_++ % 4 == *quarter_; }
 
  private:
-  static constexpr uint64_t all = 4;
-  uint64_t quarter_;
+  GateShare(const char *what, const char *why, bool divided) : quarter_(divided ? gate_quarter() : std::nullopt) {
+    if (quarter_) std::printf("skipped: three quarters of %s: %s\n", what, why);
+  }
+
+  std::optional<uint64_t> quarter_;
   uint64_t next_ = 0;
 };
 

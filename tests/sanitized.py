@@ -18,32 +18,23 @@ def some_of(cases, few, what):
     return few
 
 
-def quarter_of(cases, what):
-    """Returns a quarter of the cases at the gate under a sanitizer, otherwise all of them. The quarter is another one
-    each time that the gate runs this test."""
+def quarter_of(cases, what, in_every_build=False):
+    """Returns a quarter of the cases at the gate, otherwise all of them: under a sanitizer, or in every build. The
+    quarter is another one each time that the gate runs this test."""
     quarter = os.environ.get("RONDO_TEST_QUARTER")  # set by scripts/test
-    if not SANITIZED or quarter is None:
+    if quarter is None or not (SANITIZED or in_every_build):
         return cases
-    print(f"skipped: three quarters of {len(cases)} {what}: take long under a sanitizer; done without one", flush=True)
+    why = "other gates run them" if in_every_build else "take long under a sanitizer; done without one"
+    print(f"skipped: three quarters of {len(cases)} {what}: {why}", flush=True)
     return cases[int(quarter) % 4::4]
 
 
-def rotating_quarter_of(cases, what):
-    """Returns a quarter of the cases at every gate, with and without a sanitizer, otherwise all of them. Other
-    gates run the others."""
-    quarter = os.environ.get("RONDO_TEST_QUARTER")
-    if quarter is None:
-        return cases
-    print(f"skipped: three quarters of {len(cases)} {what}: other gates run them", flush=True)
-    return cases[int(quarter) % 4::4]
-
-
-def rotating_quarter_of_cases(_loader, suite, _pattern):
-    """Selects the cases of a module by rotating_quarter_of(), as quarter_of_cases() does by quarter_of()."""
-    return unittest.TestSuite(rotating_quarter_of([case for cases in suite for case in cases], "cases"))
-
-
-def quarter_of_cases(_loader, suite, _pattern):
+def quarter_of_cases(_loader, suite, _pattern, in_every_build=False):
     """Selects the cases of a module by quarter_of(). A module of at least four cases assigns this to `load_tests`, by
     which unittest makes its suite. Cases of one class keep their order, so that setUpClass() runs once."""
-    return unittest.TestSuite(quarter_of([case for cases in suite for case in cases], "cases"))
+    return unittest.TestSuite(quarter_of([case for cases in suite for case in cases], "cases", in_every_build))
+
+
+def quarter_of_cases_in_every_build(loader, suite, pattern):
+    """Selects the cases of a module likewise, in every build."""
+    return quarter_of_cases(loader, suite, pattern, in_every_build=True)

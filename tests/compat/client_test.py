@@ -10,14 +10,14 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sanitized import SANITIZED, quarter_of_cases, rotating_quarter_of  # noqa: E402
+from sanitized import SANITIZED, quarter_of, quarter_of_cases  # noqa: E402
 
 load_tests = quarter_of_cases
 
 CLIENT = ""
 # At the gate, each scenario that does every collective has a quarter of the types, and together they have all types.
 # Under a sanitizer, the program itself takes few types.
-QUARTERS = [0] if SANITIZED else rotating_quarter_of(range(4), "types of a scenario")
+QUARTERS = [0] if SANITIZED else quarter_of(range(4), "types of a scenario", in_every_build=True)
 quarters = itertools.count(QUARTERS[0])
 SECONDS = 300  # for all processes of a scenario; only a hang takes as long
 

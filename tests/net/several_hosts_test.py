@@ -19,7 +19,7 @@ from hosts_job import HostsTest, Job, why_no_ucx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
-from sanitized import SANITIZED, quarter_of_cases, rotating_quarter_of  # noqa: E402
+from sanitized import SANITIZED, quarter_of, quarter_of_cases  # noqa: E402
 
 load_tests = quarter_of_cases
 
@@ -29,7 +29,7 @@ PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(
 
 def quarter_of_runs(runs, what):
     """Returns a quarter of the runs of a case at the gate. Under a sanitizer, a quarter of the cases has all runs."""
-    return runs if SANITIZED else rotating_quarter_of(runs, what)
+    return runs if SANITIZED else quarter_of(runs, what, in_every_build=True)
 
 
 def expect_cuts_told(case, environment=None):

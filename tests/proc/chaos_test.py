@@ -21,7 +21,7 @@ from pathlib import Path
 from chaos_life import HANG_S, KINDS, Broken, Life, check, processes_with
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sanitized import SANITIZED, rotating_quarter_of  # noqa: E402
+from sanitized import SANITIZED, quarter_of  # noqa: E402
 from timed import bounds_hold, is_within  # noqa: E402
 
 LIVES = 60 if SANITIZED else 240  # the gate runs a quarter of them
@@ -119,7 +119,7 @@ def main():
     if options.timed and not bounds_hold():
         options.seeds //= 24  # times are only reported
     all_seeds = range(1, options.seeds + 1)
-    drawn_seeds = all_seeds if options.timed else rotating_quarter_of(all_seeds, "lives")
+    drawn_seeds = all_seeds if options.timed else quarter_of(all_seeds, "lives", in_every_build=True)
     seeds = sorted({*drawn_seeds, *FAILED_SEEDS}) if options.seed is None else [options.seed]
     shared_before = shared_files()
     bystander = Bystander(options.program)

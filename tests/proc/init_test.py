@@ -18,7 +18,7 @@ from init_support import ABORTED, NOT_READY, OK, OUT_OF_RESOURCES, REMOTE, TIMEO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
-from sanitized import rotating_quarter_of  # noqa: E402
+from sanitized import quarter_of  # noqa: E402
 
 STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
@@ -40,7 +40,7 @@ class Death(unittest.TestCase):
     def sweep(self, victim, step=1):
         """Kills `victim` in each life before a system call, `step` calls later each time, until it survives a life. The
         gate has every fourth of these lives, and another fourth each time."""
-        first, *others = rotating_quarter_of(range(4), "lives that begin")
+        first, *others = quarter_of(range(4), "lives that begin", in_every_build=True)
         stride = step if others else 4 * step
         struck_count = naming = 0  # lives in which it was killed, and lives in which all other ranks named it
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:

@@ -8,7 +8,6 @@
 
 #include "src/plan/algorithm.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
 #include "tests/sanitized.h"
 #include "tests/unit/executor_world.h"
 
@@ -135,7 +134,7 @@ void check_once(World &world, const Setting &setting, const ConnectionGeometry &
 
 void check_all(const ConnectionGeometry &geometry, std::span<const uint64_t> counts, uint64_t chunk_bytes,
                uint32_t rank_count, uint64_t first_counter) {
-  static rondo_test::QuarterShare share("counts of the host executor among threads");
+  static auto share = rondo_test::GateShare::in_every_build("counts of the host executor among threads");
   World world(rank_count, 2, geometry, first_counter);
   for (const Algorithm &algorithm : algorithms())
     for (int collective = 0; collective < RONDO_BARRIER; ++collective) {

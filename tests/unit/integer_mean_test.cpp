@@ -10,7 +10,7 @@
 
 #include "src/proto/integer_mean.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
+#include "tests/sanitized.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/reduction_reference.h"
 
@@ -168,7 +168,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
                           {RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO},
                           {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
   uint32_t calls = 0;
-  rondo_test::QuarterShare share("ways of means of integers");
+  auto share = rondo_test::GateShare::in_every_build("ways of means of integers");
   // Starting threads takes long under a sanitizer. There, 3 and 8 stand for what is and is not a power of two.
   const std::vector<int> sizes = rondo_test::sanitized() ? std::vector<int>{2, 3, 8}
                                                          : std::vector<int>{2, 3, 4, 5, 6, 7, 8};

@@ -17,7 +17,6 @@
 #include "src/engine/load_store.h"
 #include "src/plan/plan.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
 #include "tests/sanitized.h"
 #include "tests/unit/executor_world.h"
 #include "tests/unit/rank_order_reference.h"
@@ -230,7 +229,7 @@ TEST_CASE(
   const size_t call_count = rondo_test::sanitized() ? 60 : 400;
   if (rondo_test::sanitized())
     std::puts("skipped: 340 of 400 calls: take a minute under a sanitizer; done without one");
-  rondo_test::QuarterShare share("mixed runs of load_store");
+  auto share = rondo_test::GateShare::in_every_build("mixed runs of load_store");
   for (const uint32_t rank_count : {2u, 3u, 4u, 5u, 8u}) {
     static_cast<void>(share.has_next());  // so that a quarter has both kinds of waiting
     for (const bool wake : {true, false}) {  // whether ranks share cores

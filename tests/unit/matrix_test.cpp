@@ -9,7 +9,6 @@
 
 #include "src/proto/partition.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
 #include "tests/sanitized.h"
 #include "tests/unit/rank_order_reference.h"
 #include "tests/unit/ranks.h"
@@ -212,7 +211,7 @@ uint64_t wrong_elements(const Work &work) {
 void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, rondo_kernel_t kernel,
                      std::mt19937_64 &random) {
   constexpr size_t counts[] = {0, 1, 7, 61, 262};
-  static rondo_test::QuarterShare share("types, operations and counts");
+  static auto share = rondo_test::GateShare::in_every_build("types, operations and counts");
   constexpr size_t large_count = 2'003;  // a prime; only for sums, which depend most on the order of rounding
   for (uint32_t rank_count = 1; rank_count <= (rondo_test::sanitized() ? 3 : 5); ++rank_count) {
     rondo_config_t config = RONDO_CONFIG_INIT;

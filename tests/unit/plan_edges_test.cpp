@@ -8,7 +8,7 @@
 #include "src/plan/edges.h"
 #include "src/plan/tuner.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
+#include "tests/sanitized.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/net_transport.h"
 
@@ -127,7 +127,7 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   Draw draw(seed);
-  rondo_test::QuarterShare share("drawn layouts of hosts");
+  auto share = rondo_test::GateShare::in_every_build("drawn layouts of hosts");
   for (int round = 0; round < 60; ++round) {
     if (!share.has_next()) continue;
     const std::vector<uint32_t> node_of = draw_layout(draw);

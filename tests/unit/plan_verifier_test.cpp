@@ -9,7 +9,6 @@
 #include "src/plan/build.h"
 #include "src/plan/verify/verifier.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
 #include "tests/sanitized.h"
 #include "tests/unit/plan_world.h"
 
@@ -47,7 +46,7 @@ TEST_CASE("verifier: proves every builder for 1 to 64 ranks, in and out of place
   const uint32_t ranks_max = rondo_test::sanitized() ? 24 : 64;
   if (rondo_test::sanitized()) std::puts("skipped: 25 to 64 ranks: take a minute under a sanitizer; done without one");
   uint32_t proven = 0;
-  rondo_test::QuarterShare share("schedules of more than 16 ranks");
+  auto share = rondo_test::GateShare::in_every_build("schedules of more than 16 ranks");
   for (const Algorithm &algorithm : algorithms())
     for (const rondo_collective_t collective : collectives_of(algorithm)) {
       static_cast<void>(share.has_next());  // so that the next collective has other numbers of ranks
@@ -91,7 +90,7 @@ TEST_CASE("verifier: proves samples up to 1,024 ranks within seconds") {
     std::puts("skipped: more than 100 ranks: take minutes under a sanitizer; done without one");
     samples = {100};
   }
-  rondo_test::QuarterShare share("schedules of more than 100 ranks");
+  auto share = rondo_test::GateShare::in_every_build("schedules of more than 100 ranks");
   for (const Algorithm &algorithm : algorithms())
     for (const rondo_collective_t collective : collectives_of(algorithm))
       for (const uint32_t rank_count : samples) {

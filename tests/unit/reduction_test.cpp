@@ -7,7 +7,6 @@
 
 #include "src/engine/reduction/reduction.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
 #include "tests/sanitized.h"
 #include "tests/unit/reduction_reference.h"
 
@@ -231,7 +230,7 @@ TEST_CASE("reduce: more operands than a step has are reduced with one rounding a
   const uint64_t seed = seed_from_environment();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  rondo_test::QuarterShare share("types and operations of more operands than a step has");
+  auto share = rondo_test::GateShare::in_every_build("types and operations of more operands than a step has");
   for_each_type_and_op([&](rondo_type_t type, rondo_op_t op) {
     if (!share.has_next()) return;
     for (const uint32_t inputs : {reduce_inputs_max + 1, 2 * reduce_inputs_max, 64u})
@@ -246,7 +245,7 @@ TEST_CASE("reduce: large odd counts leave no tail element behind") {
   const uint64_t seed = seed_from_environment();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  rondo_test::QuarterShare share("types and operations of large odd counts");
+  auto share = rondo_test::GateShare::in_every_build("types and operations of large odd counts");
   for_each_type_and_op([&](rondo_type_t type, rondo_op_t op) {
     if (!share.has_next()) return;
     for (uint32_t inputs = 1; inputs <= reduce_inputs_max; ++inputs)

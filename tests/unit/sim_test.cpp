@@ -9,7 +9,7 @@
 #include "src/cli/sim/sim.h"
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
-#include "tests/gate_share.h"
+#include "tests/sanitized.h"
 #include "tests/seeds.h"
 #include "tests/unit/sim_reference.h"
 
