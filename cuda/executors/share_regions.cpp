@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t open_patience_ns = 100'000'000;
 constexpr uint64_t close_patience_ns = 200'000'000;
 constexpr uint64_t last_patience_ns = 2'000'000'000;  // for ranks of processes that were as busy as this one
-constexpr uint64_t look_ns = 500'000;
+constexpr uint64_t region_look_ns = 500'000;
 constexpr uint32_t looks_per_death_check = 40;
 constexpr auto wait_look_interval = std::chrono::milliseconds(1);  // a failure sends no notification
 
@@ -31,7 +31,7 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
   for (uint32_t look = 1;; ++look) {
     const std::optional<uint32_t> holder = find(dead);
     if (!holder || now_ns() >= deadline_ns) return holder;
-    sleep_for_ns(look_ns);
+    sleep_for_ns(region_look_ns);
     if (look % looks_per_death_check == 0) dead = ranks.find_dead();
   }
 }
@@ -57,7 +57,7 @@ void share_region(Regions &regions, uint32_t rank, const void *first, size_t byt
     return;
   }
   const uint64_t deadline_ns = now_ns() + open_patience_ns;
-  while (!regions.posted(first, bytes) && now_ns() < deadline_ns) sleep_for_ns(look_ns);
+  while (!regions.posted(first, bytes) && now_ns() < deadline_ns) sleep_for_ns(region_look_ns);
 }
 
 Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first) {

@@ -10,10 +10,10 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t second_ns = 1'000'000'000;
+constexpr uint64_t ns_per_second = 1'000'000'000;
 
 timespec timespec_of(uint64_t ns) {
-  return {static_cast<time_t>(ns / second_ns), static_cast<long>(ns % second_ns)};
+  return {static_cast<time_t>(ns / ns_per_second), static_cast<long>(ns % ns_per_second)};
 }
 
 /// Calls futex() without FUTEX_PRIVATE_FLAG, since processes share the word.
@@ -26,7 +26,7 @@ void futex(uint32_t &word, int operation, uint32_t value, const timespec *timeou
 uint64_t now_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * second_ns + static_cast<uint64_t>(now.tv_nsec);
+  return static_cast<uint64_t>(now.tv_sec) * ns_per_second + static_cast<uint64_t>(now.tv_nsec);
 }
 
 void sleep_for_ns(uint64_t ns) {

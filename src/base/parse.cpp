@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t ns_per_ms = 1'000'000;
+constexpr uint64_t duration_min_ns = 1'000'000;
 constexpr uint64_t ns_per_second = 1'000'000'000;
 
 /// Parses `text` if all of it is digits. from_chars() alone would stop at the first other character.
@@ -63,7 +63,7 @@ Result<uint64_t> parse_seconds(std::string_view text) {
   const auto part = rest_is_digits ? digits(nine) : std::nullopt;
   if (whole && part && *whole <= seconds_max) {
     const uint64_t duration_ns = *whole * ns_per_second + *part;
-    if (duration_ns >= ns_per_ms && duration_ns <= seconds_max * ns_per_second) return duration_ns;
+    if (duration_ns >= duration_min_ns && duration_ns <= seconds_max * ns_per_second) return duration_ns;
   }
   return invalid_argument(in_quotes(text) + " is not a time from 0.001 to " + std::to_string(seconds_max) +
                           " seconds, as in 30 or 0.5");

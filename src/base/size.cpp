@@ -41,7 +41,7 @@ std::optional<unsigned> take_unit(std::string_view &text) {
 }
 
 /// Returns the value of `text` if it consists of digits alone.
-std::optional<uint64_t> digits(std::string_view text) {
+std::optional<uint64_t> whole_number(std::string_view text) {
   uint64_t value = 0;
   const char *const end = text.data() + text.size();
   const auto [rest, failure] = std::from_chars(text.data(), end, value);
@@ -53,12 +53,12 @@ std::optional<uint64_t> digits(std::string_view text) {
 std::optional<uint64_t> read_bytes(std::string_view text) {
   const std::optional<unsigned> shift = take_unit(text);
   const size_t point = std::min(text.find('.'), text.size());
-  const auto whole = digits(text.substr(0, point));
+  const auto whole = whole_number(text.substr(0, point));
   if (!shift || !whole) return std::nullopt;
   const auto bytes = checked_mul(*whole, uint64_t{1} << *shift);
   if (!bytes || point == text.size()) return bytes;
   const std::string_view decimals = text.substr(point + 1);
-  const auto fraction = decimals.size() <= decimals_max ? digits(decimals) : std::nullopt;
+  const auto fraction = decimals.size() <= decimals_max ? whole_number(decimals) : std::nullopt;
   if (!fraction) return std::nullopt;
   uint64_t one = 1;
   for (size_t at = 0; at < decimals.size(); ++at) one *= 10;

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t text_bytes_max = 64;  // longer than every name; limits the time, which grows with both lengths
+constexpr size_t compared_bytes_max = 64;  // longer than every name; limits the time, which grows with both lengths
 
 char lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
@@ -41,7 +41,7 @@ std::string letters_of(std::string_view text) {
 
 std::string nearest_name(std::string_view text, std::string_view list, size_t letters_max) {
   std::string_view best;
-  if (text.empty() || text.size() > text_bytes_max) return {};
+  if (text.empty() || text.size() > compared_bytes_max) return {};
   size_t best_distance = letters_max + 1;
   while (!list.empty()) {
     const size_t end = std::min(list.find(", "), list.size());

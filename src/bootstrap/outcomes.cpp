@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t farewell_ns = 2'000'000'000;  // longest wait if this rank only reports a failure
+constexpr uint64_t report_wait_ns = 2'000'000'000;  // longest wait if this rank only reports a failure
 constexpr size_t message_bytes_max = 2000;
 
 /// Returns a rank's part: its status, then its bytes or its message.
@@ -29,7 +29,7 @@ Bytes part_of(const Result<Bytes> &own) {
 Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank, uint32_t count,
                                            const Result<Bytes> &own, uint64_t deadline_ns,
                                            std::span<const std::string> names) {
-  if (!own.ok() && names.empty()) deadline_ns = std::min(deadline_ns, now_ns() + farewell_ns);
+  if (!own.ok() && names.empty()) deadline_ns = std::min(deadline_ns, now_ns() + report_wait_ns);
   const auto gathered = store.gather(key, rank, count, part_of(own), deadline_ns);
   if (!own.ok() && (names.empty() || !gathered.ok())) return own.error();
   if (!gathered.ok()) return gathered.error();

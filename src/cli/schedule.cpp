@@ -10,6 +10,7 @@
 #include "src/base/spelling.h"
 #include "src/cli/collective_option.h"
 #include "src/cli/commands.h"
+#include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/plan/algorithm.h"
@@ -18,7 +19,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint32_t rank_count_max = 4096;  // the text of a larger ring would have hundreds of megabytes
+constexpr uint32_t schedule_rank_count_max = 4096;  // the text of a larger ring would have hundreds of megabytes
 
 struct ScheduleOptions {
   std::string algorithm = "ring", collective = "all_reduce";
@@ -27,9 +28,7 @@ struct ScheduleOptions {
   bool dot = false;
 };
 
-using Parsed = std::variant<ScheduleOptions, std::string>;  // the string is the help
-
-constexpr console::Manual manual{
+constexpr console::Manual schedule_manual{
     "rondo schedule",
     "Prints what each rank does in a collective: the steps of one channel and tile.",
     "rondo schedule --algorithm NAME [OPTIONS]",
@@ -38,17 +37,17 @@ constexpr console::Manual manual{
     "  rondo schedule --algorithm two_shot --ranks 4 --dot | dot -Tpdf    by Graphviz\n"
     "  rondo schedule --algorithm one_shot --collective all_to_all        which block goes when\n"};
 
-Result<Parsed> parse_options(Arguments args) {
+Result<Parsed<ScheduleOptions>> parse_schedule_options(Arguments args) {
   ScheduleOptions options;
   bool svg = false;
-  console::CommandLine app(manual);
+  console::CommandLine app(schedule_manual);
   app.begin_group("The schedule");
   app.add_option("--algorithm", options.algorithm,
                  "ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; must be given")
       ->required()
       ->type_name("NAME");
   app.add_option("--ranks", options.args.rank_count, "number of ranks, 1 to 4096; drawings have at most 64 [4]")
-      ->check(console::InRange(1u, rank_count_max))
+      ->check(console::InRange(1u, schedule_rank_count_max))
       ->type_name("N");
   app.add_option("--collective", options.collective, known_collectives() + " [all_reduce]")->type_name("NAME");
   app.add_option("--root", options.args.root, "root of a broadcast, reduce, gather or scatter [0]")->type_name("RANK");
@@ -61,7 +60,7 @@ Result<Parsed> parse_options(Arguments args) {
   auto *const drawn = app.add_flag("--svg", svg, "the same as --plot -");
   app.add_flag("--dot", options.dot, "print a Graphviz graph in place of text");
   if (auto answer = app.read(args)) {
-    if (answer->is_help) return Parsed(std::move(answer->text));
+    if (answer->is_help) return Parsed<ScheduleOptions>(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
   }
   if (drawn->count() != 0 && !options.plot.empty())
@@ -73,7 +72,7 @@ Result<Parsed> parse_options(Arguments args) {
        {console::check_shared(outputs), console::check_plot(options.plot), console::check_output(options.json),
         console::check_output(options.plot)})
     if (complaint) return invalid_argument(*complaint);
-  return Parsed(std::move(options));
+  return Parsed<ScheduleOptions>(std::move(options));
 }
 
 struct Text {
@@ -122,7 +121,7 @@ Result<std::vector<Text>> print(ScheduleOptions options) {
 }  // namespace
 
 int run_schedule(Arguments args) {
-  const auto parsed = parse_options(args);
+  const auto parsed = parse_schedule_options(args);
   if (parsed.ok() && std::holds_alternative<std::string>(parsed.value())) {
     std::fputs(std::get<std::string>(parsed.value()).c_str(), stdout);
     return 0;

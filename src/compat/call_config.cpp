@@ -13,16 +13,10 @@
 namespace rondo::compat {
 namespace {
 
-constexpr unsigned config_magic = 0xcafebeef;
-constexpr int unset = INT_MIN;
 constexpr int all_policies = 3;  // both bits: NCCL_CTA_POLICY_EFFICIENCY and NCCL_CTA_POLICY_ZERO
 constexpr size_t size_first_version = offsetof(ncclCollConfig_t, launchCompletionEvent);
 /// NCCL's algorithms. Rondo has two of them.
 constexpr std::string_view of_nccl[] = {"tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
-
-ncclResult_t refuse(const char *function, const std::string &what) {
-  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
-}
 
 /// Returns the names of a list in lower case, without blanks and empty entries.
 std::vector<std::string> names_of(const std::string &list) {

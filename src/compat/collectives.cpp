@@ -31,39 +31,39 @@ struct Arguments {
 };
 
 // The text of a refusal is made apart from the checks, which every call runs.
-[[gnu::cold, gnu::noinline]] ncclResult_t refuse(const Arguments &call, const char *what) {
+[[gnu::cold, gnu::noinline]] ncclResult_t refuse_call(const Arguments &call, const char *what) {
   return fail(ncclInvalidArgument, std::string(call.function) + ": " + what);
 }
 
-[[gnu::cold, gnu::noinline]] ncclResult_t refuse(const Arguments &call, const char *before, int number,
+[[gnu::cold, gnu::noinline]] ncclResult_t refuse_call(const Arguments &call, const char *before, int number,
                                                  const char *after) {
-  return refuse(call, (before + std::to_string(number) + after).c_str());
+  return refuse_call(call, (before + std::to_string(number) + after).c_str());
 }
 
 [[gnu::cold, gnu::noinline]] ncclResult_t refuse_root(const Arguments &call, int rank_count) {
   const std::string ranks = "; it must be a rank, 0 to " + std::to_string(rank_count - 1);
-  return refuse(call, call.is_message() ? "the peer is " : "the root is ", call.root, ranks.c_str());
+  return refuse_call(call, call.is_message() ? "the peer is " : "the root is ", call.root, ranks.c_str());
 }
 
 /// Checks the arguments that do not depend on the communicator's device. Rondo checks the others.
 ncclResult_t check(const Arguments &call, ncclComm *comm) {
   if (const ncclResult_t ready = check_ready(comm, call.function); ready != ncclSuccess) return ready;
-  if (comm->finalized) return refuse(call, "the communicator was finalized; only ncclCommDestroy is left");
+  if (comm->finalized) return refuse_call(call, "the communicator was finalized; only ncclCommDestroy is left");
   if (call.type < 0 || call.type >= ncclNumTypes)
-    return refuse(call, "the data type ", call.type, " is unknown");
+    return refuse_call(call, "the data type ", call.type, " is unknown");
   const bool created = static_cast<rondo_op_t>(call.op) >= RONDO_OP_DYNAMIC;
   if (call.op < 0 || (call.op >= ncclNumOps && !created))
-    return refuse(call, "the operation ", call.op, " is unknown");
+    return refuse_call(call, "the operation ", call.op, " is unknown");
   if (created && ends_with_group(call.op))
-    return refuse(call, "the operation ", call.op, " was destroyed in this group");
+    return refuse_call(call, "the operation ", call.op, " was destroyed in this group");
   if (call.root < 0 || call.root >= comm->rank_count) return refuse_root(call, comm->rank_count);
   const bool is_root = comm->rank == call.root;
   const bool from_root = call.kind == RONDO_BROADCAST || call.kind == RONDO_SCATTER;
   const bool to_root = call.kind == RONDO_REDUCE || call.kind == RONDO_GATHER;
   const bool sends = call.kind != RONDO_RECV && (!from_root || is_root);
   const bool receives = call.kind != RONDO_SEND && (!to_root || is_root);
-  if (call.count > 0 && sends && call.send == nullptr) return refuse(call, "sendbuff is NULL");
-  if (call.count > 0 && receives && call.recv == nullptr) return refuse(call, "recvbuff is NULL");
+  if (call.count > 0 && sends && call.send == nullptr) return refuse_call(call, "sendbuff is NULL");
+  if (call.count > 0 && receives && call.recv == nullptr) return refuse_call(call, "recvbuff is NULL");
   return ncclSuccess;
 }
 

@@ -62,6 +62,10 @@ ncclResult_t fail(ncclResult_t result, const std::string &sentence) {
   return result;
 }
 
+ncclResult_t refuse(const char *function, const std::string &what) {
+  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
+}
+
 ncclResult_t result_of(rondo_status_t status) {
   switch (status) {
     case RONDO_OK:

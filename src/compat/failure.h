@@ -2,6 +2,7 @@
 // This file converts results to NCCL's interface, and keeps the text that ncclGetLastError() returns.
 #pragma once
 
+#include <climits>
 #include <string>
 
 #include "rondo/rondo.h"
@@ -9,8 +10,15 @@
 
 namespace rondo::compat {
 
+/// The mark in every structure that NCCL's macros initialise, and the value of a number that the caller left out.
+inline constexpr unsigned config_magic = 0xcafebeef;
+inline constexpr int unset = INT_MIN;
+
 /// Stores `sentence` as the process's last error, and returns `result`. Any thread.
 [[gnu::cold]] ncclResult_t fail(ncclResult_t result, const std::string &sentence);
+
+/// Fails with ncclInvalidArgument and the name of the function. Any thread.
+[[gnu::cold]] ncclResult_t refuse(const char *function, const std::string &what);
 
 /// Returns the result of NCCL that corresponds to `status`. Any thread.
 [[nodiscard]] ncclResult_t result_of(rondo_status_t status);

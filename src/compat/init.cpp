@@ -16,10 +16,6 @@ static_assert(sizeof(ncclUniqueId) == sizeof(rondo_unique_id_t));
 
 namespace {
 
-ncclResult_t refuse(const char *function, const std::string &what) {
-  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
-}
-
 ncclResult_t check_ranks(const char *function, int rank, int rank_count) {
   if (rank_count < 1) return refuse(function, "the number of ranks is " + std::to_string(rank_count));
   if (rank < 0 || rank >= rank_count)

@@ -12,10 +12,6 @@ using namespace rondo::compat;
 
 namespace {
 
-ncclResult_t refuse(const char *function, const std::string &what) {
-  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
-}
-
 /// Writes a null handle. Fails if the arguments do not describe a buffer.
 template <class Handle>
 ncclResult_t take_hint(const char *function, ncclComm *comm, const void *buffer, size_t bytes, Handle *handle) {

@@ -27,10 +27,6 @@ constexpr ncclParamHandle parameters[] = {{"NCCL_COMM_BLOCKING", false, 1},
                                           {"NCCL_SOCKET_IFNAME", true, 0},
                                           {"RONDO_NCCL_VERSION", true, 0}};
 
-ncclResult_t refuse(const char *function, const std::string &what) {
-  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
-}
-
 const ncclParamHandle *find(const char *key) {
   for (const ncclParamHandle &each : parameters)
     if (std::strcmp(each.key, key) == 0) return &each;

@@ -13,7 +13,6 @@ using namespace rondo::compat;
 
 namespace {
 
-constexpr unsigned config_magic = 0xcafebeef;
 constexpr unsigned oldest_version = 22900, next_major_version = 30000;
 
 }  // namespace

@@ -13,8 +13,6 @@
 namespace rondo::compat {
 namespace {
 
-constexpr unsigned config_magic = 0xcafebeef;
-constexpr int unset = INT_MIN;
 constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
 // NCCL has no deadlines. Frameworks have their own deadlines of 10 minutes or more, which should pass before Rondo's.
 // Rondo still notices the death of a rank within a second.
@@ -32,10 +30,6 @@ std::string listed_interfaces() {
     begin = end + 1;
   }
   return list;
-}
-
-ncclResult_t refuse(const char *function, const std::string &what) {
-  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
 /// A number of an ncclConfig_t, with the limits that NCCL has. Most of these numbers have no effect in Rondo.

@@ -13,11 +13,10 @@ using namespace rondo::compat;
 
 namespace {
 
-ncclResult_t refuse(const char *function, const char *reason) {
+ncclResult_t not_supported(const char *function, const char *reason) {
   return fail(ncclInvalidUsage, std::string(function) + ": " + reason);
 }
 
-constexpr unsigned config_magic = 0xcafebeef;
 constexpr int no_encryption = 0, shared_key = 1;  // NCCL_ENCRYPTION_MODE_NONE and _PSK
 constexpr size_t key_bytes_min = 32;
 constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
@@ -26,7 +25,7 @@ constexpr char device_code[] = "Rondo does not have the interface for communicat
 
 /// Defines a function that fails.
 #define NCCL_UNSUPPORTED(name, reason) \
-  NCCL_EXPORT ncclResult_t nccl##name() { return refuse("nccl" #name, reason); } \
+  NCCL_EXPORT ncclResult_t nccl##name() { return not_supported("nccl" #name, reason); } \
   NCCL_ALIAS(name)
 
 NCCL_UNSUPPORTED(DevCommCreate, device_code)
@@ -59,13 +58,13 @@ NCCL_EXPORT ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
   if (given.mode != shared_key) return wrong("the mode is " + std::to_string(given.mode) + "; it must be 0 or 1");
   if (given.psk == nullptr || ::strnlen(given.psk, key_bytes_min) < key_bytes_min)
     return wrong("the key (psk) must have at least " + std::to_string(key_bytes_min) + " bytes");
-  return refuse(function, "Rondo does not encrypt what collectives move");
+  return not_supported(function, "Rondo does not encrypt what collectives move");
 }
 NCCL_ALIAS(SetEncryption)
 
 /// Ends the device side of a communicator. It accepts only null, because Rondo has no device side.
 NCCL_EXPORT ncclResult_t ncclDevCommDestroy(ncclComm_t, const void *device_side) {
-  return device_side == nullptr ? ncclSuccess : refuse("ncclDevCommDestroy", device_code);
+  return device_side == nullptr ? ncclSuccess : not_supported("ncclDevCommDestroy", device_code);
 }
 NCCL_ALIAS(DevCommDestroy)
 

@@ -16,10 +16,6 @@ constexpr int numbers = 4;  // number of contexts, and of signals in each contex
 static_assert(numbers * numbers == RONDO_SIGNAL_COUNT);
 constexpr int symmetric_window = 1;  // NCCL_WIN_COLL_SYMMETRIC
 
-ncclResult_t refuse(const char *function, const std::string &what) {
-  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
-}
-
 /// Checks the arguments that every one-sided operation has.
 ncclResult_t check(const char *function, ncclComm *comm, int peer, int index, int context, unsigned flags) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/core/looks.h"
 
 namespace rondo {
 namespace {
 
-constexpr uint64_t eager_ns = 5'000'000, eager_poll_ns = 50'000, poll_ns = 1'000'000;
 constexpr uint64_t note_lag_ns = 1'000'000'000;  // longest time in which a note of another host's rank arrives
 /// The nanoseconds for which ranks' arguments may differ, because some ranks learn of a death later than others.
 constexpr uint64_t difference_lag_ns = 2'000'000'000;
@@ -114,7 +114,7 @@ Result<void> Regroup::wait_for_all(RegroupPhase phase, uint64_t timeout_ns, cons
     if (cancel != nullptr && cancel->requested())
       return about(RONDO_ERROR_ABORTED, call() + " was aborted here before all ranks had called it", parent_.rank());
     if (now - begun_ns >= timeout_ns) return timed_out(*missing, phase);
-    sleep_for_ns(now - begun_ns < eager_ns ? eager_poll_ns : poll_ns);
+    sleep_between_looks(now - begun_ns);
   }
 }
 

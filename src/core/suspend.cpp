@@ -20,7 +20,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t poll_ns = 50'000;
+constexpr uint64_t suspend_poll_ns = 50'000;
 constexpr auto look_interval = std::chrono::milliseconds(10);
 constexpr const char *resuming = "rondo_comm_resume";
 
@@ -41,7 +41,7 @@ Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadli
       if (now_ns() >= deadline_ns)
         return Error{RONDO_ERROR_TIMEOUT, ranks.describe_rank(peer) + " did not complete rondo_comm_suspend in time",
                      static_cast<int32_t>(comm.rank()), static_cast<int32_t>(peer), number};
-      sleep_for_ns(poll_ns);
+      sleep_for_ns(suspend_poll_ns);
     }
   while (!comm.executor().is_idle()) {
     if (ranks.failed()) return ranks.failure();
@@ -50,7 +50,7 @@ Result<void> wait_for_quiet(Communicator &comm, uint64_t number, uint64_t deadli
                    "a replayed graph or a one-sided operation still used the communicator during rondo_comm_suspend; "
                    "synchronize its stream first",
                    static_cast<int32_t>(comm.rank()), -1, number};
-    sleep_for_ns(poll_ns);
+    sleep_for_ns(suspend_poll_ns);
   }
   return {};
 }

@@ -7,15 +7,14 @@
 
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
+#include "src/core/looks.h"
 #include "src/core/window_note.h"
 #include "src/links/window_notes.h"
 
 namespace rondo {
 namespace {
 
-constexpr uint64_t eager_ns = 5'000'000, eager_poll_ns = 50'000, poll_ns = 1'000'000;
-
-using Made = Result<std::shared_ptr<PeerWindow>>;
+using WindowMade = Result<std::shared_ptr<PeerWindow>>;
 
 std::string quantity(uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
@@ -27,7 +26,7 @@ class WindowRegistration final {
     own_.symmetric = request.symmetric;
   }
 
-  [[nodiscard]] Made run(const MemoryPlace &place);
+  [[nodiscard]] WindowMade run(const MemoryPlace &place);
   /// Publishes that this rank has no window.
   void give_up(const Error &why);
 
@@ -37,7 +36,7 @@ class WindowRegistration final {
   [[nodiscard]] bool has_reached(uint32_t rank, WindowPhase phase) const;
   [[nodiscard]] Result<void> check_rank(uint32_t rank) const;
   [[nodiscard]] Result<void> check_sizes() const;
-  [[nodiscard]] Made open_all() const;
+  [[nodiscard]] WindowMade open_all() const;
   [[nodiscard]] std::optional<WindowNote> note_of(uint32_t rank) const;
   [[nodiscard]] Error about(rondo_status_t status, const std::string &message, uint32_t rank) const;
 
@@ -138,7 +137,7 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
                    comm_.ranks().describe_rank(*missing) +
                        " has not called it in time; call it on every rank, or raise timeout_ms (RONDO_TIMEOUT)",
                    *missing);
-    sleep_for_ns(now - begun_ns < eager_ns ? eager_poll_ns : poll_ns);
+    sleep_between_looks(now - begun_ns);
   }
 }
 
@@ -162,7 +161,7 @@ Result<void> WindowRegistration::check_sizes() const {
   return {};
 }
 
-Made WindowRegistration::open_all() const {
+WindowMade WindowRegistration::open_all() const {
   std::vector<PeerWindow::Buffer> buffers(notes_.size());
   for (uint32_t rank = 0; rank < notes_.size(); ++rank) {
     const MemoryPlace &place = notes_[rank]->place;
@@ -181,7 +180,7 @@ Made WindowRegistration::open_all() const {
   return std::make_shared<PeerWindow>(comm_, own_.number, std::move(buffers));
 }
 
-Made WindowRegistration::run(const MemoryPlace &place) {
+WindowMade WindowRegistration::run(const MemoryPlace &place) {
   notes_.resize(comm_.rank_count());
   own_.place = place;
   own_.offers = true;
@@ -205,7 +204,7 @@ class Ending {
     if (why_) registration_.give_up(*why_);
     comm_.windows().end();
   }
-  void end(const Made &made) {
+  void end(const WindowMade &made) {
     if (made.ok())
       why_.reset();
     else
@@ -220,7 +219,7 @@ class Ending {
 
 }  // namespace
 
-Made register_window(Communicator &comm, const WindowRequest &request,
+WindowMade register_window(Communicator &comm, const WindowRequest &request,
                      const std::function<Result<void>()> &prepare) {
   const WindowTable::Turn turn = comm.windows().begin();
   WindowRegistration registration(comm, request, turn.number);
@@ -237,7 +236,7 @@ Made register_window(Communicator &comm, const WindowRequest &request,
     return comm.describe_memory(request.pointer, request.bytes);
   };
   const auto place = describe();
-  Made made = place.ok() ? registration.run(place.value()) : Made(place.error());
+  WindowMade made = place.ok() ? registration.run(place.value()) : WindowMade(place.error());
   if (made.ok()) comm.windows().add(made.value());
   ending.end(made);
   return made;

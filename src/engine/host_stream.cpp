@@ -76,7 +76,7 @@ Result<void> HostStream::enqueue(Task task, uint64_t deadline_ns) {
                                             " operations was full until the deadline; nothing was enqueued"};
     ++progress_waiter_count_;
     wait_clock_.begin(now_ns());
-    if (deadline_ns == no_deadline)
+    if (deadline_ns == no_task_deadline)
       progress_.wait(lock);
     else
       progress_.wait_until(lock, time_of(deadline_ns));

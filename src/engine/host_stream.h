@@ -23,7 +23,7 @@
 namespace rondo {
 
 /// A deadline that never comes.
-inline constexpr uint64_t no_deadline = UINT64_MAX;
+inline constexpr uint64_t no_task_deadline = UINT64_MAX;
 
 class HostStream {
  public:
@@ -42,7 +42,7 @@ class HostStream {
   /// @return RONDO_ERROR_TIMEOUT: the queue is still full at the deadline. RONDO_ERROR_INVALID_HANDLE: the stream is
   ///         being destroyed. RONDO_ERROR_INVALID_ARGUMENT: the queue is full, and the caller is a task of this stream.
   ///         After an error nothing was enqueued.
-  Result<void> enqueue(Task task, uint64_t deadline_ns = no_deadline);
+  Result<void> enqueue(Task task, uint64_t deadline_ns = no_task_deadline);
 
   /// Waits until all tasks that are enqueued now have completed. @return the first failure since the last synchronize,
   /// or RONDO_ERROR_INVALID_ARGUMENT if the caller is a task of this stream, which would wait for itself.

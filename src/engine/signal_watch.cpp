@@ -15,7 +15,6 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t refusal_look_interval_ns = 5'000'000;
 constexpr int refusal_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
 

@@ -12,7 +12,6 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t cycle_check_interval_ns = 100'000'000;
 constexpr uint64_t far_check_interval_ns = 300'000'000;
 constexpr uint64_t report_look_interval_ns = 2'000'000;

@@ -12,7 +12,6 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr uint64_t report_age_max_ns = 60'000'000;
 // These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on

@@ -14,6 +14,8 @@
 
 namespace rondo {
 
+/// The time between two checks by a watch whether other ranks live.
+inline constexpr uint64_t death_check_interval_ns = 50'000'000;
 /// The time for which a watch still waits for data that an ended rank of another host had sent. The wait is mostly
 /// shorter, because the end of the link is reported at once.
 inline constexpr uint64_t delivery_patience_ns = 500'000'000;

@@ -12,16 +12,13 @@
 #include "src/base/arithmetic.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/build.h"
+#include "src/plan/tuner_rows.h"
 
 namespace rondo {
 namespace {
 
 using enum AlgorithmRow::Cores;
 
-constexpr uint64_t KiB = 1024;
-constexpr uint64_t MiB = 1024 * KiB;
-constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
-constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint32_t straight_rank_count_max = 8;    // as in the rows of one_shot below
 constexpr uint32_t all_pairs_rank_count_max = 64;  // as in the rows of one_shot and two_shot below
 constexpr uint64_t one_shot_bytes_max = 1 * KiB;   // as in the rows of one_shot below

@@ -7,14 +7,11 @@
 #include <string>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/tuner_rows.h"
 
 namespace rondo {
 namespace {
 
-constexpr uint64_t KiB = 1024;
-constexpr uint64_t MiB = 1024 * KiB;
-constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
-constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 // The largest sizes for one_shot on devices if no algorithm is requested. The second is for up to 8 ranks on one
 // device: 64 KiB among 8 took 6.6 us by one_shot, but 9.0 us by two_shot. With more ranks, one_shot moves more bytes.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;

@@ -27,7 +27,7 @@ void receive_chunks(ScheduleWriter &writer, const ScheduleArgs &args) {
   }
 }
 
-Schedule all_reduce(const ScheduleArgs &args) {
+Schedule two_shot_all_reduce(const ScheduleArgs &args) {
   ScheduleWriter writer(args.rank_count);
   scatter_operands(writer, args);
   send_own_operand(writer, args, args.rank);
@@ -38,7 +38,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
 }
 
 /// Builds a broadcast. Rank root + 1 + i forwards chunk i. The root only sends, and sends each chunk once.
-Schedule broadcast(const ScheduleArgs &args) {
+Schedule two_shot_broadcast(const ScheduleArgs &args) {
   const uint32_t chunk_count = args.rank_count - 1;
   const auto sharer = [&](uint32_t chunk) { return ring_rank(args.root, 1 + chunk, args.rank_count); };
   ScheduleWriter writer(chunk_count);
@@ -76,7 +76,7 @@ void reduce_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
   }
 }
 
-Schedule reduce(const ScheduleArgs &args) {
+Schedule two_shot_reduce(const ScheduleArgs &args) {
   ScheduleWriter writer(args.rank_count);
   scatter_operands(writer, args);
   if (args.rank == args.root) {
@@ -96,9 +96,9 @@ bool two_shot_has(rondo_collective_t collective) { return is_of_whole_vectors(co
 Schedule build_two_shot(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= all_links_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);
-  if (args.collective == RONDO_BROADCAST) return broadcast(args);
-  if (args.collective == RONDO_REDUCE) return reduce(args);
-  return all_reduce(args);
+  if (args.collective == RONDO_BROADCAST) return two_shot_broadcast(args);
+  if (args.collective == RONDO_REDUCE) return two_shot_reduce(args);
+  return two_shot_all_reduce(args);
 }
 
 }  // namespace rondo

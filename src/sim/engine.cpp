@@ -13,8 +13,6 @@ int64_t to_ps(double time_us) { return whole_ps(time_us * ps_per_us); }
 /// The least number of tiles for which the search for a period pays.
 constexpr uint64_t tiles_to_look_for = 4;
 
-double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
-
 }  // namespace
 
 Engine::Engine(const SimCase &what, const System &system)

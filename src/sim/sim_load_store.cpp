@@ -17,11 +17,9 @@ using load_store::Mark;
 using load_store::Memory;
 using load_store::ProgramStep;
 
-constexpr uint32_t align_bytes = 64;
+constexpr uint32_t chunk_align_bytes = 64;
 constexpr uint64_t step_count_max = 4'000'000;  ///< limit on the steps of all ranks, under 2 GB
 constexpr int64_t never = std::numeric_limits<int64_t>::max();
-
-double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
 
 class Machine {
  public:
@@ -88,7 +86,7 @@ class Machine {
     it.in_place.assign(rank_count_, what.in_place);
     it.tiles.whole = {0, what.bytes};
     it.tiles.chunk_count = one_shot ? 1 : rank_count_;
-    it.tiles.align_elements = align_bytes;
+    it.tiles.align_elements = chunk_align_bytes;
     it.tiles.chunk_elements = plan.chunk_bytes;
     it.tiles.tile_count = it.tiles.count_tiles();
     const uint64_t tiles = plan.algorithm == RONDO_ALGORITHM_RING ? it.tiles.tile_count : what.bytes / plan.chunk_bytes;

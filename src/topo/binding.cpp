@@ -11,15 +11,15 @@
 namespace rondo {
 namespace {
 
-struct TopologyTraits {
+struct TopologyDeleter {
   void operator()(hwloc_topology_t topology) const { ::hwloc_topology_destroy(topology); }
 };
-using Topology = std::unique_ptr<hwloc_topology, TopologyTraits>;
+using HwlocTopology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-struct BitmapTraits {
+struct BitmapDeleter {
   void operator()(hwloc_bitmap_t bitmap) const { ::hwloc_bitmap_free(bitmap); }
 };
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapTraits>;
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
 
 Processors members(hwloc_const_bitmap_t bitmap) {
   Processors processors;
@@ -33,7 +33,7 @@ Processors members(hwloc_const_bitmap_t bitmap) {
 Result<std::vector<Processors>> allowed_cores() {
   hwloc_topology_t raw = nullptr;
   if (::hwloc_topology_init(&raw) != 0) return system_error("hwloc_topology_init", errno);
-  const Topology topology(raw);
+  const HwlocTopology topology(raw);
   if (::hwloc_topology_load(raw) != 0) return system_error("hwloc_topology_load", errno);
   const Bitmap allowed(::hwloc_bitmap_alloc());
   if (::hwloc_get_cpubind(raw, allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)

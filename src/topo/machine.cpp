@@ -17,7 +17,7 @@ class Assembler {
 
   [[nodiscard]] bool add_pus() {
     CpuSet seen;
-    for (const Part &part : machine_.parts) {
+    for (const MachinePart &part : machine_.parts) {
       if (part.kind != PartKind::pu) continue;
       if (part.os_index > os_index_max || seen.has(part.os_index)) return false;
       seen.add(part.os_index);
@@ -30,7 +30,7 @@ class Assembler {
 
   /// Adds the cores. If the machine reports no cores, like some virtual machines, each PU gets a core of its own.
   void add_cores() {
-    for (const Part &part : machine_.parts)
+    for (const MachinePart &part : machine_.parts)
       if (part.kind == PartKind::core) add_core(pus_within(part.cpus));
     for (uint32_t pu = 0; pu < topology_.pus.size(); ++pu)
       if (!placed_[pu]) add_core({pu});
@@ -38,7 +38,7 @@ class Assembler {
 
   void add_packages() {
     uint32_t count = 0;
-    for (const Part &part : machine_.parts) {
+    for (const MachinePart &part : machine_.parts) {
       if (part.kind != PartKind::package) continue;
       for (Core &core : topology_.cores)
         if (part.cpus.has(topology_.pus[core.pus.front()].os_index)) core.package = count;
@@ -48,7 +48,7 @@ class Assembler {
   }
 
   void add_caches() {
-    for (const Part &part : machine_.parts)
+    for (const MachinePart &part : machine_.parts)
       if (part.kind == PartKind::cache)
         topology_.caches.push_back({part.level, part.bytes, part.line_bytes, pus_within(part.cpus)});
     std::stable_sort(topology_.caches.begin(), topology_.caches.end(),
@@ -56,7 +56,7 @@ class Assembler {
   }
 
   [[nodiscard]] bool add_numa_nodes() {
-    for (const Part &part : machine_.parts) {
+    for (const MachinePart &part : machine_.parts) {
       if (part.kind != PartKind::numa_node) continue;
       const auto sum = checked_add(topology_.memory_bytes, part.bytes);
       if (!sum) return false;

@@ -36,7 +36,7 @@ class CpuSet {
 
 enum class PartKind : uint8_t { package, numa_node, core, pu, cache };
 
-struct Part {
+struct MachinePart {
   PartKind kind = PartKind::pu;
   uint32_t os_index = 0;
   uint32_t level = 0;       ///< level of a cache, from 1
@@ -58,7 +58,7 @@ struct NicPart {
 struct Machine {
   std::string processor;
   CpuSet allowed;  ///< allowed processing units; empty means all
-  std::vector<Part> parts;
+  std::vector<MachinePart> parts;
   std::vector<PciBridge> bridges;
   std::vector<DevicePart> devices;
   std::vector<NicPart> nics;

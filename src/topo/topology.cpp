@@ -59,7 +59,7 @@ const char *info(hwloc_obj_t object, const char *name) {
   return value != nullptr ? value : "";
 }
 
-void add_parts(hwloc_topology_t hwloc, hwloc_obj_type_t type, Part part, std::vector<Part> &parts) {
+void add_parts(hwloc_topology_t hwloc, hwloc_obj_type_t type, MachinePart part, std::vector<MachinePart> &parts) {
   const int count = hwloc_get_nbobjs_by_type(hwloc, type);
   for (int index = 0; index < count; ++index) {
     const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, type, static_cast<unsigned>(index));

@@ -200,7 +200,7 @@ class MachineReader {
     }
     for (const TypeName &known : type_names) {
       if (type != known.name) continue;
-      Part part{.kind = known.kind, .level = known.level};
+      MachinePart part{.kind = known.kind, .level = known.level};
       auto cpus = cpu_set(tag.attribute("cpuset"));
       if (!cpus) return false;
       part.cpus = std::move(*cpus);

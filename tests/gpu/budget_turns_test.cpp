@@ -11,7 +11,7 @@ using soft_cuda::AccessCounts;
 
 namespace {
 
-constexpr size_t KiB = 1024;
+constexpr size_t kib = 1024;
 
 void count_accesses(bool on) {
   auto *const call_it = soft_cuda_function<void(uint32_t)>(rondo::cuda::conformance::loaded_driver().library,
@@ -80,8 +80,8 @@ TEST_CASE("budgets: an all-reduce through places loads no data over links, 2 and
     uint32_t max_ctas;
     size_t bytes;
   };
-  for (const Way &way : {Way{2, RONDO_ALGORITHM_AUTO, 0, 512 * KiB}, Way{8, RONDO_ALGORITHM_AUTO, 0, 512 * KiB},
-                         Way{8, RONDO_ALGORITHM_TWO_SHOT, 1, 256 * KiB}}) {
+  for (const Way &way : {Way{2, RONDO_ALGORITHM_AUTO, 0, 512 * kib}, Way{8, RONDO_ALGORITHM_AUTO, 0, 512 * kib},
+                         Way{8, RONDO_ALGORITHM_TWO_SHOT, 1, 256 * kib}}) {
     rondo_config_t config = on_device();
     config.timeout_ms = 200'000;
     config.algorithm = way.algorithm;
@@ -118,7 +118,7 @@ TEST_CASE("budgets: an all-reduce through places loads no data over links, 2 and
 // This case needs SOFT_CUDA_THREADS=256, so that 8 B are a short post. Among 8 devices, each rank stores its units with
 // 7 others. Nothing that it loads, data or flags, is on another device.
 TEST_CASE("budgets: a one_shot among 8 devices loads nothing over links", "[.][places budget]") {
-  for (const size_t bytes : {size_t{8}, 32 * KiB}) {
+  for (const size_t bytes : {size_t{8}, 32 * kib}) {
     rondo_config_t config = on_device();
     config.timeout_ms = 200'000;
     config.max_ctas = 2;
@@ -161,15 +161,15 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     int waiting = 0;     ///< a rank that waits for the last one
   };
   const Way ways[] = {{"one_shot", 8, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
-                      {"places", 256 * KiB, true, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
-                      {"gates", 256 * KiB, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
-                      {"simple", 256 * KiB, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE, &Apart::sum},
+                      {"places", 256 * kib, true, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+                      {"gates", 256 * kib, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+                      {"simple", 256 * kib, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE, &Apart::sum},
                       {"ll for data", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL, &Apart::sum},
-                      {"ll for credit", 256 * KiB, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
+                      {"ll for credit", 256 * kib, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
                        &Apart::broadcast},
                       {"ll for a second child", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
                        &Apart::sum, 4, 2},
-                      {"messages", 256 * KiB, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::message}};
+                      {"messages", 256 * kib, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::message}};
   for (const Way &way : ways) {
     CAPTURE(way.what);
     rondo_config_t config = on_device();

@@ -10,7 +10,7 @@ using namespace rondo::cuda;
 
 namespace {
 
-constexpr int rank_count = 3;
+constexpr int premul_rank_count = 3;
 
 /// Returns elements whose products need rounding, or wrap.
 std::vector<std::byte> drawn(rondo_type_t type, size_t count, uint64_t seed) {
@@ -50,7 +50,7 @@ auto &at(Vector &all, int rank) {
 class Calls {
  public:
   Calls(DeviceRanks &group, size_t count, rondo_type_t type) : group_(group), count_(count), type_(type) {
-    for (int rank = 0; rank < rank_count; ++rank) {
+    for (int rank = 0; rank < premul_rank_count; ++rank) {
       const World &world = group.world_of(rank);
       operands_.push_back(drawn(type, count, 10 + static_cast<uint64_t>(rank)));
       factors_.push_back(drawn(type, 1, 20 + static_cast<uint64_t>(rank)));
@@ -70,7 +70,7 @@ class Calls {
 
   /// Draws another factor for each rank, and writes it to the device.
   void change_factors(uint64_t seed) {
-    for (int rank = 0; rank < rank_count; ++rank) {
+    for (int rank = 0; rank < premul_rank_count; ++rank) {
       at(factors_, rank) = drawn(type_, 1, seed + static_cast<uint64_t>(rank));
       at(scalars_, rank).write(at(factors_, rank));
     }
@@ -87,20 +87,20 @@ class Calls {
     if (collective == RONDO_ALL_REDUCE)
       return rondo_all_reduce(send, recv, count_ - left_out_, type_, op, comm, stream);
     if (collective == RONDO_REDUCE) return rondo_reduce(send, recv, count_, type_, op, 1, comm, stream);
-    return rondo_reduce_scatter(send, recv, count_ / rank_count, type_, op, comm, stream);
+    return rondo_reduce_scatter(send, recv, count_ / premul_rank_count, type_, op, comm, stream);
   }
 
   [[nodiscard]] std::vector<std::byte> received(rondo_collective_t collective, int rank) const {
     auto bytes = at(recv_, rank).read();
     if (collective == RONDO_REDUCE && rank != 1) bytes.clear();
-    if (collective == RONDO_REDUCE_SCATTER) bytes.resize(bytes.size() / rank_count);
+    if (collective == RONDO_REDUCE_SCATTER) bytes.resize(bytes.size() / premul_rank_count);
     return bytes;
   }
 
   /// Compares what the ranks have received with a sum of the products.
   void check(rondo_collective_t collective) {
     std::vector<std::vector<std::byte>> got;
-    for (int rank = 0; rank < rank_count; ++rank) {
+    for (int rank = 0; rank < premul_rank_count; ++rank) {
       got.push_back(received(collective, rank));
       CHECK(at(send_, rank).read() == at(operands_, rank));
       auto scaled = at(operands_, rank);
@@ -110,9 +110,9 @@ class Calls {
       std::copy(made.begin(), made.end(), first);
       at(send_, rank).write(scaled);
     }
-    for (int rank = 0; rank < rank_count; ++rank) REQUIRE(call(collective, rank, RONDO_SUM) == RONDO_OK);
+    for (int rank = 0; rank < premul_rank_count; ++rank) REQUIRE(call(collective, rank, RONDO_SUM) == RONDO_OK);
     group_.complete();
-    for (int rank = 0; rank < rank_count; ++rank) {
+    for (int rank = 0; rank < premul_rank_count; ++rank) {
       CAPTURE(rank, count_, rondo_type_string(type_), rondo_collective_string(collective));
       CHECK(got[static_cast<size_t>(rank)] == received(collective, rank));
       at(send_, rank).write(at(operands_, rank));
@@ -133,7 +133,7 @@ void check_type(DeviceRanks &group, rondo_type_t type, rondo_test::GateShare *sh
     const bool on_host = (static_cast<int>(type) / 2 + static_cast<int>(collective)) % 2 == 0;
     const auto residence = on_host ? RONDO_RESIDENCE_HOST : RONDO_RESIDENCE_DEVICE;
     Calls calls(group, 3003, type);
-    for (int rank = 0; rank < rank_count; ++rank) {
+    for (int rank = 0; rank < premul_rank_count; ++rank) {
       const rondo_op_t op = calls.op(rank, residence);
       REQUIRE(calls.call(collective, rank, op) == RONDO_OK);
       CHECK(rondo_op_destroy(op, group.ranks[rank]) == RONDO_OK);  // allowed, because the call is enqueued
@@ -150,7 +150,7 @@ void check_alignment(DeviceRanks &group, rondo_type_t type) {
     Calls calls(group, 3003, type);
     calls.skip(send, recv);
     CAPTURE(send, recv);
-    for (int rank = 0; rank < rank_count; ++rank)
+    for (int rank = 0; rank < premul_rank_count; ++rank)
       REQUIRE(calls.call(RONDO_ALL_REDUCE, rank, calls.op(rank, RONDO_RESIDENCE_HOST)) == RONDO_OK);
     group.complete();
     calls.check(RONDO_ALL_REDUCE);
@@ -164,7 +164,7 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   config.device_executor = GENERATE(RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY);
   config.kernel = GENERATE(RONDO_KERNEL_AUTO, RONDO_KERNEL_INTERPRETER);
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
-  DeviceRanks group(rank_count, config);
+  DeviceRanks group(premul_rank_count, config);
   // Even a quarter of the cases has all collectives, both places of a factor, and nine types with each executor.
   rondo_test::GateShare share("types and collectives of premul sums on devices");
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
@@ -186,10 +186,10 @@ TEST_CASE("device: each replay of a premul sum reads the factor on the device an
   config.device_executor = GENERATE(RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY);
   const auto collective = GENERATE(RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER);
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_collective_string(collective));
-  DeviceRanks group(rank_count, config);
+  DeviceRanks group(premul_rank_count, config);
   Calls calls(group, 300, RONDO_FLOAT32);
   std::vector<GraphExec> graphs;
-  for (int rank = 0; rank < rank_count; ++rank)
+  for (int rank = 0; rank < premul_rank_count; ++rank)
     graphs.push_back(captured(group.world, group.stream(rank), [&] {
       const rondo_op_t op = calls.op(rank, RONDO_RESIDENCE_DEVICE);
       REQUIRE(calls.call(collective, rank, op) == RONDO_OK);
@@ -197,7 +197,7 @@ TEST_CASE("device: each replay of a premul sum reads the factor on the device an
     }));
   for (uint64_t replay = 0; replay < 3; ++replay) {
     calls.change_factors(100 + 10 * replay);
-    for (int rank = 0; rank < rank_count; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    for (int rank = 0; rank < premul_rank_count; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
     group.complete();
     calls.check(collective);
   }

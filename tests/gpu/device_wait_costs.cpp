@@ -32,17 +32,17 @@ struct Call {
 };
 
 /// Objects that one call makes and a later call uses.
-struct Made {
+struct MadeObjects {
   DevicePointer memory = 0, address = 0, opened = 0;
   void *pinned = nullptr, *pageable = nullptr;
-  MemoryHandle handle = 0;
+  cuda::MemoryHandle handle = 0;
   CuStream stream = nullptr;
   CuEvent event = nullptr;
   CuGraphExec exec = nullptr;
   CuLibrary library = nullptr;
 };
 
-std::vector<Call> calls_of(const Bench &bench, Made &made, CuGraph graph, const IpcMemoryHandle &exported) {
+std::vector<Call> calls_of(const Bench &bench, MadeObjects &made, CuGraph graph, const IpcMemoryHandle &exported) {
   const CudaDriver &cu = *bench.cu;
   static constexpr MemoryAccess access{{LocationType::device, 0}, AccessFlags::read_write};
   MemoryProperties properties;
@@ -201,7 +201,7 @@ Result<void> measure_waits(Bench &bench, const Exporter &exporter) {
   RONDO_TRY(bench.check(cu.stream_end_capture(bench.handle(), &captured), "cuStreamEndCapture"));
   const Graph graph({bench.cu, bench.context.get().context, captured});
   RONDO_TRY(enqueued);
-  Made made;
+  MadeObjects made;
   std::vector<std::byte> pageable(2 * bytes);
   const auto start = reinterpret_cast<uintptr_t>(pageable.data());
   made.pageable = reinterpret_cast<void *>((start + bytes - 1) / bytes * bytes);

@@ -11,7 +11,7 @@ using namespace rondo::cuda::conformance;
 
 namespace {
 
-void count_up(void *argument) {
+void count_in_stream(void *argument) {
   static_cast<std::atomic<int> *>(argument)->fetch_add(1, std::memory_order_acq_rel);  // pairs with the tests' loads
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("stream: work runs in order, behind a gate, without the host") {
   const DeviceMemory memory = world.memory(4096);
   gate.close(world.stream());
   CU_OK(cu.memset_d8_async(memory.get().object, 7, 4096, world.stream()));
-  CU_OK(cu.launch_host_func(world.stream(), count_up, &count));
+  CU_OK(cu.launch_host_func(world.stream(), count_in_stream, &count));
   CU_FAILS(cu.stream_query(world.stream()), CuStatus::not_ready);
   std::this_thread::sleep_for(a_while);
   CHECK(count.load(std::memory_order_acquire) == 0);
@@ -61,7 +61,7 @@ TEST_CASE("stream: destroyed with work in flight, the work still ends") {
   std::atomic<int> count{0};
   Stream stream = world.another_stream();
   gate.close(stream.get().object);
-  CU_OK(cu.launch_host_func(stream.get().object, count_up, &count));
+  CU_OK(cu.launch_host_func(stream.get().object, count_in_stream, &count));
   stream.reset();
   gate.open();
   CHECK(becomes_true([&] { return count.load(std::memory_order_acquire) == 1; }));
@@ -79,7 +79,7 @@ TEST_CASE("events: order streams, as they were when they were recorded") {
   gate.close(world.stream());
   CU_OK(cu.event_record(event.get().object, world.stream()));
   CU_OK(cu.stream_wait_event(other.get().object, event.get().object, 0));
-  CU_OK(cu.launch_host_func(other.get().object, count_up, &count));
+  CU_OK(cu.launch_host_func(other.get().object, count_in_stream, &count));
   CU_FAILS(cu.event_query(event.get().object), CuStatus::not_ready);
   std::this_thread::sleep_for(a_while);
   CHECK(count.load(std::memory_order_acquire) == 0);
@@ -161,8 +161,8 @@ TEST_CASE("legacy default stream: waits for blocking streams and they for it, bu
   CuStream blocking = nullptr;
   CU_OK(cu.stream_create(&blocking, stream_default, 0));
   gate.close(blocking);
-  CU_OK(cu.launch_host_func(nullptr, count_up, &count));
-  CU_OK(cu.launch_host_func(blocking, count_up, &count));
+  CU_OK(cu.launch_host_func(nullptr, count_in_stream, &count));
+  CU_OK(cu.launch_host_func(blocking, count_in_stream, &count));
   std::this_thread::sleep_for(a_while);
   CHECK(count.load(std::memory_order_acquire) == 0);
   CU_FAILS(cu.stream_query(nullptr), CuStatus::not_ready);

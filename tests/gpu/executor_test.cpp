@@ -17,6 +17,7 @@
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/fake_device.h"
 #include "tests/gpu/settings.h"
+#include "tests/seconds.h"
 #include "tests/table_executor.h"
 
 using namespace rondo;
@@ -31,7 +32,6 @@ enum class Kind { host, kernel, copy, table };
 constexpr Kind kinds[] = {Kind::host, Kind::kernel, Kind::copy, Kind::table};
 constexpr const char *names[] = {"host", "kernel", "copy", "table"};
 
-constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint32_t rank_count = 3;
 constexpr size_t element_count = 3000;
 

@@ -16,6 +16,7 @@
 #include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/gpu/fake_device.h"
+#include "tests/seconds.h"
 
 using namespace rondo;
 using rondo::cuda::RegionFollower;
@@ -25,7 +26,6 @@ using rondo_test::NoExporter;
 
 namespace {
 
-constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint64_t short_ns = 200'000'000, long_ns = 60 * second_ns;
 
 /// A communicator of one rank, whose calls are launched on `device`.

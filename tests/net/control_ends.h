@@ -14,14 +14,13 @@
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
 #include "tests/net/scene_ranks.h"
+#include "tests/seconds.h"
 #include "transports/hosts/control_share.h"
 #include "transports/net/control.h"
 
 namespace rondo::net_test {
 
 inline constexpr uint64_t patience_ns = 60'000'000'000;
-inline constexpr uint64_t second_ns = 1'000'000'000;
-
 /// Two hosts with `per_host` ranks each, and one connection. Host 0 has the first ranks, and host 1 the others.
 class TwoHosts {
  public:

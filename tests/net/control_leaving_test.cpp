@@ -17,7 +17,7 @@ using namespace rondo::net_test;
 namespace {
 
 /// Drops every packet that arrives for this socket, until the filter is detached.
-void lose_packets(int socket) {
+void lose_all_packets(int socket) {
   sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog program{1, &nothing};
   REQUIRE(::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0);
@@ -53,7 +53,7 @@ bool farewell_arrives() {
   OneEnd end;
   const rondo_test::HeldClock clock;
   end.say(status_of(1, RankState::alive, 1).bytes());  // host 0 leaves this unread, so its close cuts the connection
-  lose_packets(end.theirs.get());
+  lose_all_packets(end.theirs.get());
   std::atomic<bool> looks{false};
   std::thread finder([&] {
     looks.store(true, std::memory_order_release);  // pairs with the load below
@@ -112,7 +112,7 @@ bool leaving_is_heard_behind_much() {
 TEST_CASE("control lines: a cell has arrived when the other host has acknowledged it", "[net]") {
   const Line line;
   CHECK(line.lines.has_arrived(1));
-  lose_packets(line.theirs.get());
+  lose_all_packets(line.theirs.get());
   REQUIRE(line.lines.send(1, net::Cell(net::CellKind::status)));
   sleep_for_ns(second_ns / 20);
   CHECK_FALSE(line.lines.has_arrived(1));
@@ -124,7 +124,7 @@ TEST_CASE("control lines: what an ended connection has not acknowledged is not w
   Line line;
   REQUIRE(line.lines.send(1, net::Cell(net::CellKind::status)));
   REQUIRE(line.arrives());
-  lose_packets(line.theirs.get());
+  lose_all_packets(line.theirs.get());
   REQUIRE(line.lines.send(1, net::Cell(net::CellKind::status)));
   CHECK_FALSE(line.lines.has_arrived(1));
   line.theirs.reset();  // with an unread cell, this cuts the connection, and no data is acknowledged any more

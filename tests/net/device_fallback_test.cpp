@@ -13,6 +13,7 @@
 #include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/net/side.h"
+#include "tests/seconds.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/join.h"
 #include "transports/net/net_transport.h"
@@ -23,7 +24,6 @@ using net_test::TestRdmaMemory;
 
 namespace {
 
-constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint64_t init_ns = 240 * second_ns;  // a trial has half of it
 
 /// A network that carries nothing.

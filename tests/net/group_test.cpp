@@ -19,7 +19,6 @@
 
 using namespace rondo;
 using rondo_test::run_ranks;
-using rondo_test::second_ns;
 using rondo_test::World;
 
 namespace {

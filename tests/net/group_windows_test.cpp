@@ -173,7 +173,7 @@ TEST_CASE("windows between hosts: ranks that put to each other at once, with lar
 
 TEST_CASE("windows between hosts: a wait whose signals do not arrive names the peer and both counts", "[net]") {
   World world({0, 1});
-  world.settings.timeout_ns = 2 * rondo_test::second_ns;
+  world.settings.timeout_ns = 2 * second_ns;
   std::atomic<bool> here = false;
   std::optional<HeldClock> clock;
   const auto told = told_by(world, [&](uint32_t rank, Communicator &, rondo_comm_t comm) {
@@ -268,7 +268,7 @@ TEST_CASE("windows between hosts: sizes that differ are named on all ranks, and 
   });
   check_all(sizes, RONDO_ERROR_MISMATCH, "rank 0 gives 64 bytes, rank 2 gives 128 bytes");
   World hasty({0, 1, 0});
-  hasty.settings.timeout_ns = 2 * rondo_test::second_ns;
+  hasty.settings.timeout_ns = 2 * second_ns;
   std::atomic<uint32_t> ended = 0;
   std::atomic<uint32_t> here = 0;
   std::atomic<bool> holds = false;

@@ -13,10 +13,10 @@
 #include "src/core/init.h"
 #include "src/core/registry.h"
 #include "src/memory/segment_table.h"
+#include "tests/seconds.h"
 
 namespace rondo_test {
 
-constexpr uint64_t second_ns = 1'000'000'000;
 
 struct World {
   rondo::SegmentTable segments;

@@ -17,14 +17,13 @@
 #include "src/cli/run/program.h"
 #include "src/topo/binding.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/seeds.h"
 
 using namespace rondo;
 using namespace rondo::cli;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 RunOptions parsed(std::vector<const char *> args) {
   auto result = parse_run_options(args);

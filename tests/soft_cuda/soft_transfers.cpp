@@ -10,7 +10,7 @@ namespace {
 
 using namespace rondo::device;
 
-void run(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
+void run_transfer_block(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
   const auto &operation = *static_cast<const TransferOperation *>(parameters[0]);
   assert(block.shared_bytes >= transfer_shared_bytes(operation.queue_count, operation.block_count));
   const soft_cuda::CountedThread counts(block, thread, operation.base.progress, block.index == 0);
@@ -19,9 +19,10 @@ void run(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
                 block.shared);
 }
 
-constexpr soft_cuda::KernelEntry entries[] = {{"rondo_run_transfer_copy", run, sizeof(TransferOperation)},
-                                              {nullptr, nullptr, 0}};
+constexpr soft_cuda::KernelEntry transfer_entries[] = {
+    {"rondo_run_transfer_copy", run_transfer_block, sizeof(TransferOperation)},
+    {nullptr, nullptr, 0}};
 
 }  // namespace
 
-const soft_cuda::KernelEntry *soft_kernels_of_transfers() { return entries; }
+const soft_cuda::KernelEntry *soft_kernels_of_transfers() { return transfer_entries; }

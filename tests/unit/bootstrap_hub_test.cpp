@@ -11,7 +11,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr uint32_t rank_count = 8;
+constexpr uint32_t hub_rank_count = 8;
 constexpr uint32_t round_count = 10;
 
 /// A member of the group. Once accepted, it runs one gather after another.
@@ -38,13 +38,13 @@ struct Member {
     world.carry(connection, *session);
     if (!session->open()) return;
     if (const auto reply = session->take_reply()) {
-      right = right && reply->kind == Reply::Kind::parts && reply->parts.size() == rank_count;
-      for (uint32_t from = 0; right && from < rank_count; ++from)
+      right = right && reply->kind == Reply::Kind::parts && reply->parts.size() == hub_rank_count;
+      for (uint32_t from = 0; right && from < hub_rank_count; ++from)
         right = text_of(reply->parts[from]) == std::to_string(from) + "@" + std::to_string(rounds_done);
       ++rounds_done;
     }
     if (!session->in_flight() && !finished())
-      session->begin(make_gather("round " + std::to_string(rounds_done), rank, rank_count,
+      session->begin(make_gather("round " + std::to_string(rounds_done), rank, hub_rank_count,
                                  std::to_string(rank) + "@" + std::to_string(rounds_done)), no_deadline);
   }
 };
@@ -104,8 +104,8 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   CAPTURE(seed);
   World world(seed);
   const Bytes recorded = record_a_member(world);
-  std::vector<Member> members(rank_count);
-  for (uint32_t rank = 0; rank < rank_count; ++rank) members[rank].rank = rank;
+  std::vector<Member> members(hub_rank_count);
+  for (uint32_t rank = 0; rank < hub_rank_count; ++rank) members[rank].rank = rank;
   std::map<uint64_t, Stranger> strangers;
   size_t stranger_total = 0;
   std::deque<Member *> backlog;  // clients that have knocked, in order; null for a stranger
@@ -142,7 +142,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   CHECK(stranger_total > 100);
   world.now += handshake_timeout_ns;
   world.hub.on_time(world.now);
-  CHECK(world.hub.connection_count() == rank_count);  // all half-open connections have expired
+  CHECK(world.hub.connection_count() == hub_rank_count);  // all half-open connections have expired
 }
 
 TEST_CASE("store hub: silent clients give way to new ones, the oldest first; those that have said hello stay") {

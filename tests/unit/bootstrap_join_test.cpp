@@ -15,6 +15,7 @@
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/test_clock.h"
 #include "tests/unit/held_port.h"
 #include "tests/unit/store_visitor.h"
@@ -22,8 +23,6 @@
 using namespace rondo;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 uint64_t soon() { return now_ns() + 120 * second_ns; }
 

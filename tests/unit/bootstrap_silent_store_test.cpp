@@ -14,15 +14,14 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/store/session.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/timed.h"
 
 using namespace rondo;
 
 namespace {
 
-constexpr uint64_t second_ns = 1'000'000'000;
-
-uint64_t soon() { return now_ns() + 120 * second_ns; }
+uint64_t in_a_while() { return now_ns() + 120 * second_ns; }
 
 /// Accepts clients on loopback, one after the other. The server leaves their requests unanswered until the test allows
 /// answers. Then it answers each request with `done`.
@@ -109,7 +108,7 @@ struct Asker {
     auto made = Cancel::make();
     REQUIRE(made.ok());
     cancel = std::move(made).value();
-    auto connected = connect_store(server.endpoint(), secret, soon(), std::nullopt, {}, cancel.get());
+    auto connected = connect_store(server.endpoint(), secret, in_a_while(), std::nullopt, {}, cancel.get());
     REQUIRE(connected.ok());
     store = std::move(connected).value();
     const auto nothing = store->try_get("question");  // returns although the server never answers
@@ -130,12 +129,12 @@ uint64_t abort_behind_a_question() {
     aborted_ns = now_ns();
     asker.cancel->request();
   });
-  const auto waiting = asker.put(soon());
+  const auto waiting = asker.put(in_a_while());
   const uint64_t ended_ns = now_ns();
   aborter.join();
   REQUIRE_FALSE(waiting.ok());
   CHECK(waiting.error().status == RONDO_ERROR_ABORTED);
-  const auto later = asker.put(soon());
+  const auto later = asker.put(in_a_while());
   REQUIRE_FALSE(later.ok());
   CHECK(later.error().status == RONDO_ERROR_ABORTED);
   return std::max(ended_ns - aborted_ns, now_ns() - ended_ns);
@@ -160,7 +159,7 @@ TEST_CASE("store: a call behind a question goes on when the server answers after
     sleep_for_ns(3 * second_ns);
     asker.server.answer();
   });
-  const auto put = asker.put(soon());
+  const auto put = asker.put(in_a_while());
   later.join();
   INFO((put.ok() ? "" : put.error().message));
   CHECK(put.ok());

@@ -12,14 +12,13 @@
 #include "src/bootstrap/launch/unique_id.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/test_clock.h"
 #include "tests/timed.h"
 
 using namespace rondo;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 uint64_t soon() { return now_ns() + 120 * second_ns; }
 

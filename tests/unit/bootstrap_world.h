@@ -9,11 +9,11 @@
 #include "src/bootstrap/store/client_session.h"
 #include "src/bootstrap/store/hub.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/seeds.h"
 
 namespace rondo::test {
 
-constexpr uint64_t second_ns = 1'000'000'000;
 
 using rondo_test::seed_from_environment;
 

@@ -10,6 +10,7 @@
 #include "src/core/registry.h"
 #include "src/memory/segment_table.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/table_executor.h"
 
 using namespace rondo;
@@ -17,8 +18,6 @@ using rondo_test::Table;
 using rondo_test::TableExecutor;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 /// Ranks as threads, each with a communicator over a TableExecutor.
 class World {

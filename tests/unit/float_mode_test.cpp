@@ -22,7 +22,7 @@ constexpr FloatMode upward = rondo::float_mode_default | rondo::float_mode_upwar
 constexpr std::array<FloatMode, 4> mixed_modes{flushing, ordinary, upward, flushing | rondo::float_mode_upward};
 constexpr std::array<FloatMode, 4> ordinary_modes{ordinary, ordinary, ordinary, ordinary};
 
-struct Case {
+struct ModeCase {
   rondo_algorithm_t algorithm;
   rondo_kernel_t kernel;
   rondo_type_t type;
@@ -33,7 +33,7 @@ struct Case {
 using Buffer = std::vector<unsigned char>;
 
 /// Returns subnormal numbers and numbers from 1 to 2 in turn, or random integers.
-Buffer input_of(const Case &it, size_t rank) {
+Buffer input_of(const ModeCase &it, size_t rank) {
   std::mt19937_64 random(rank + 1);
   const size_t size = rondo_type_size(it.type);
   Buffer buffer(it.count * size);
@@ -55,7 +55,7 @@ struct Outcome {
 };
 
 /// Makes one call on each rank, in that rank's mode. With `on_stream`, the rank makes a stream for it in that mode.
-Outcome run(Ranks &ranks, const Case &it, const std::array<FloatMode, 4> &modes, bool on_stream) {
+Outcome run(Ranks &ranks, const ModeCase &it, const std::array<FloatMode, 4> &modes, bool on_stream) {
   Outcome outcome;
   std::vector<Buffer> inputs;
   for (size_t rank = 0; rank < modes.size(); ++rank) inputs.push_back(input_of(it, rank));
@@ -93,7 +93,7 @@ void check(rondo_algorithm_t algorithm, rondo_kernel_t kernel, bool on_stream) {
         if (algorithm == RONDO_ALGORITHM_ONE_SHOT && kernel == RONDO_KERNEL_LOAD_STORE && count > 300) continue;
         CAPTURE(rondo_algorithm_string(algorithm), static_cast<int>(kernel), rondo_type_string(type),
                 rondo_op_string(op), count, on_stream);
-        const Case it{algorithm, kernel, type, op, count};
+        const ModeCase it{algorithm, kernel, type, op, count};
         const Outcome ordinary_outcome = run(ranks, it, ordinary_modes, on_stream);
         const Outcome outcome = run(ranks, it, mixed_modes, on_stream);
         REQUIRE(ordinary_outcome.failed + outcome.failed == 0);

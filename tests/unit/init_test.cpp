@@ -7,12 +7,11 @@
 #include "src/base/clock.h"
 #include "src/core/init.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 
 using namespace rondo;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 /// The events that precede rank 1's last check.
 enum class Plot {

@@ -113,7 +113,7 @@ uint32_t wrong_means(rondo_type_t type, Ranks &ranks, const Call &call, size_t c
 constexpr rondo_type_t integer_types[] = {RONDO_INT8,   RONDO_UINT8, RONDO_INT32,
                                           RONDO_UINT32, RONDO_INT64, RONDO_UINT64};
 
-struct Way {
+struct IntegerWay {
   rondo_kernel_t kernel;
   rondo_protocol_t protocol;
 };
@@ -163,7 +163,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
   const uint64_t seed = seed_from_environment();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  constexpr Way ways[] = {{RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE},
+  constexpr IntegerWay ways[] = {{RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE},
                           {RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL},
                           {RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO},
                           {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
@@ -175,7 +175,7 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
   for (const int size : sizes) {
     static_cast<void>(share.has_next());  // so that an algorithm has other ways at the next size
     for (int algorithm = 0; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
-      for (const Way &way : ways) {
+      for (const IntegerWay &way : ways) {
         if (&way == ways) static_cast<void>(share.has_next());  // so that each quarter has all ways
         if (!share.has_next()) continue;
         rondo_config_t config = RONDO_CONFIG_INIT;

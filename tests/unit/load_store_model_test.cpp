@@ -128,7 +128,7 @@ class Case {
   std::vector<ModelOperation> operations_;
 };
 
-constexpr Call one_shot{RONDO_ALGORITHM_ONE_SHOT}, two_shot{RONDO_ALGORITHM_TWO_SHOT}, ring{RONDO_ALGORITHM_RING};
+constexpr Call one_shot{RONDO_ALGORITHM_ONE_SHOT}, two_shot{RONDO_ALGORITHM_TWO_SHOT}, ring_call{RONDO_ALGORITHM_RING};
 
 Call exported(const Call &call, Export exporting, bool wake = false) {
   Call with = call;
@@ -209,7 +209,7 @@ TEST_CASE("load_store model: every interleaving of each algorithm reduces as the
       CAPTURE(static_cast<int>(exporting));
       for (const Placement placement : {Placement::apart, Placement::in_place, Placement::mixed}) {
         if (rank_count == 4 && placement == Placement::mixed) continue;
-        for (const Call &call : {two_shot, ring})
+        for (const Call &call : {two_shot, ring_call})
           for (const bool wake : {false, true})
             if (!wake || exporting == Export::all)  // `wake` matters only if all ranks export
               CHECK(problem_of(Case(rank_count).then(placed(exported(call, exporting, wake), placement))) == "");
@@ -217,8 +217,8 @@ TEST_CASE("load_store model: every interleaving of each algorithm reduces as the
       if (rank_count < 4) CHECK(problem_of(Case(rank_count).then(longer(exported(two_shot, exporting)))) == "");
     }
     CHECK(problem_of(Case(rank_count).then(longer(two_shot))) == "");
-    CHECK(problem_of(Case(rank_count).then(longer(ring))) == "");
-    Call past_caches = ring;
+    CHECK(problem_of(Case(rank_count).then(longer(ring_call))) == "");
+    Call past_caches = ring_call;
     past_caches.cache_bytes = 64;
     CHECK(problem_of(Case(rank_count).then(past_caches)) == "");
     for (const bool wake : {false, true})
@@ -233,9 +233,10 @@ TEST_CASE("load_store model: every interleaving of each algorithm reduces as the
 TEST_CASE("load_store model: operations behind each other do not take areas or counters too early") {
   for (const uint32_t rank_count : rank_counts()) {
     CAPTURE(rank_count);
-    for (const Call &first : {one_shot, two_shot, ring, exported(two_shot, Export::all), exported(ring, Export::all)})
+    for (const Call &first :
+         {one_shot, two_shot, ring_call, exported(two_shot, Export::all), exported(ring_call, Export::all)})
       for (const Call &second :
-           {one_shot, two_shot, ring, exported(two_shot, Export::all), exported(ring, Export::all)}) {
+           {one_shot, two_shot, ring_call, exported(two_shot, Export::all), exported(ring_call, Export::all)}) {
         CAPTURE(rondo_algorithm_string(first.algorithm), rondo_algorithm_string(second.algorithm),
                 static_cast<int>(first.exporting), static_cast<int>(second.exporting));
         CHECK(problem_of(Case(rank_count).then(first).then(second)) == "");
@@ -261,11 +262,11 @@ TEST_CASE("load_store model: a wait that is missing is found") {
   CHECK(found(two_shot, reduced));
   CHECK(found(exported(two_shot, Export::all), gathered));  // a rank returns while its buffer is read
   CHECK(found(exported(two_shot, Export::recv), gathered));
-  CHECK(found(exported(ring, Export::all), reduced));
-  CHECK(found(ring, hops_done));
-  CHECK(found(longer(ring), gathered));  // accumulators are used again before they were read
-  CHECK(problem_of(Case(3).then(ring).then(two_shot)) == "");
-  CHECK(is_wrong_result(problem_of(Case(3).then(ring).then(two_shot).mutate(without(gathered)))));
+  CHECK(found(exported(ring_call, Export::all), reduced));
+  CHECK(found(ring_call, hops_done));
+  CHECK(found(longer(ring_call), gathered));  // accumulators are used again before they were read
+  CHECK(problem_of(Case(3).then(ring_call).then(two_shot)) == "");
+  CHECK(is_wrong_result(problem_of(Case(3).then(ring_call).then(two_shot).mutate(without(gathered)))));
 }
 
 TEST_CASE("load_store model: a counter that is published before the work is found") {
@@ -276,9 +277,9 @@ TEST_CASE("load_store model: a counter that is published before the work is foun
   CHECK(found(one_shot, post));
   CHECK(found(two_shot, contributed));
   CHECK(found(two_shot, reduced));
-  CHECK(found(exported(ring, Export::all), reduced));
-  CHECK(found(ring, hops_done));
-  CHECK(found(longer(ring), gathered));
+  CHECK(found(exported(ring_call, Export::all), reduced));
+  CHECK(found(ring_call, hops_done));
+  CHECK(found(longer(ring_call), gathered));
   const Call all = exported(two_shot, Export::all);
   CHECK(is_wrong_result(problem_of(Case(3).then(all).then(all).mutate_programs(gather_early))));
 }
@@ -300,7 +301,7 @@ TEST_CASE("load_store model: an area that is used again before it was read is fo
       if (mark.counter == load_store::Counter::gathered) --mark.value;
     return std::vector{changed};
   };
-  CHECK(is_wrong_result(problem_of(Case(3).then(longer(ring)).mutate(too_soon))));
+  CHECK(is_wrong_result(problem_of(Case(3).then(longer(ring_call)).mutate(too_soon))));
 }
 
 TEST_CASE("load_store model: ranks that wait for each other for ever are found") {

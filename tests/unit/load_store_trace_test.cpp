@@ -25,8 +25,8 @@ using load_store::Memory;
 
 namespace {
 
-constexpr uint32_t chunk_bytes = 256, post_bytes = 128;
-constexpr uint64_t cache_bytes = 2 * chunk_bytes;
+constexpr uint32_t trace_chunk_bytes = 256, trace_post_bytes = 128;
+constexpr uint64_t cache_bytes = 2 * trace_chunk_bytes;
 
 struct RankBuffers {
   std::vector<std::byte> send, recv;
@@ -163,9 +163,9 @@ struct Drawn {
   explicit Drawn(std::mt19937_64 &random, uint32_t rank_count) {
     static constexpr std::array algorithms{RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING};
     const rondo_algorithm_t algorithm = algorithms[random() % 3];
-    choice = {algorithm, RONDO_PROTOCOL_AUTO, 1, random() % 2 == 0 ? 64u : chunk_bytes, RONDO_KERNEL_LOAD_STORE};
+    choice = {algorithm, RONDO_PROTOCOL_AUTO, 1, random() % 2 == 0 ? 64u : trace_chunk_bytes, RONDO_KERNEL_LOAD_STORE};
     type = random() % 4 == 0 ? RONDO_FLOAT8_E4M3 : RONDO_FLOAT32;
-    count = random() % (algorithm == RONDO_ALGORITHM_ONE_SHOT ? post_bytes / rondo_type_size(type) + 1 : 3000);
+    count = random() % (algorithm == RONDO_ALGORITHM_ONE_SHOT ? trace_post_bytes / rondo_type_size(type) + 1 : 3000);
     const uint64_t exporting = random() % 3, placement = random() % 3;  // no rank, all ranks, or each rank decides
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       in_place.push_back(placement == 1 || (placement == 2 && random() % 2 == 0));
@@ -214,7 +214,7 @@ TEST_CASE("load_store: what the kernel does, access by access, is its program") 
   rondo_test::GateShare share("calls whose accesses are compared with the program");
   for (const uint32_t rank_count : {2u, 3u, 4u, 7u})
     for (const bool wake : {false, true}) {
-      const ExchangeGeometry geometry{rank_count, post_bytes, chunk_bytes, exchange_area_count_min};
+      const ExchangeGeometry geometry{rank_count, trace_post_bytes, trace_chunk_bytes, exchange_area_count_min};
       std::vector<std::byte> memory(geometry.bytes() + cache_line_bytes);
       const uintptr_t aligned = (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64;
       const ExchangeView view{reinterpret_cast<std::byte *>(aligned), geometry};

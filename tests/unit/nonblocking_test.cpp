@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/test_clock.h"
 #include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
@@ -22,8 +23,6 @@ using rondo_test::outcome_of;
 using rondo_test::state_of;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 rondo_status_t sum(rondo_comm_t comm, int *value) {
   return rondo_all_reduce(value, value, 1, RONDO_INT32, RONDO_SUM, comm, nullptr);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t bytes = 4096;
 
-Case case_of(rondo_collective_t collective, int ranks) { return {collective, RONDO_FLOAT32, RONDO_SUM, 1, ranks}; }
+Case case_for(rondo_collective_t collective, int ranks) { return {collective, RONDO_FLOAT32, RONDO_SUM, 1, ranks}; }
 
 uint64_t sum_of(const Case &what, Placement placement) {
   uint64_t sum = 0;
@@ -31,34 +31,34 @@ Member member(const char *host, unsigned char device) {
 
 TEST_CASE("perf floor: every rank reads its input and writes its output, once") {
   for (const auto placement : {Placement::out_of_place, Placement::in_place}) {
-    CHECK(sum_of(case_of(RONDO_ALL_REDUCE, 4), placement) == 2 * 4 * bytes);
-    CHECK(sum_of(case_of(RONDO_REDUCE_SCATTER, 4), placement) == (4 + 1) * bytes);
-    CHECK(sum_of(case_of(RONDO_REDUCE, 4), placement) == (4 + 1) * bytes);
+    CHECK(sum_of(case_for(RONDO_ALL_REDUCE, 4), placement) == 2 * 4 * bytes);
+    CHECK(sum_of(case_for(RONDO_REDUCE_SCATTER, 4), placement) == (4 + 1) * bytes);
+    CHECK(sum_of(case_for(RONDO_REDUCE, 4), placement) == (4 + 1) * bytes);
   }
-  CHECK(sum_of(case_of(RONDO_ALL_GATHER, 4), Placement::out_of_place) == (1 + 4) * bytes);
-  CHECK(sum_of(case_of(RONDO_BROADCAST, 4), Placement::out_of_place) == (1 + 4) * bytes);
+  CHECK(sum_of(case_for(RONDO_ALL_GATHER, 4), Placement::out_of_place) == (1 + 4) * bytes);
+  CHECK(sum_of(case_for(RONDO_BROADCAST, 4), Placement::out_of_place) == (1 + 4) * bytes);
 }
 
 TEST_CASE("perf floor: what is in its place already need not be written") {
-  CHECK(sum_of(case_of(RONDO_ALL_GATHER, 4), Placement::in_place) == (1 + 3) * bytes);
-  CHECK(sum_of(case_of(RONDO_BROADCAST, 4), Placement::in_place) == (1 + 3) * bytes);
+  CHECK(sum_of(case_for(RONDO_ALL_GATHER, 4), Placement::in_place) == (1 + 3) * bytes);
+  CHECK(sum_of(case_for(RONDO_BROADCAST, 4), Placement::in_place) == (1 + 3) * bytes);
   for (const auto collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER})
-    CHECK(sum_of(case_of(collective, 1), Placement::in_place) == 0);
-  CHECK(sum_of(case_of(RONDO_ALL_REDUCE, 1), Placement::out_of_place) == 2 * bytes);
+    CHECK(sum_of(case_for(collective, 1), Placement::in_place) == 0);
+  CHECK(sum_of(case_for(RONDO_ALL_REDUCE, 1), Placement::out_of_place) == 2 * bytes);
 }
 
 TEST_CASE("perf floor: in place, a rank neither reads nor writes the block that it keeps of an exchange") {
   constexpr uint64_t block = bytes / 4;
-  CHECK(sum_of(case_of(RONDO_ALL_TO_ALL, 4), Placement::out_of_place) == 4 * (4 + 4) * block);
-  CHECK(sum_of(case_of(RONDO_ALL_TO_ALL, 4), Placement::in_place) == 4 * (3 + 3) * block);
+  CHECK(sum_of(case_for(RONDO_ALL_TO_ALL, 4), Placement::out_of_place) == 4 * (4 + 4) * block);
+  CHECK(sum_of(case_for(RONDO_ALL_TO_ALL, 4), Placement::in_place) == 4 * (3 + 3) * block);
   for (const auto collective : {RONDO_GATHER, RONDO_SCATTER}) {
-    CHECK(sum_of(case_of(collective, 4), Placement::out_of_place) == (4 + 4) * block);
-    CHECK(sum_of(case_of(collective, 4), Placement::in_place) == (3 + 3) * block);
+    CHECK(sum_of(case_for(collective, 4), Placement::out_of_place) == (4 + 4) * block);
+    CHECK(sum_of(case_for(collective, 4), Placement::in_place) == (3 + 3) * block);
   }
 }
 
 TEST_CASE("perf floor: the busiest device's bytes over its bandwidth") {
-  const Case what = case_of(RONDO_ALL_REDUCE, 3);
+  const Case what = case_for(RONDO_ALL_REDUCE, 3);
   const std::vector<Member> members{member("a", 1), member("a", 2), member("a", 1)};
   CHECK(first_on_device(members, 1) == 1);
   CHECK(first_on_device(members, 2) == 0);

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/seconds.h"
 #include "tests/test_clock.h"
 #include "tests/unit/late_store.h"
 #include "transports/shm/shm_transport.h"
@@ -16,8 +17,6 @@ using rondo_test::LateStore;
 using rondo_test::other_process;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
 
 /// The store of two ranks. The other rank publishes only its process.
 class SilentRank final : public Store {

@@ -2,19 +2,10 @@
 // These tests compare the simulator's times of the lanes that move blocks with closed forms.
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
+#include "tests/unit/simulated.h"
 
 using namespace rondo;
 using namespace rondo::sim;
-
-namespace {
-
-double simulated_us(const SimCase &what) {
-  const auto result = Simulator().simulate(what);
-  REQUIRE(result.ok());
-  return static_cast<double>(result.value().outcome.time_ps) / ps_per_us;
-}
-
-}  // namespace
 
 TEST_CASE("simulator: blocks go straight to their ranks, side by side, unless they share a port", "[sim]") {
   for (const rondo_collective_t collective : {RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER})

@@ -12,6 +12,7 @@
 #include "tests/sanitized.h"
 #include "tests/seeds.h"
 #include "tests/unit/sim_reference.h"
+#include "tests/unit/simulated.h"
 
 using namespace rondo;
 using namespace rondo::sim;
@@ -68,12 +69,6 @@ SimCase flat_case(uint32_t ranks, rondo_algorithm_t algorithm, uint64_t bytes) {
   what.network.links[2] = {5, 5, 50, Sharing::pair};
   what.network.reduce_GBps = 400;
   return what;
-}
-
-double simulated_us(const SimCase &what) {
-  const auto result = Simulator().simulate(what);
-  REQUIRE(result.ok());
-  return static_cast<double>(result.value().outcome.time_ps) / ps_per_us;
 }
 
 }  // namespace

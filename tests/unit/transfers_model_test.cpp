@@ -117,9 +117,9 @@ class Moment {
 };
 
 /// Runs a group in every order of visits. Each state is continued once.
-class Model {
+class TransfersModel {
  public:
-  Model(const SmallGroup &group, size_t window) : group_(group), window_(window) {
+  TransfersModel(const SmallGroup &group, size_t window) : group_(group), window_(window) {
     explore(std::make_unique<Moment>(group));
   }
 
@@ -182,7 +182,7 @@ TEST_CASE("transfers: small groups end in every order of visits, with one and tw
   size_t state_count = 0, group_count = 0;
   each_small_group([&](const SmallGroup &group) {
     if (sanitized() && ++group_count % 16 != 0) return;  // all of them take a minute there
-    const Model model(group, SIZE_MAX);
+    const TransfersModel model(group, SIZE_MAX);
     REQUIRE(model.outcome() == Outcome::right);
     state_count += model.state_count();
   });
@@ -195,7 +195,7 @@ TEST_CASE("transfers: the model finds a rank that visits only a window of its pe
     each_small_group([&](const SmallGroup &group) {
       // A window of two queues has both directions of a peer. So only three ranks can wait in a circle.
       if (stuck_count == 0 && group.rank_count == window + 1)
-        stuck_count += Model(group, window).outcome() == Outcome::stuck ? 1 : 0;
+        stuck_count += TransfersModel(group, window).outcome() == Outcome::stuck ? 1 : 0;
     });
     CHECK(stuck_count == 1);
   }

@@ -12,7 +12,7 @@ using namespace rondo::cli::tune;
 
 namespace {
 
-constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 65536, RONDO_KERNEL_INTERPRETER};
+constexpr PlanChoice device_ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 65536, RONDO_KERNEL_INTERPRETER};
 constexpr PlanChoice blocks{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 16, 64, RONDO_KERNEL_LOAD_STORE};
 
 const std::string report = R"({"ranks": 2, "configuration": {"oversubscribed": true}, "results": [
@@ -82,7 +82,7 @@ TEST_CASE("tune --device: what rondo perf reports is understood as it is, and no
   CHECK(results[0].choice == blocks);
   CHECK(results[0].median_us == 3.5);
   CHECK_FALSE(results[0].disturbed);
-  CHECK(results[1].choice == ring);
+  CHECK(results[1].choice == device_ring);
   CHECK(results[1].disturbed);
   for (const char *part : {"\"chunk_bytes\": 65536, ", "\"median\": 7, ", "ring", "]}", "\"results\":"})
     CHECK_FALSE(parse_perf(without(report, part)).ok());
@@ -94,14 +94,14 @@ TEST_CASE("tune --device: what rondo perf reports is understood as it is, and no
 TEST_CASE("tune --device: candidates that came to the same choice are one, and rows and comparison follow from it") {
   PerfTimes times;
   for (const double us : {4.0, 2.0, 3.0}) times.add({1024, blocks, us});
-  times.add({1024, ring, 9});
+  times.add({1024, device_ring, 9});
   times.add({64 << 20, blocks, 900});
-  times.add({64 << 20, ring, 300});
+  times.add({64 << 20, device_ring, 300});
   CHECK(times.best_us(1024) == 2);
   Measured measured;
   measured.group = {RONDO_ALL_REDUCE, 2, false, BufferPlace::shared_device};
   measured.series = times.series();
-  measured.built_in = {{1024, ring}, {64 << 20, ring}};
+  measured.built_in = {{1024, device_ring}, {64 << 20, device_ring}};
   REQUIRE(measured.series.size() == 4);
   CHECK(measured.series[0].median_us == 3);
 
@@ -109,7 +109,7 @@ TEST_CASE("tune --device: candidates that came to the same choice are one, and r
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].buffers == BufferPlace::shared_device);
   CHECK(rows[0].choice == blocks);
-  CHECK(rows[1].choice == ring);
+  CHECK(rows[1].choice == device_ring);
   const auto table = TuningTable::make(rows);
   REQUIRE(table.ok());
   const auto comparisons = compare({&measured, 1}, table.value(), Config{});
@@ -121,9 +121,9 @@ TEST_CASE("tune --device: candidates that came to the same choice are one, and r
 
 TEST_CASE("tune: of a choice with undisturbed times, only these count") {
   PerfTimes times;
-  times.add({1024, ring, 9, true});
-  times.add({1024, ring, 5, false});
-  times.add({1024, ring, 6, false});
+  times.add({1024, device_ring, 9, true});
+  times.add({1024, device_ring, 5, false});
+  times.add({1024, device_ring, 6, false});
   times.add({1024, blocks, 4, true});
   const auto series = times.series();
   REQUIRE(series.size() == 2);

@@ -37,6 +37,8 @@
 
 namespace rondo::net {
 
+/// The time after which a rank asks a question again that nobody has answered.
+inline constexpr uint64_t ask_again_ns = 50'000'000;
 inline constexpr uint64_t stand_in_ns = 450'000'000;
 
 /// The number of operations after which a rank reports its latest one to the other hosts without being asked. Ranks

@@ -13,7 +13,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_notes_ns = 100'000'000;
-constexpr uint64_t ask_doublings_max = 5;  // the pause grows from ask_notes_ns to 1.6 s
+constexpr uint64_t notes_doublings_max = 5;  // the pause grows from ask_notes_ns to 1.6 s
 
 Cell note_cell(const Inquiry &about, const Note &note) {
   Cell cell(CellKind::note);
@@ -39,7 +39,7 @@ std::vector<Note> Control::notes(uint32_t rank) {
   // The question is sent even if the rank has ended, because any rank of its host can answer.
   // Among many hosts, the number of questions at a time is limited. A rank without new notes is asked less and less
   // often, which leaves room for questions to other ranks.
-  const uint64_t doublings = others_.size() < few_hosts_max ? 0 : std::min(peer.notes_asked_count, ask_doublings_max);
+  const uint64_t doublings = others_.size() < few_hosts_max ? 0 : std::min(peer.notes_asked_count, notes_doublings_max);
   const uint64_t pause_ns = std::max(ask_notes_ns, ask_notes_ns << doublings >> 1);
   if (now - peer.notes_asked_ns < pause_ns || !may_ask(now)) return found;
   if (!lines_.send(parts_.host_of[rank], Cell(CellKind::ask_notes).put(Inquiry{rank, 0}))) return found;

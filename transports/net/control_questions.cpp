@@ -9,7 +9,6 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr uint64_t ask_doublings_max = 5;  // the pause grows from ask_again_ns to 0.8 s
 // With more than few_hosts_max hosts, these bound the questions that all ranks of a host ask in ask_again_ns, and the
 // records in each answer. Without such bounds, the answers from a thousand hosts would keep a core busy.

@@ -9,7 +9,6 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr size_t head_bytes = 2 * sizeof(uint32_t) + sizeof(Inquiry) + 5 * sizeof(uint64_t) + 2 * sizeof(uint32_t);
 constexpr size_t pair_bytes = sizeof(uint32_t) + 6 * sizeof(uint64_t);
 constexpr uint32_t cell_pairs_max = (cell_bytes - head_bytes) / pair_bytes;

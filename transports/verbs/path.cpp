@@ -62,8 +62,6 @@ ibv_mtu mtu_of(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::bit_width(std::clamp<uint32_t>(bytes, 256, 4096)) - 8);
 }
 
-uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
-
 }  // namespace
 
 void Loss::tell(uint32_t number, const std::string &what) {

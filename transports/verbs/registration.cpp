@@ -6,8 +6,6 @@
 namespace rondo::verbs {
 namespace {
 
-uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
-
 /// Calls `registers` with relaxed ordering, and then without it if that fails.
 template <class Register>
 MemoryRegion register_relaxed(int access, const Register &registers) {

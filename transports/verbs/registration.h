@@ -11,6 +11,9 @@
 
 namespace rondo::verbs {
 
+/// Returns the address as the card knows it.
+[[nodiscard]] inline uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
+
 /// Registers memory of the host.
 [[nodiscard]] Result<MemoryRegion> register_host(const Api &api, ibv_pd *domain, void *memory, size_t bytes,
                                                  int access);

@@ -17,11 +17,11 @@
 namespace rondo {
 namespace {
 
-constexpr size_t checked_bytes = RONDO_UNIQUE_ID_BYTES + 16 + 4 + 8;
-constexpr size_t record_bytes = checked_bytes + 32;
-constexpr uint64_t poll_ns = 5'000'000;
+constexpr size_t record_checked_bytes = RONDO_UNIQUE_ID_BYTES + 16 + 4 + 8;
+constexpr size_t record_bytes = record_checked_bytes + 32;
+constexpr uint64_t file_poll_ns = 5'000'000;
 
-std::array<std::byte, 32> check_of(ByteView bytes) {
+std::array<std::byte, 32> record_check_of(ByteView bytes) {
   std::array<std::byte, 32> out;
   crypto_generichash(raw(out.data()), out.size(), raw(bytes.data()), bytes.size(), nullptr, 0);
   return out;
@@ -47,13 +47,14 @@ Bytes encode(const RendezvousRecord &record) {
   append_bytes(out, record.boot);
   append_number(out, static_cast<uint32_t>(record.pid));
   append_number(out, record.start_ticks);
-  append_bytes(out, check_of(out));
+  append_bytes(out, record_check_of(out));
   return out;
 }
 
 std::optional<RendezvousRecord> decode_rendezvous(ByteView bytes) {
   if (bytes.size() != record_bytes) return std::nullopt;
-  if (!std::ranges::equal(check_of(bytes.first(checked_bytes)), bytes.subspan(checked_bytes))) return std::nullopt;
+  const auto check = record_check_of(bytes.first(record_checked_bytes));
+  if (!std::ranges::equal(check, bytes.subspan(record_checked_bytes))) return std::nullopt;
   ByteReader in(bytes);
   RendezvousRecord record;
   const ByteView id = in.bytes(sizeof record.id.internal);
@@ -143,7 +144,7 @@ Result<rondo_unique_id_t> RendezvousFile::wait(uint64_t deadline_ns, const Cance
                    "share the folder (file: " +
                        path_ + ")",
                    -1, 0};
-    sleep_for_ns(std::min(poll_ns, deadline_ns - now));
+    sleep_for_ns(std::min(file_poll_ns, deadline_ns - now));
   }
 }
 

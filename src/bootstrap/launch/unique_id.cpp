@@ -18,12 +18,12 @@ namespace {
 
 constexpr std::string_view magic = "RNDO";
 constexpr uint8_t format_version = 1;
-constexpr size_t checked_bytes = 96;
+constexpr size_t id_checked_bytes = 96;
 constexpr std::string_view check_key = "rondo unique id, format 1";
 constexpr size_t further_max = 4;
 static_assert(offers_max == 1 + further_max);
 
-std::array<std::byte, 32> check_of(ByteView bytes) {
+std::array<std::byte, 32> id_check_of(ByteView bytes) {
   std::array<std::byte, 32> out;
   crypto_generichash(raw(out.data()), out.size(), raw(bytes.data()), bytes.size(), raw(bytes_of(check_key).data()),
                      check_key.size());
@@ -82,8 +82,8 @@ Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id) {
   append_bytes(out, id.group);
   append_number(out, id.process);
   append_further(out, hosts);
-  out.resize(checked_bytes);
-  append_bytes(out, check_of(out));
+  out.resize(id_checked_bytes);
+  append_bytes(out, id_check_of(out));
   rondo_unique_id_t encoded;
   std::memcpy(encoded.internal, out.data(), sizeof encoded.internal);
   return encoded;
@@ -97,8 +97,8 @@ Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id) {
   if (version != format_version)
     return damaged("format version " + std::to_string(version) + ", this library knows version " +
                    std::to_string(format_version) + " (use the same library on all ranks)");
-  const auto check = check_of(bytes.first(checked_bytes));
-  if (sodium_memcmp(check.data(), bytes.data() + checked_bytes, check.size()) != 0) return damaged("it is damaged");
+  const auto check = id_check_of(bytes.first(id_checked_bytes));
+  if (sodium_memcmp(check.data(), bytes.data() + id_checked_bytes, check.size()) != 0) return damaged("it is damaged");
   const auto family = in.number<uint8_t>();
   const auto port = in.number<uint16_t>();
   const auto scope = in.number<uint32_t>();

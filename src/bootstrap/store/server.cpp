@@ -30,9 +30,9 @@ constexpr uint64_t bell_tag = ~uint64_t{0};
 constexpr uint64_t accept_pause_ns = 100'000'000;   // pause after descriptors ran out and no stranger held one
 constexpr uint64_t drought_max_ns = 1'000'000'000;  // longest time without a free descriptor; then ranks get an error
 // An ending server waits this long for unsent replies, and for ranks that must still learn that their group failed.
-constexpr uint64_t farewell_ns = 1'000'000'000;
-constexpr size_t read_bytes = 64u << 10;
-constexpr int accepts_per_round = 64;
+constexpr uint64_t farewell_wait_ns = 1'000'000'000;
+constexpr size_t received_bytes_max = 64u << 10;
+constexpr int accepts_per_turn = 64;
 constexpr int reserve_min = 16;  // strangers leave a quarter of the descriptors free, but at least this many
 constexpr int reserve_max = 256;
 constexpr size_t strangers_min = 4;  // strangers that are accepted even if few descriptors are free; one may be a rank
@@ -83,7 +83,7 @@ class Server final : public StoreServer {
   Server &operator=(const Server &) = delete;
 
   ~Server() override {
-    post([this] { stop_at_ns_ = now_ns() + farewell_ns; });
+    post([this] { stop_at_ns_ = now_ns() + farewell_wait_ns; });
     if (thread_.joinable()) thread_.join();
   }
 
@@ -194,7 +194,7 @@ class Server final : public StoreServer {
   }
 
   void accept_some() {
-    for (int at = 0; at < accepts_per_round && now_ns() >= accept_again_ns_ && hub_.can_accept(); ++at) {
+    for (int at = 0; at < accepts_per_turn && now_ns() >= accept_again_ns_ && hub_.can_accept(); ++at) {
       SocketAddress peer;
       peer.bytes = sizeof peer.storage;
       FileDescriptor socket(::accept4(listener_.socket.get(), peer.get(), &peer.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -336,7 +336,7 @@ class Server final : public StoreServer {
   int descriptor_limit_;
   StoreHub hub_;  // only the thread uses this and the following members, once it runs
   std::unordered_map<uint64_t, Connection> connections_;
-  std::array<std::byte, read_bytes> buffer_;
+  std::array<std::byte, received_bytes_max> buffer_;
   std::function<void(const Error &)> report_rival_;
   uint64_t accept_again_ns_ = 0;
   uint64_t drought_since_ns_ = no_deadline;

@@ -13,7 +13,7 @@ namespace rondo::cli {
 namespace {
 
 constexpr size_t header_bytes = 5;
-constexpr size_t read_bytes = 64 * 1024;
+constexpr size_t frame_read_bytes = 64 * 1024;
 
 void append_text(Bytes &out, std::string_view text) {
   append_number(out, static_cast<uint32_t>(text.size()));
@@ -119,7 +119,7 @@ bool FrameWriter::write_some(int descriptor) {
 }
 
 bool FrameReader::read_some(int descriptor) {
-  std::array<std::byte, read_bytes> buffer;
+  std::array<std::byte, frame_read_bytes> buffer;
   const ssize_t got_bytes = ::read(descriptor, buffer.data(), buffer.size());
   if (got_bytes < 0) return may_come_back(errno);
   if (got_bytes == 0) return false;

@@ -16,11 +16,11 @@
 #include "src/base/clock.h"
 #include "src/base/names.h"
 #include "src/bootstrap/launch/environment.h"
-#include "src/cli/commands.h"
 #include "src/cli/hosts/connection.h"
 #include "src/cli/run/children.h"
 #include "src/cli/run/launch.h"
 #include "src/cli/run/streams.h"
+#include "src/cli/subcommand.h"
 
 namespace rondo::cli {
 namespace {
@@ -303,16 +303,11 @@ int HostsLauncher::run() {
   return refused_status_.value_or(job_.exit_status());
 }
 
-int refuse(const std::string &message) {
-  std::fprintf(stderr, "rondo run: %s\n", message.c_str());
-  return exit_failed;
-}
-
 }  // namespace
 
 int run_on_hosts(const RunOptions &options) {
   auto signals = prepare_launcher();
-  if (!signals.ok()) return refuse("the job cannot be started: " + signals.error().message);
+  if (!signals.ok()) return refuse_run("the job cannot be started: " + signals.error().message);
   Job::Options job{.rank_count = options.rank_count,
                    .program = options.command.front(),
                    .timeout_ns = options.timeout_ns,
@@ -322,7 +317,7 @@ int run_on_hosts(const RunOptions &options) {
   uint32_t first_rank = 0;
   for (const HostShare &share : options.hosts) {
     auto host = connect_host(share, options.ssh, options.remote_rondo);
-    if (!host.ok()) return refuse("host " + share.host + ": " + host.error().message);
+    if (!host.ok()) return refuse_run("host " + share.host + ": " + host.error().message);
     host.value().first_rank = first_rank;
     first_rank += share.rank_count;
     job.hosts.insert(job.hosts.end(), share.rank_count, share.host);

@@ -10,6 +10,7 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/info/info_report.h"
+#include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/terminal.h"
@@ -26,9 +27,7 @@ struct InfoOptions {
   std::string topology_xml;  ///< a file to write, "-" for standard output
 };
 
-using Parsed = std::variant<InfoOptions, std::string>;  // the string is the help
-
-constexpr console::Manual manual{
+constexpr console::Manual info_manual{
     "rondo info",
     "Shows what Rondo finds on this machine, what is configured, and which plans it would choose here. For a job "
     "on\nseveral hosts, RONDO_LOG=debug reports the same once the ranks have met.",
@@ -38,9 +37,9 @@ constexpr console::Manual manual{
     "  RONDO_ALGORITHM=tree rondo info --json info.json    with what a variable changes; the file is for scripts\n"
     "  rondo info --topology-xml here.xml                  for RONDO_TOPOLOGY_FILE on another machine\n"};
 
-Result<Parsed> parse_options(Arguments args) {
+Result<Parsed<InfoOptions>> parse_info_options(Arguments args) {
   InfoOptions options;
-  console::CommandLine app(manual);
+  console::CommandLine app(info_manual);
   app.add_option("--ranks", options.rank_count, "show the plans for N ranks, 1 to 1048576 [one for each usable core]")
       ->check(console::InRange(1u, rank_count_max))
       ->type_name("N");
@@ -53,7 +52,7 @@ Result<Parsed> parse_options(Arguments args) {
                  "RONDO_TOPOLOGY_FILE, and no more")
       ->type_name("FILE");
   if (auto answer = app.read(args)) {
-    if (answer->is_help) return Parsed(std::move(answer->text));
+    if (answer->is_help) return Parsed<InfoOptions>(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
   }
   const std::array outputs{console::Output{"--json", options.json},
@@ -61,12 +60,7 @@ Result<Parsed> parse_options(Arguments args) {
   for (const console::Complaint &complaint : {console::check_shared(outputs), console::check_output(options.json),
                                               console::check_output(options.topology_xml)})
     if (complaint) return invalid_argument(*complaint);
-  return Parsed(std::move(options));
-}
-
-Result<void> write(const std::string &path, const std::string &text) {
-  if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
-  return {};
+  return Parsed<InfoOptions>(std::move(options));
 }
 
 Result<void> show(const InfoOptions &options) {
@@ -74,7 +68,7 @@ Result<void> show(const InfoOptions &options) {
   RONDO_TRY_ASSIGN(input.config, read_config());
   if (!options.topology_xml.empty()) {
     RONDO_TRY_ASSIGN(const std::string xml, export_topology_xml(input.config));
-    return write(options.topology_xml, xml);
+    return write_text(options.topology_xml, xml);
   }
   input.capabilities = find_capabilities();  // before other libraries have started threads
   RONDO_TRY_ASSIGN(input.found, discover_devices(input.config));
@@ -88,16 +82,16 @@ Result<void> show(const InfoOptions &options) {
     return invalid_argument(std::to_string(input.rank_count) + " ranks cannot be on " +
                             std::to_string(input.host_count) + " hosts; give at least one rank for each");
   const auto document = info_document(input);
-  if (options.json != "-") RONDO_TRY(write("-", console::fitted(info_text(document), stdout)));
+  if (options.json != "-") RONDO_TRY(write_text("-", console::fitted(info_text(document), stdout)));
   if (options.json.empty()) return {};
   // Names from files and the environment may not be UTF-8, so replace bad bytes, for which the JSON writer would throw.
-  return write(options.json, document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return write_text(options.json, document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
 
 int run_info(Arguments args) {
-  const auto parsed = parse_options(args);
+  const auto parsed = parse_info_options(args);
   if (!parsed.ok()) {
     std::fprintf(stderr, "rondo info: %s\n", parsed.error().message.c_str());
     return exit_usage;

@@ -10,7 +10,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr console::Manual manual{
+constexpr console::Manual nccl_manual{
     "rondo nccl",
     "Prints the path of the library that has NCCL's interface and runs its calls by Rondo. A program into which it is\n"
     "preloaded uses it in place of NCCL; share/doc/rondo/docs/nccl.md lists the calls that it has.",
@@ -23,7 +23,7 @@ constexpr console::Manual manual{
 
 int run_nccl(Arguments args) {
   bool folder = false;
-  console::CommandLine app(manual);
+  console::CommandLine app(nccl_manual);
   app.add_flag("--folder", folder, "print the folder that the library is in, for a linker's -L");
   if (const auto answer = app.read(args)) {
     if (answer->is_help) {

@@ -68,7 +68,7 @@ Outcome CudaSideStream::wait() {
 }
 
 constexpr size_t word_bytes = 64;  // each word has its own cache line
-constexpr size_t page_bytes = 4096;
+constexpr size_t buffer_align_bytes = 4096;
 constexpr size_t scratch_words = 16'384;          // memory that the device sets in each turn
 constexpr uint64_t released = uint64_t{1} << 62;  // ends every wait for a word
 constexpr uint64_t look_interval_ns = 200'000;
@@ -106,7 +106,7 @@ class CudaRelay final : public perf::Relay {
 };
 
 Result<void> CudaRelay::open_file() {
-  bytes_ = (place_.count * word_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  bytes_ = (place_.count * word_bytes + buffer_align_bytes - 1) / buffer_align_bytes * buffer_align_bytes;
   if (!place_.path.empty()) {
     file_ = FileDescriptor(::open(place_.path.c_str(), O_RDWR | O_CLOEXEC));
     return file_.valid() ? Result<void>() : system_error("opening the words of a relay, " + place_.path, errno);

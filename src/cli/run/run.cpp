@@ -12,21 +12,16 @@
 #include <cstdlib>
 
 #include "src/base/user_file.h"
-#include "src/cli/commands.h"
 #include "src/cli/hosts/agent.h"
 #include "src/cli/hosts/launcher.h"
 #include "src/cli/nccl/library.h"
 #include "src/cli/run/options.h"
 #include "src/cli/run/program.h"
 #include "src/cli/run/supervisor.h"
+#include "src/cli/subcommand.h"
 
 namespace rondo::cli {
 namespace {
-
-int refuse(const std::string &message, int status) {
-  std::fprintf(stderr, "rondo run: %s\n", message.c_str());
-  return status;
-}
 
 Result<std::string> read_hosts(const std::string &path) {
   constexpr size_t bytes_max = size_t{1} << 20;
@@ -40,11 +35,11 @@ Result<std::string> read_hosts(const std::string &path) {
 int start(RunOptions options) {
   const char *search_path = std::getenv("PATH");
   ProgramLookup program = find_program(options.command.front(), search_path != nullptr ? search_path : "/bin:/usr/bin");
-  if (program.path.empty()) return refuse(program.message, program.exit_status);
+  if (program.path.empty()) return refuse_run(program.message, program.exit_status);
   LaunchPlan plan;
   plan.options = std::move(options);
   if (const auto divided = divide_processors(plan); !divided.ok())
-    return refuse(divided.error().message, exit_failed);
+    return refuse_run(divided.error().message, exit_failed);
   plan.program_path = std::move(program.path);
   return supervise(std::move(plan));
 }
@@ -56,7 +51,7 @@ int run_run(Arguments args) {
   if (!parsed.ok()) {
     const std::string &message = parsed.error().message;
     const bool has_hint = message.find("--help") != std::string::npos;
-    return refuse(message + (has_hint ? "" : "; see rondo run --help"), exit_usage);
+    return refuse_run(message + (has_hint ? "" : "; see rondo run --help"), exit_usage);
   }
   if (const auto *help = std::get_if<HelpText>(&parsed.value())) {
     std::fputs(help->text.c_str(), stdout);
@@ -66,7 +61,7 @@ int run_run(Arguments args) {
   if (options.agent) return run_agent();
   if (options.nccl)
     if (const auto preloaded = preload_nccl(options.environment); !preloaded.ok())
-      return refuse(preloaded.error().message, exit_failed);
+      return refuse_run(preloaded.error().message, exit_failed);
   return options.hosts.empty() ? start(std::move(options)) : run_on_hosts(options);
 }
 

@@ -12,7 +12,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr size_t read_bytes = 64 * 1024;
+constexpr size_t stream_read_bytes = 64 * 1024;
 constexpr uint32_t writes_per_turn = 16;  // then signals and other streams are handled
 
 bool is_regular_file(int descriptor) {
@@ -26,7 +26,7 @@ bool same_file(int first, int second) {
   return ::fstat(first, &a) == 0 && ::fstat(second, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-bool may_come_back(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
+bool is_temporary(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
 
 std::string tag_of(uint32_t rank) { return "[" + std::to_string(rank) + "] "; }
 
@@ -46,7 +46,7 @@ void OutputSink::write_some() {
     const size_t wanted_bytes = std::min(bytes_.size() - written_, write_bytes_max_);
     const ssize_t done_bytes = ::write(descriptor_, bytes_.data() + written_, wanted_bytes);
     if (done_bytes < 0) {
-      if (!may_come_back(errno)) error_number_ = errno;
+      if (!is_temporary(errno)) error_number_ = errno;
       break;
     }
     written_ += static_cast<size_t>(done_bytes);
@@ -68,9 +68,9 @@ pollfd OutputPipe::interest() const { return {sink_->full() ? -1 : descriptor_.g
 void OutputPipe::ready(short events) {
   if (sink_->failed()) return descriptor_.reset();  // the rank notices by SIGPIPE, as without a launcher
   if (events == 0) return;
-  std::array<char, read_bytes> buffer;
+  std::array<char, stream_read_bytes> buffer;
   const ssize_t count_bytes = ::read(descriptor_.get(), buffer.data(), buffer.size());
-  if (count_bytes < 0 && may_come_back(errno)) return;
+  if (count_bytes < 0 && is_temporary(errno)) return;
   if (count_bytes <= 0) return close();
   std::string lines;
   tagger_.take({buffer.data(), static_cast<size_t>(count_bytes)}, &lines);
@@ -96,13 +96,13 @@ pollfd InputPump::write_interest() const {
 
 void InputPump::read_ready(short events) {
   if (events == 0) return;
-  std::array<char, read_bytes> buffer;
+  std::array<char, stream_read_bytes> buffer;
   const ssize_t count_bytes = ::read(STDIN_FILENO, buffer.data(), buffer.size());
   if (count_bytes > 0)
     bytes_.assign(buffer.data(), static_cast<size_t>(count_bytes));
   else if (count_bytes < 0 && errno == EIO)
     paused_ = true;  // SIGTTIN is blocked, so the terminal returns this error in the background; SIGCONT resumes
-  else if (count_bytes == 0 || !may_come_back(errno))
+  else if (count_bytes == 0 || !is_temporary(errno))
     ended_ = true;
   close_at_end();
 }
@@ -113,7 +113,7 @@ void InputPump::write_ready(short events) {
   const ssize_t done_bytes = ::write(to_.get(), bytes_.data(), bytes_.size());
   if (done_bytes >= 0)
     bytes_.erase(0, static_cast<size_t>(done_bytes));
-  else if (!may_come_back(errno))
+  else if (!is_temporary(errno))
     to_.reset();
   close_at_end();
 }

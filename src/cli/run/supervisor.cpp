@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "src/base/clock.h"
-#include "src/cli/commands.h"
 #include "src/cli/run/children.h"
 #include "src/cli/run/launch.h"
 #include "src/cli/run/recorder.h"
 #include "src/cli/run/store.h"
+#include "src/cli/subcommand.h"
 
 namespace rondo::cli {
 namespace {
@@ -202,11 +202,6 @@ int Supervisor::run(const Order &start) {
   return job_.exit_status();
 }
 
-int refuse(const std::string &message) {
-  std::fprintf(stderr, "rondo run: %s\n", message.c_str());
-  return exit_failed;
-}
-
 }  // namespace
 
 int supervise(LaunchPlan plan) {
@@ -217,9 +212,9 @@ int supervise(LaunchPlan plan) {
                              .keep_going = plan.options.keep_going};
   std::string folder = recorder_folder(plan.options.environment);
   auto launched = launch_guard(std::move(plan));
-  if (!launched.ok()) return refuse("the job cannot be started: " + launched.error().message);
+  if (!launched.ok()) return refuse_run("the job cannot be started: " + launched.error().message);
   const auto store = start_job_store();  // its thread starts after the fork; a guard without a launcher ends itself
-  if (!store.ok()) return refuse("the store for the ranks cannot be started: " + store.error().message);
+  if (!store.ok()) return refuse_run("the store for the ranks cannot be started: " + store.error().message);
   Supervisor supervisor(std::move(launched).value(), options, std::move(folder), *store.value().server);
   return supervisor.run(store.value().start);
 }

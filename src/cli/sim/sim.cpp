@@ -15,6 +15,7 @@
 #include "src/cli/collective_option.h"
 #include "src/cli/commands.h"
 #include "src/cli/sim/sim.h"
+#include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/terminal.h"
@@ -33,9 +34,7 @@ struct SimOptions {
   bool in_place = false, every = false, alone = false;
 };
 
-using Parsed = std::variant<SimOptions, std::string>;  // the string is the help
-
-constexpr console::Manual manual{
+constexpr console::Manual sim_manual{
     "rondo sim",
     "Simulates a collective without starting its ranks. The real schedules run on a model of links and ports, which "
     "has\ntimes and no data. share/doc/rondo/docs/simulator.md describes the model.",
@@ -84,9 +83,9 @@ void add_case_options(console::CommandLine &app, SimOptions &options) {
       ->type_name("SIZE");
 }
 
-Result<Parsed> parse_options(Arguments args) {
+Result<Parsed<SimOptions>> parse_sim_options(Arguments args) {
   SimOptions options;
-  console::CommandLine app(manual);
+  console::CommandLine app(sim_manual);
   add_place_options(app, options);
   add_case_options(app, options);
   app.begin_group("Output");
@@ -98,7 +97,7 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_flag("--every", options.every,
                "simulate every rank and tile, even those that repeat: slow, with the same result");
   if (auto answer = app.read(args)) {
-    if (answer->is_help) return Parsed(std::move(answer->text));
+    if (answer->is_help) return Parsed<SimOptions>(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
   }
   const std::array outputs{console::Output{"--json", options.json}, console::Output{"--plot", options.plot}};
@@ -106,7 +105,7 @@ Result<Parsed> parse_options(Arguments args) {
        {console::check_shared(outputs), console::check_plot(options.plot), console::check_output(options.json),
         console::check_output(options.plot)})
     if (complaint) return invalid_argument(*complaint);
-  return Parsed(std::move(options));
+  return Parsed<SimOptions>(std::move(options));
 }
 
 /// Sets the nodes from the options, unless the file has them.
@@ -192,11 +191,6 @@ Result<Question> make_question(const SimOptions &options) {
   return question;
 }
 
-Result<void> write(const std::string &path, const std::string &text) {
-  if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
-  return {};
-}
-
 Result<void> report(const SimOptions &options, const Question &question) {
   const sim::SimCase &what = question.what;
   sim::SimCase compared = what;
@@ -217,9 +211,9 @@ Result<void> report(const SimOptions &options, const Question &question) {
   const std::string drawing = by_ranks ? sim_svg(compared, sizes, compare_by_ranks(compared, effort)) : "";
   progress.wipe();
   if (options.json != "-" && options.plot != "-")
-    RONDO_TRY(write("-", console::fitted(sim_text(what, result, sizes), stdout)));
-  if (!options.json.empty()) RONDO_TRY(write(options.json, sim_json(what, result, sizes)));
-  if (by_ranks) RONDO_TRY(write(options.plot, drawing));
+    RONDO_TRY(write_text("-", console::fitted(sim_text(what, result, sizes), stdout)));
+  if (!options.json.empty()) RONDO_TRY(write_text(options.json, sim_json(what, result, sizes)));
+  if (by_ranks) RONDO_TRY(write_text(options.plot, drawing));
   return {};
 }
 
@@ -231,7 +225,7 @@ Result<void> answer(const SimOptions &options) {
 }  // namespace
 
 int run_sim(Arguments args) {
-  const auto parsed = parse_options(args);
+  const auto parsed = parse_sim_options(args);
   if (parsed.ok() && std::holds_alternative<std::string>(parsed.value())) {
     std::fputs(std::get<std::string>(parsed.value()).c_str(), stdout);
     return 0;

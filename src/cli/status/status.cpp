@@ -13,6 +13,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/status/processes.h"
 #include "src/cli/status/status_report.h"
+#include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/terminal.h"
@@ -30,9 +31,7 @@ struct StatusOptions {
   std::string dump;  ///< a file to write, "-" for standard output
 };
 
-using Parsed = std::variant<StatusOptions, std::string>;  // the string is the help
-
-constexpr console::Manual manual{
+constexpr console::Manual status_manual{
     "rondo status",
     "Shows what the ranks of running jobs on this host do, for how long, and which are awaited. It only reads "
     "the\nmemory that the ranks share. On each host of a job, it shows the ranks of that host.",
@@ -47,10 +46,10 @@ bool is_number(std::string_view word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), is_digit);
 }
 
-Result<Parsed> parse_options(Arguments args) {
+Result<Parsed<StatusOptions>> parse_status_options(Arguments args) {
   constexpr pid_t pid_max = std::numeric_limits<pid_t>::max();
   StatusOptions options;
-  console::CommandLine app(manual);
+  console::CommandLine app(status_manual);
   auto *const process = app.add_option("process", options.process, "show the communicators of this process")
                             ->check(console::InRange(1, pid_max))
                             ->type_name("PID");
@@ -70,7 +69,7 @@ Result<Parsed> parse_options(Arguments args) {
                  "nothing else")
       ->type_name("FILE");
   if (auto answer = app.read(args)) {
-    if (answer->is_help) return Parsed(std::move(answer->text));
+    if (answer->is_help) return Parsed<StatusOptions>(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
   }
   if (!options.json.empty() && !options.dump.empty())
@@ -83,7 +82,7 @@ Result<Parsed> parse_options(Arguments args) {
     return invalid_argument("--all-users goes with --job without a PID; see rondo status --help");
   if (options.process == 0 && !options.job)
     return invalid_argument("name a process, or --job for all of this user's jobs; see rondo status --help");
-  return Parsed(std::move(options));
+  return Parsed<StatusOptions>(std::move(options));
 }
 
 Result<shm::Observed> observe(const StatusOptions &options) {
@@ -115,11 +114,6 @@ Error nothing_found(const StatusOptions &options) {
                               : "no process of this user has a communicator; --all-users shows those of all users");
 }
 
-Result<void> write(const std::string &path, const std::string &text) {
-  if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
-  return {};
-}
-
 Result<void> dump(const shm::Observed &observed, const std::string &path) {
   std::vector<const Recording *> recordings;
   for (const auto &recording : observed.recordings) recordings.push_back(recording.get());
@@ -146,14 +140,14 @@ Result<void> show(const StatusOptions &options) {
   if (!options.dump.empty()) return dump(observed, options.dump);
   std::vector<Look> looks;
   for (const auto &recording : observed.recordings) looks.push_back(look_at(*recording));
-  if (options.json != "-") RONDO_TRY(write("-", console::fitted(status_text(looks), stdout)));
-  return options.json.empty() ? Result<void>() : write(options.json, status_json(looks, observed.refused));
+  if (options.json != "-") RONDO_TRY(write_text("-", console::fitted(status_text(looks), stdout)));
+  return options.json.empty() ? Result<void>() : write_text(options.json, status_json(looks, observed.refused));
 }
 
 }  // namespace
 
 int run_status(Arguments args) {
-  const auto parsed = parse_options(args);
+  const auto parsed = parse_status_options(args);
   if (!parsed.ok()) {
     std::fprintf(stderr, "rondo status: %s\n", parsed.error().message.c_str());
     return exit_usage;

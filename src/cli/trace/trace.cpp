@@ -18,6 +18,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/status/processes.h"
 #include "src/cli/trace/timeline.h"
+#include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/core/diagnostics/recorder.h"
@@ -31,9 +32,7 @@ struct TraceOptions {
   std::string output = "-";
 };
 
-using Parsed = std::variant<TraceOptions, std::string>;  // the string is the help
-
-constexpr console::Manual manual{
+constexpr console::Manual trace_manual{
     "rondo trace",
     "Makes one timeline of the latest operations and messages of all ranks, for ui.perfetto.dev or chrome://tracing.",
     "rondo trace PID|FILE... [OPTIONS]",
@@ -41,9 +40,9 @@ constexpr console::Manual manual{
     "  rondo trace host-a.jsonl host-b.jsonl > job.json\n"
     "                                                  recordings of two hosts, by rondo status --job --dump\n"};
 
-Result<Parsed> parse_options(Arguments args) {
+Result<Parsed<TraceOptions>> parse_trace_options(Arguments args) {
   TraceOptions options;
-  console::CommandLine app(manual);
+  console::CommandLine app(trace_manual);
   app.add_option("source", options.sources,
                  "PID: a running process and all below it, such as a rank or a launcher; FILE: a flight recording "
                  "(RONDO_RECORDER_DIR, rondo status --dump), one of each host")
@@ -52,11 +51,11 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_option("-o,--output", options.output, "write the timeline to FILE; - is standard output [-]")
       ->type_name("FILE");
   if (auto answer = app.read(args)) {
-    if (answer->is_help) return Parsed(std::move(answer->text));
+    if (answer->is_help) return Parsed<TraceOptions>(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
   }
   if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
-  return Parsed(std::move(options));
+  return Parsed<TraceOptions>(std::move(options));
 }
 
 /// Returns the process that `source` names, or 0 if `source` is not a number, or is the name of a file.
@@ -142,7 +141,7 @@ Result<void> trace(const TraceOptions &options) {
 }  // namespace
 
 int run_trace(Arguments args) {
-  const auto parsed = parse_options(args);
+  const auto parsed = parse_trace_options(args);
   if (!parsed.ok()) {
     std::fprintf(stderr, "rondo trace: %s\n", parsed.error().message.c_str());
     return exit_usage;

@@ -13,9 +13,6 @@
 namespace rondo::cli::tune {
 namespace {
 
-constexpr uint64_t KiB = 1024;
-constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each byte, so it is slow even below this size
-
 /// The chunk sizes to try. Small chunks pipeline better; large chunks cost fewer updates of counters. Buffers of ll and
 /// load_store are small. With load_store, one rank reduces a chunk of a ring, and all ranks reduce one of a two_shot.
 constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 256 * KiB, 1024 * KiB};

@@ -13,8 +13,6 @@
 namespace rondo::cli::tune {
 namespace {
 
-constexpr uint64_t KiB = 1024;
-constexpr uint64_t ll_bytes_max = 256 * KiB;   // ll moves two bytes for each byte
 // The most that a one_shot of load_store takes among threads on one device, and among other ranks, which may push.
 constexpr uint64_t post_bytes_max = 64 * KiB, pushed_post_bytes_max = 32 * KiB;
 

@@ -13,6 +13,10 @@
 
 namespace rondo::cli::tune {
 
+inline constexpr uint64_t KiB = 1024;
+/// The most bytes for which ll is tried. It moves two bytes for each byte, so it is slow even below this size.
+inline constexpr uint64_t ll_bytes_max = 256 * KiB;
+
 /// A choice that the ranks request, and the sizes at which the choice is tried.
 struct Candidate {
   PlanChoice asked;         ///< AUTO or 0 means that the library chooses

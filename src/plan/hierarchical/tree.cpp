@@ -26,8 +26,8 @@ namespace rondo {
 namespace {
 
 /// The place of a rank in the tree.
-struct Place {
-  Place(const ScheduleArgs &args, const HostLayout &hosts, bool rooted) {
+struct TreePlace {
+  TreePlace(const ScheduleArgs &args, const HostLayout &hosts, bool rooted) {
     const HostPlace root = rooted ? place_of(hosts, args.root) : HostPlace();
     const auto leader_of = [&](uint32_t host) {
       return rooted && host == root.host ? root.index
@@ -71,10 +71,10 @@ struct Place {
 };
 
 /// Returns the ranks to which this rank sends. Leaders of other hosts come first, because their paths are the longest.
-std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
+std::vector<uint32_t> takers_of(const TreePlace &place) { return {place.children.rbegin(), place.children.rend()}; }
 
 /// Sums this rank's operand and the children's sums. The result goes to the parent, or at the top of the tree to dst.
-void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
+void sum_up(ScheduleWriter &writer, const TreePlace &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;
   Peers first;
@@ -87,7 +87,7 @@ void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   writer.step(0, last, second, place.parent, lane_up);
 }
 
-Schedule all_reduce(const Place &place, uint32_t rank) {
+Schedule all_reduce(const TreePlace &place, uint32_t rank) {
   ScheduleWriter writer(1, 2);
   sum_up(writer, place, rank);
   if (place.is_top) writer.send_to_all(0, step_acc, takers_of(place), lane_up);
@@ -95,7 +95,7 @@ Schedule all_reduce(const Place &place, uint32_t rank) {
   return writer.take();
 }
 
-Schedule broadcast(const Place &place, bool in_place) {
+Schedule broadcast(const TreePlace &place, bool in_place) {
   ScheduleWriter writer(1);
   if (!place.is_top) {
     writer.relay(0, place.parent.ranks[0], takers_of(place));
@@ -106,7 +106,7 @@ Schedule broadcast(const Place &place, bool in_place) {
   return writer.take();
 }
 
-Schedule reduce(const Place &place, uint32_t rank) {
+Schedule reduce(const TreePlace &place, uint32_t rank) {
   ScheduleWriter writer(1);
   sum_up(writer, place, rank);
   return writer.take();
@@ -120,9 +120,9 @@ Schedule build_hierarchical_tree(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count);
   if (args.rank_count == 1) return lone_schedule(args);
   return with_layout(args, [&](const HostLayout &hosts) {
-    if (args.collective == RONDO_BROADCAST) return broadcast(Place(args, hosts, true), args.in_place);
-    if (args.collective == RONDO_REDUCE) return reduce(Place(args, hosts, true), args.rank);
-    return all_reduce(Place(args, hosts, false), args.rank);
+    if (args.collective == RONDO_BROADCAST) return broadcast(TreePlace(args, hosts, true), args.in_place);
+    if (args.collective == RONDO_REDUCE) return reduce(TreePlace(args, hosts, true), args.rank);
+    return all_reduce(TreePlace(args, hosts, false), args.rank);
   });
 }
 
