@@ -65,10 +65,13 @@ OCCASIONAL_TSAN = ("device", "device messages, copies", "load_store, peers", "pr
 # These wait for deadlines, or for devices in software, for about half of their time, and need about half of a core.
 WAITING = (
     "addresses", "api", "bootstrap", "device chaos", "gpu check", "grow", "grow of hosts", "grow processes",
-    "hazards, plain", "init", "init processes", "launches", "meet", "messages", "messages between hosts", "preflight",
-    "regions of processes", "run hosts", "run orphans", "shrink", "split", "suspend", "ucx", "watch",
-    "windows between hosts",
+    "hazards, plain", "init", "init processes", "launches", "meet", "messages", "messages between hosts",
+    "messages of hosts", "preflight", "regions of processes", "run hosts", "run orphans", "shrink", "split", "suspend",
+    "ucx", "watch", "windows between hosts", "windows of hosts",
 )
+
+# Under AddressSanitizer these run alone: their ranks take all cores, and must answer in time.
+ALONE_SANITIZED = ("several hosts",)
 
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
 TOOL_FILES = {
@@ -95,15 +98,15 @@ SECONDS = {
     "device matrix, shared launch, 8 ranks, 8 queues": 8, "device processes, auto": 15, "device processes, copy": 15,
     "device processes, kernel": 15, "device seeds, devices": 12, "device seeds, load_store": 12,
     "device seeds, shared launch": 12, "device, late means": 5, "device, plan memory": 8,
-    "devices of several hosts": 84, "devices that do not reach each other, five to eight": 11, "failure": 14,
-    "gpu check": 70, "hosts, timed": 25, "huge sum": 17, "init processes": 8,
+    "devices of several hosts": 48, "devices that do not reach each other, five to eight": 11, "failure": 14,
+    "gpu check": 50, "hosts, timed": 25, "huge sum": 17, "init processes": 8,
     "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
     "many hosts": 12, "messages": 2, "nccl programs": 8, "nccl programs, toolkit": 8, "perf beside a product": 15,
     "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
     "preflight": 6, "rails": 50, "regions of processes": 23, "run hosts": 11, "six hosts": 14,
     "shared launch, 2 queues": 9, "shared launch, plain": 10, "sim": 8, "sim command": 30, "soak between hosts": 63,
     "soak between hosts, timed": 17, "split processes": 6, "status": 10, "train command": 6, "train division": 23,
-    "train modes": 27, "train on a device": 7, "train resume": 22, "tune command": 50, "tune on a device": 19,
+    "train modes": 16, "train on a device": 7, "train resume": 22, "tune command": 50, "tune on a device": 19,
 }
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
 SANITIZED_SECONDS = {
@@ -249,8 +252,8 @@ def select(tests, stage, everything, quarter, changed):
             or (stage == "tests" and has_changed(test, changed))]
 
 
-def lane_of(test):
-    if test.alone:
+def lane_of(test, stage):
+    if test.alone or (stage == "asan" and test.name in ALONE_SANITIZED):
         return "alone"
     return "waiting" if test.name in WAITING else "busy"
 
@@ -286,7 +289,7 @@ def main(arguments):
     asked = parser.parse_args(arguments)
     changed = sys.stdin.read().splitlines() if asked.changed else []
     chosen = select(read_tests(asked.folder), asked.stage, asked.all, asked.quarter, changed)
-    names = [f"{lane_of(test)}\t{test.name}" if asked.lanes else test.name for test in chosen]
+    names = [f"{lane_of(test, asked.stage)}\t{test.name}" if asked.lanes else test.name for test in chosen]
     print("\n".join(targets_of(asked.folder, chosen) if asked.targets else names))
     return 0
 

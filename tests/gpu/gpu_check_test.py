@@ -21,29 +21,43 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from gpu_check_figures import latency  # noqa: E402
 from gpu_check_steps import CALL_SECONDS, FULL, Steps, soft_environment  # noqa: E402
 sys.path.insert(0, str(ROOT / "tests"))
+import side_by_side  # noqa: E402
 from sanitized import quarter_of  # noqa: E402
 BUILD = sys.argv.pop(1)
 BUNDLE_BYTES_MAX = 24_000_000
 
 
 MATRIX = [f"device matrix of {ranks} ranks, bit-equal to the host (tiny)" for ranks in (2, 3)]
+PACKED = "RONDO_TEST_PACKED"  # the folder with the bundle, which all processes of side_by_side have in common
+ARCHIVE = "bundle.tar.xz"
+
+
+def write_program(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def pack(folder):
+    """Packs a bundle and unpacks it. Neither needs the program xz, which a machine may lack."""
+    write_program(folder / "broken/xz", "exit 1")
+    subprocess.run([ROOT / "scripts/gpu-bundle", "--build", BUILD, "--output", folder / ARCHIVE], check=True,
+                   timeout=900, stdout=subprocess.DEVNULL,
+                   env=os.environ | {"PATH": f"{folder / 'broken'}:{os.environ['PATH']}"})
+    with tarfile.open(folder / ARCHIVE) as tar:
+        tar.extractall(folder)
 
 
 class GpuCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        folder = Path(cls.folder.name)
-        archive = folder / "bundle.tar.xz"
-        # Neither packing nor unpacking needs the program xz, which a machine may lack.
-        broken = folder / "broken"
-        cls.write_program(broken / "xz", "exit 1")
-        subprocess.run([ROOT / "scripts/gpu-bundle", "--build", BUILD, "--output", archive], check=True, timeout=900,
-                       stdout=subprocess.DEVNULL, env=os.environ | {"PATH": f"{broken}:{os.environ['PATH']}"})
-        cls.bytes = archive.stat().st_size
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder)
+        folder = Path(os.environ.get(PACKED, ""))
+        if PACKED not in os.environ:  # a case that the command line names
+            temporary = tempfile.TemporaryDirectory()
+            cls.addClassCleanup(temporary.cleanup)
+            folder = Path(temporary.name)
+            pack(folder)
+        cls.bytes = (folder / ARCHIVE).stat().st_size
         cls.bundle = folder / "rondo-gpu-check"
 
     def setUp(self):
@@ -53,12 +67,6 @@ class GpuCheck(unittest.TestCase):
         # This environment is like that of the machine with the GPU, which has only the bundle.
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("RONDO_", "SOFT_CUDA_", "LD_LIBRARY_PATH"))}
-
-    @staticmethod
-    def write_program(path, text):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
-        path.chmod(0o755)
 
     def command(self, *options, bundle=None):
         return [(bundle or self.bundle) / "gpu-check", "--soft", "--quick", "--output", self.output, *options]
@@ -91,7 +99,7 @@ class GpuCheck(unittest.TestCase):
         shutil.copytree(self.bundle, copy, copy_function=os.link)
         for program, text in programs.items():
             (copy / "bin" / program).unlink()
-            self.write_program(copy / "bin" / program, text)
+            write_program(copy / "bin" / program, text)
         return copy
 
     def outcomes(self, results):
@@ -181,8 +189,8 @@ class GpuCheck(unittest.TestCase):
         flag = self.output.parent / "failed"
         bundle = self.broken_bundle(device_seeds=f"touch {flag}; echo it is broken >&2; exit 3")
         old, new = "NVRM: loading", "NVRM: Xid (PCI:0000:01:00): 31, MMU fault"
-        self.write_program(self.output.parent / "bin/dmesg",
-                           f"echo '{old}'; echo unrelated; if [ -e {flag} ]; then echo '{new}'; fi")
+        write_program(self.output.parent / "bin/dmesg",
+                      f"echo '{old}'; echo unrelated; if [ -e {flag} ]; then echo '{new}'; fi")
         self.environment["PATH"] = f"{self.output.parent}/bin:{self.environment['PATH']}"
         results, record = self.check("--only", "seeds|racecheck", status=1, bundle=bundle)
         self.assertEqual(self.outcomes(results), ["failed", "passed", "skipped"])
@@ -315,7 +323,7 @@ class GpuCheck(unittest.TestCase):
 
     def through_mps(self, control, *command, served="on"):
         """Runs gpu_check_mps.py. In place of MPS's daemon it starts a program that leaves traces beside the results."""
-        self.write_program(self.output / "nvidia-cuda-mps-control", control)
+        write_program(self.output / "nvidia-cuda-mps-control", control)
         driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
                   "PATH": f"{self.output}:{os.environ['PATH']}"}
         done = subprocess.run([sys.executable, "-B", ROOT / "scripts/gpu_check_mps.py", *command], capture_output=True,
@@ -355,4 +363,9 @@ if __name__ == "__main__":
     if "RONDO_TEST_SANITIZED" in os.environ:
         print("skipped: gpu check: a bundle of sanitized programs is too large")
         sys.exit(77)
-    unittest.main(verbosity=2)
+    if side_by_side.CASE in os.environ or len(sys.argv) > 1:
+        side_by_side.main(1)
+    with tempfile.TemporaryDirectory() as packed:
+        pack(Path(packed))
+        os.environ[PACKED] = packed
+        side_by_side.main(3)

@@ -52,14 +52,10 @@ class Hosts:
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="rondo-hosts-")
         try:
-            self._hold("switch", ["unshare", "-n"])
-            for rail in range(self.rails):
-                self._inside(0, ["ip", "link", "add", f"br{rail}", "type", "bridge"])
-                self._inside(0, ["ip", "link", "set", f"br{rail}", "up"])
+            self._hold(["switch", *(f"host{host}" for host in range(self.count))])
+            self._batch(0, self._cables())
             for host in range(self.count):
-                self._add_host(host)
-            if self.count > MANY:
-                self._introduce()
+                self._batch(1 + host, self._interfaces(host))
         except BaseException:
             self.__exit__()
             raise
@@ -77,53 +73,53 @@ class Hosts:
             holder.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _hold(self, name, unshare):
-        """Starts a process that keeps the namespaces open. Appends to `inner` the id of the process that is inside
-        of them."""
-        said = os.path.join(self.folder, name)
-        script = f'echo ready > "{said}"; exec sleep infinity'
-        holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.holders.append(holder)
+    def _hold(self, names):
+        """Starts a process for each of the names that keeps the namespaces open: the switch's first, then the hosts'.
+        Appends to `inner` the ids of the processes that are inside of them."""
+        for number, name in enumerate(names):
+            unshare = ["unshare", "-n", *(["-u", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child"] if number else
+                       [])]
+            own = f"echo h{number - 1} > /proc/sys/kernel/hostname && " if number else ""
+            script = f'{own}echo ready > "{self.folder}/{name}" && exec sleep infinity'
+            self.holders.append(subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
+                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         deadline = time.monotonic() + 120
-        while not os.path.exists(said):
-            if time.monotonic() > deadline or holder.poll() is not None:
-                raise RuntimeError(f"the namespaces of {name} could not be made")
-            time.sleep(0.01)
-        children = subprocess.run(["sh", "-c", f"cat /proc/{holder.pid}/task/{holder.pid}/children"],
-                                  capture_output=True, text=True, check=True).stdout.split()
-        self.inner.append(int(children[0]) if children else holder.pid)
+        for name, holder in zip(names, self.holders):
+            while not os.path.exists(os.path.join(self.folder, name)):
+                if time.monotonic() > deadline or holder.poll() is not None:
+                    raise RuntimeError(f"the namespaces of {name} could not be made")
+                time.sleep(0.002)
+            self.inner.append(int(innermost(holder.pid)))
 
-    def _inside(self, which, command):
+    def _inside(self, which, command, **options):
         subprocess.run(["nsenter", "-t", str(self.inner[which]), "-n", *command], check=True, capture_output=True,
-                       timeout=120)
+                       timeout=120, **options)
 
-    def _add_host(self, host):
-        script = ["unshare", "-n", "-u", "-i", "-p", "-m", "-f", "--mount-proc"]
-        self._hold(f"host{host}", script)
-        pid = self.inner[1 + host]
-        subprocess.run(["nsenter", "-t", str(pid), "-u", "sh", "-c", f"echo h{host} > /proc/sys/kernel/hostname"],
-                       check=True, timeout=120)
-        self._inside(1 + host, ["ip", "link", "set", "lo", "up"])
+    def _batch(self, which, lines):
+        """Runs the lines as commands of one program ip."""
+        self._inside(which, ["ip", "-batch", "-"], input="\n".join(lines), text=True)
+
+    def _cables(self):
+        """Yields what makes each rail's bridge, and a cable from it to each host."""
         for rail in range(self.rails):
-            # Both ends are made in the switch's namespace, and then one end moves to the host.
-            outer, inner = f"p{host}r{rail}", f"q{host}r{rail}"
-            self._inside(0, ["ip", "link", "add", outer, "type", "veth", "peer", "name", inner])
-            self._inside(0, ["ip", "link", "set", inner, "netns", str(pid)])
-            self._inside(0, ["ip", "link", "set", outer, "master", f"br{rail}", "up"])
-            for command in (["ip", "link", "set", inner, "name", f"eth{rail}", "address", self.hardware(host, rail)],
-                            ["ip", "addr", "add", f"{self.address(host, rail)}/24", "dev", f"eth{rail}"],
-                            ["ip", "link", "set", f"eth{rail}", "up"]):
-                self._inside(1 + host, command)
+            yield f"link add br{rail} type bridge"
+            yield f"link set br{rail} up"
+            for host in range(self.count):
+                yield (f"link add p{host}r{rail} type veth peer name eth{rail} address {self.hardware(host, rail)} "
+                       f"netns {self.inner[1 + host]}")
+                yield f"link set p{host}r{rail} master br{rail} up"
 
-    def _introduce(self):
-        """Gives each host the others' hardware addresses, because the kernel learns a limited number for all namespaces
-        together."""
-        for own in range(self.count):
-            known = [f"neigh replace {self.address(host, rail)} lladdr {self.hardware(host, rail)} dev eth{rail} nud "
-                     "permanent\n" for rail in range(self.rails) for host in range(self.count) if host != own]
-            subprocess.run(["nsenter", "-t", str(self.inner[1 + own]), "-n", "ip", "-batch", "-"],
-                           input="".join(known), text=True, check=True, capture_output=True, timeout=120)
+    def _interfaces(self, own):
+        """Yields what gives a host its addresses. If there are many, each host also gets the others' hardware
+        addresses, because the kernel learns a limited number for all namespaces together."""
+        yield "link set lo up"
+        for rail in range(self.rails):
+            yield f"addr add {self.address(own, rail)}/24 dev eth{rail}"
+            yield f"link set eth{rail} up"
+            for host in range(self.count if self.count > MANY else 0):
+                if host != own:
+                    yield (f"neigh replace {self.address(host, rail)} lladdr {self.hardware(host, rail)} dev eth{rail} "
+                           "nud permanent")
 
     @staticmethod
     def hardware(host, rail=0):

@@ -135,4 +135,4 @@ class Preflight(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(4)
+    side_by_side.main(12)

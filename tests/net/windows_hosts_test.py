@@ -57,7 +57,7 @@ class Windows(HostsTest):
 
     def test_a_put_to_a_stopped_rank_ends_at_the_deadline(self):
         with net.Hosts(2) as hosts:
-            job = self.last_put(hosts, [0, 1], signal.SIGSTOP, {"RONDO_TIMEOUT": str(8 * PATIENCE)})
+            job = self.last_put(hosts, [0, 1], signal.SIGSTOP, {"RONDO_TIMEOUT": str(5 * PATIENCE)})
             self.assertIn("received", job.output[0])
             self.expect(job, [0], "timeout", "rank 0 puts 8 bytes into the window of rank 1, and the process of that "
                         "rank on another host has not taken all of it in time", {1})

@@ -59,7 +59,7 @@ class Modes(TrainCase):
         first, last = sync["loss"]["train"][0][1], sync["loss"]["validation"][-1]["loss"]
         for bound in (0, 5):
             # Even on a busy machine, the other worker is faster than the delayed one.
-            run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", "1:300",
+            run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", "1:150",
                              report=f"{bound}")
             with self.subTest(bound=bound, staleness=run["staleness"]):
                 self.assertEqual(run["staleness"]["lead_max"], bound)  # the worker without a delay reaches the bound
