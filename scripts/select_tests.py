@@ -110,7 +110,7 @@ SECONDS = {
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
 SANITIZED_SECONDS = {
     "asan": {
-        "budgets": 32, "budgets, shared launch": 6, "chaos": 9, "collectives between hosts": 18, "device chaos": 9,
+        "budgets": 40, "budgets, shared launch": 6, "chaos": 9, "collectives between hosts": 18, "device chaos": 9,
         "device matrix, shared launch": 9, "device messages, copies": 16,
         "device messages, copies, small slots": 17, "device messages, small slots": 16,
         "device programs, copies": 4, "device processes, auto": 9, "device processes, copy": 9,
