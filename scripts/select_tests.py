@@ -38,6 +38,7 @@ OCCASIONAL = (
     "order without *",
     "budgets, *", "copy executor, *", "device matrix, *", "device processes, *", "device seeds, *", "device, *",
     "shared launch, *", "collectives of processes", "regions of processes",
+    "device messages*, small slots", "load_store, peers, vmm", "load_store, several devices acted by one",
     "device costs", "perf beside a product", "perf on a device", "train on a device",
     "tune on a device",
     "device programs, eight devices", "device programs, * peers", "devices that do not reach each other, *",
@@ -52,15 +53,14 @@ OCCASIONAL = (
 # These run cases of another test again, on another device in software, or only compute numbers.
 OCCASIONAL_SANITIZED = (
     "budgets", "load_store_model", "many communicators", "plan", "sim",
-    "device messages*, small slots",
+    "*, copies", "load_store, peers",
     "hazards, [!p]*",
     "load_store, short", "load_store, apart", "load_store, refused", "load_store, image", "load_store, no domains",
-    "load_store, several devices acted by one", "load_store, peers, vmm",
     "soft cuda [!p]*",
 )
 
 # Under ThreadSanitizer, other tests run the threads of these, with fewer types and sizes.
-OCCASIONAL_TSAN = ("device", "device messages, copies", "load_store, peers", "premul", "train")
+OCCASIONAL_TSAN = ("device", "device disagreements", "device programs", "premul", "train")
 
 # These wait for deadlines, or for devices in software, for about half of their time, and need about half of a core.
 WAITING = (
@@ -91,16 +91,18 @@ TOOL_FILES = {
 # These are about the seconds for which occasional tests keep a core on an optimised build, so that quarters take
 # equally long. Other tests count as one second. A test that must be alone keeps two cores.
 SECONDS = {
-    "budgets": 34, "chaos, timed": 30, "collectives between hosts": 60,
+    "budgets": 20, "chaos, timed": 30, "collectives between hosts": 60,
     "collectives of processes": 30, "commands": 12, "compare": 6, "compare peers": 9, "compile kernels": 11,
     "copy executor, late ends": 5, "device chaos": 17, "device matrix, eight devices": 5,
     "device matrix, five devices": 5, "device matrix, no peers": 6,
     "device matrix, shared launch, 8 ranks, 8 queues": 8, "device processes, auto": 15, "device processes, copy": 15,
     "device processes, kernel": 15, "device seeds, devices": 12, "device seeds, load_store": 12,
     "device seeds, shared launch": 12, "device, late means": 5, "device, plan memory": 8,
+    "device messages, copies, small slots": 11, "device messages, small slots": 10,
     "devices of several hosts": 48, "devices that do not reach each other, five to eight": 11, "failure": 14,
     "gpu check": 50, "hosts, timed": 25, "huge sum": 17, "init processes": 8,
-    "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 10, "load_store, short": 5,
+    "kernels of a release, a sample": 25, "launchers": 8, "lives self-test": 16, "load_store, peers, vmm": 8,
+    "load_store, several devices acted by one": 6, "load_store, short": 5,
     "many hosts": 12, "messages": 2, "nccl programs": 8, "nccl programs, toolkit": 8, "perf beside a product": 15,
     "perf command": 12, "perf matrix": 16, "perf matrix registered": 10, "perf on a device": 50, "plan": 19,
     "preflight": 6, "rails": 50, "regions of processes": 23, "run hosts": 11, "six hosts": 14,
@@ -111,27 +113,30 @@ SECONDS = {
 # Under a sanitizer, a test takes SLOWER times as long. The tests here take another time, or are skipped there.
 SANITIZED_SECONDS = {
     "asan": {
-        "budgets": 60, "budgets, shared launch": 12, "chaos": 9, "collectives between hosts": 18, "device chaos": 9,
-        "device matrix, shared launch": 9, "device messages, copies, small slots": 13,
-        "device messages, small slots": 8, "device processes, auto": 9, "device processes, copy": 9,
+        "budgets": 40, "budgets, shared launch": 6, "chaos": 9, "collectives between hosts": 18, "device chaos": 9,
+        "device matrix, shared launch": 9, "device messages, copies": 16,
+        "device messages, copies, small slots": 17, "device messages, small slots": 16,
+        "device programs, copies": 4, "device processes, auto": 9, "device processes, copy": 9,
         "device processes, kernel": 9, "device, plan memory": 54, "devices of several hosts": 20,
         "devices that do not reach each other": 16, "failure": 12, "gpu check": 0, "huge sum": 0,
-        "init processes": 15, "launchers": 8, "limits": 8, "lives self-test": 10, "load_store, short": 18,
-        "load_store_model": 13, "many communicators": 6,
+        "init processes": 15, "launchers": 8, "limits": 8, "lives self-test": 10, "load_store, peers": 15,
+        "load_store, short": 13, "load_store_model": 13, "many communicators": 9, "many communicators, copies": 10,
         "many hosts": 14, "nccl programs": 9, "nccl programs, toolkit": 9, "perf beside a product": 8,
         "perf command": 8, "perf matrix": 14, "perf matrix alloc": 14, "perf matrix registered": 14,
-        "perf on a device": 30, "plan": 60, "preflight": 8, "rails": 15, "regions of processes": 25, "run hosts": 0,
+        "perf on a device": 30, "plan": 30, "preflight": 8, "rails": 15, "regions of processes": 25, "run hosts": 0,
         "several hosts": 20, "six hosts": 8, "shared launch, plain": 10, "sim": 14, "sim command": 16,
         "soak between hosts": 0, "split processes": 7, "status": 8, "train command": 14, "train division": 18,
         "train modes": 14, "train on a device": 15, "train resume": 12, "tune command": 30, "tune on a device": 18,
     },
     "tsan": {
-        "copy executor, late ends": 5, "device": 40, "device messages, copies": 45,
-        "device messages, copies, small slots": 25, "device messages, small slots": 22,
+        "copy executor, late ends": 5, "device": 40, "device disagreements": 20, "device messages, copies": 24,
+        "device messages, copies, small slots": 22, "device messages, small slots": 30, "device programs": 18,
+        "device programs, copies": 12,
         "device seeds, auto launch": 7, "device seeds, devices": 8, "device seeds, load_store": 8,
-        "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 26,
-        "load_store, several devices acted by one": 20, "many communicators": 19, "premul": 4,
-        "shared launch, 2 queues": 28, "shared launch, plain": 28, "train": 10,
+        "device seeds, shared launch": 8, "device seeds, shared launch, 2 queues": 7, "load_store, peers": 39,
+        "load_store, several devices acted by one": 37, "load_store, short": 28, "many communicators": 19,
+        "many communicators, copies": 14, "premul": 4, "shared launch, 2 queues": 16, "shared launch, 8 queues": 17,
+        "shared launch, plain": 20, "train": 10,
     },
 }
 SLOWER = {"asan": 2, "tsan": 2}

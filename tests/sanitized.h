@@ -33,14 +33,15 @@ class GateShare {
     return {what, "other gates run them", true};
   }
   /// Says whether the next case is selected.
-  [[nodiscard]] bool has_next() { return !quarter_ || next_++ % 4 == *quarter_; }
+  [[nodiscard]] bool has_next() { return quarter_ == all || next_++ % 4 == quarter_; }
 
  private:
-  GateShare(const char *what, const char *why, bool divided) : quarter_(divided ? gate_quarter() : std::nullopt) {
-    if (quarter_) std::printf("skipped: three quarters of %s: %s\n", what, why);
+  GateShare(const char *what, const char *why, bool divided) : quarter_(divided ? gate_quarter().value_or(all) : all) {
+    if (quarter_ != all) std::printf("skipped: three quarters of %s: %s\n", what, why);
   }
 
-  std::optional<uint64_t> quarter_;
+  static constexpr uint64_t all = 4;
+  uint64_t quarter_;
   uint64_t next_ = 0;
 };
 

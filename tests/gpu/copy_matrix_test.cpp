@@ -124,7 +124,7 @@ constexpr rondo_collective_t collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCA
 
 TEST_CASE("copy executor: every collective and algorithm, called and replayed, gives what host memory gets") {
   const uint64_t seed = rondo::test::seed_from_environment();
-  rondo_test::GateShare share("collectives and algorithms by copies");
+  auto share = GateShare::in_every_build("collectives and algorithms by copies");
   for (const rondo_algorithm_t algorithm :
        {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_HALVING_DOUBLING, RONDO_ALGORITHM_ONE_SHOT,
         RONDO_ALGORITHM_TWO_SHOT})
@@ -151,7 +151,7 @@ TEST_CASE("copy executor: every collective and algorithm, called and replayed, g
 TEST_CASE("copy executor: every type and operation gives what host memory gets, bit for bit") {
   const uint64_t seed = rondo::test::seed_from_environment();
   Both both(3, RONDO_ALGORITHM_RING);
-  rondo_test::GateShare share("types and operations by copies");
+  auto share = GateShare::in_every_build("types and operations by copies");
   for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
     for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX, RONDO_AVG})
       if (share.has_next())

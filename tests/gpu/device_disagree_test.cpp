@@ -61,7 +61,8 @@ std::string live(const Disagreement &drawn) {
 TEST_CASE("device disagreements: every rank is told, whatever runs its calls") {
   const char *const wanted = std::getenv("RONDO_DISAGREEMENTS");
   const uint64_t count = wanted == nullptr ? 25 : std::strtoull(wanted, nullptr, 10);
-  rondo_test::GateShare share("disagreements on devices", wanted == nullptr);
+  constexpr const char *what = "disagreements on devices";
+  GateShare share = wanted == nullptr ? GateShare::in_every_build(what) : GateShare(what, false);
   for (const Kind &kind : kinds) {
     const bool by_copies = kind.executor == RONDO_DEVICE_EXECUTOR_COPY;
     if (rondo::test::skips_released_copies(by_copies, "device disagreements by copies")) continue;

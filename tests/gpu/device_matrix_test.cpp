@@ -266,7 +266,7 @@ class Pair {
 };
 
 void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
-  static rondo_test::GateShare share("types and operations of each algorithm");
+  static auto share = rondo_test::GateShare::in_every_build("types and operations of each algorithm");
   if (!share.has_next()) return;
   const bool blocks = in_blocks(it.collective);
   std::vector<size_t> counts = matrix.counts;

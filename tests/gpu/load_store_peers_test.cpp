@@ -114,7 +114,7 @@ TEST_CASE("peers: an all-reduce is by load_store, above 32 KiB in the ranks' buf
 
 TEST_CASE("peers: a sum is bit for bit that of the host, whichever ranks' buffers can be read, in and out of place",
           "[peers]") {
-  rondo_test::GateShare share("sums that peers read");
+  auto share = GateShare::in_every_build("sums that peers read");
   for (const std::vector<CuDevice> &devices : arrangements) {
     if (!has_peers(devices)) continue;
     const DeviceRanks group(on_devices(devices));

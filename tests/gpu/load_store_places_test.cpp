@@ -40,7 +40,7 @@ void check_calls(const DeviceRanks &group, uint32_t hidden, size_t skew_bytes) {
 
 TEST_CASE("peers: every collective is by load_store, whichever ranks' buffers can be read, in and out of place",
           "[peers]") {
-  rondo_test::GateShare share("collectives that peers read");
+  auto share = GateShare::in_every_build("collectives that peers read");
   for (const std::vector<CuDevice> &devices :
        {std::vector<CuDevice>{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
     if (!has_peers(devices)) continue;

@@ -62,6 +62,7 @@ void draw_settings(Random &random, LifePlan &plan) {
   settings.chunk_bytes = random.chance(60) ? 0 : uint64_t{64} << random.below(6);
   settings.slot_count = random.chance(40) ? 0 : 2u << random.below(3);
   settings.slot_bytes = random.chance(30) ? 4096 : uint64_t{64} << random.below(5);
+  settings.cuda_library = "/none";  // by a path, so that not every rank searches the folders of libraries
   // Ranks that never sleep cost the simulation the most time, so such ranks are rarer.
   settings.wait = pick(random, std::array{WaitMode::automatic, WaitMode::automatic, WaitMode::automatic,
                                           WaitMode::sleep, WaitMode::sleep, WaitMode::sleep, WaitMode::sleep,

@@ -11,6 +11,7 @@
 // AddressSanitizer must know the current stack. Without AddressSanitizer, these functions are null.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes);
+__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *address, size_t bytes);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *bytes);
 }
 
@@ -181,17 +182,13 @@ void Scheduler::unwind() {
 void Scheduler::start(Fiber &fiber) {
   fiber.begun = true;
   fiber.stack = stacks_.take();
-  ::getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack;
-  fiber.context.uc_stack.ss_size = StackPool::stack_bytes;
-  fiber.context.uc_link = nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(this);
-  ::makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Scheduler::enter), 2,
-                static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
+  if (__asan_unpoison_memory_region != nullptr)  // earlier fibers have left marks
+    __asan_unpoison_memory_region(fiber.stack, StackPool::stack_bytes);
+  fiber.context.prepare(static_cast<std::byte *>(fiber.stack), StackPool::stack_bytes, &Scheduler::enter);
 }
 
-void Scheduler::enter(unsigned high, unsigned low) {
-  auto &self = *reinterpret_cast<Scheduler *>(uintptr_t{high} << 32 | low);
+void Scheduler::enter() {
+  Scheduler &self = *current_scheduler;
   if (__sanitizer_finish_switch_fiber != nullptr)
     __sanitizer_finish_switch_fiber(nullptr, &self.main_stack_, &self.main_stack_bytes_);
   try {
@@ -208,7 +205,7 @@ void Scheduler::resume(Fiber &fiber) {
   running_ = &fiber;
   if (__sanitizer_start_switch_fiber != nullptr)
     __sanitizer_start_switch_fiber(&main_fake_stack_, fiber.stack, StackPool::stack_bytes);
-  ::swapcontext(&main_, &fiber.context);
+  rondo_test::StackContext::change(main_, fiber.context);
   if (__sanitizer_finish_switch_fiber != nullptr) __sanitizer_finish_switch_fiber(main_fake_stack_, nullptr, nullptr);
   running_ = nullptr;
   if (!fiber.done) return;
@@ -219,7 +216,7 @@ void Scheduler::switch_out(bool last) {
   Fiber &fiber = *running_;
   if (__sanitizer_start_switch_fiber != nullptr)
     __sanitizer_start_switch_fiber(last ? nullptr : &fiber.fake_stack, main_stack_, main_stack_bytes_);
-  ::swapcontext(&fiber.context, &main_);
+  rondo_test::StackContext::change(fiber.context, main_);
   if (__sanitizer_finish_switch_fiber != nullptr)
     __sanitizer_finish_switch_fiber(fiber.fake_stack, &main_stack_, &main_stack_bytes_);
   if (unwinding_) throw Unwound{};

@@ -3,8 +3,6 @@
 // scheduler runs the fiber with the earliest turn. The seed decides each fiber's delay, and so also the order.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tests/sim/random.h"
+#include "tests/soft_cuda/switch_stack.h"
 
 namespace rondo::sim {
 
@@ -97,7 +96,7 @@ class Scheduler {
     uint32_t rank = 0;
     std::function<void()> body;
     void *stack = nullptr;
-    ucontext_t context{};
+    rondo_test::StackContext context;
     uint64_t wanted_ns = 0;  ///< when it could continue
     uint64_t wake_ns = 0;    ///< when it does continue
     const uint32_t *word = nullptr;
@@ -118,7 +117,7 @@ class Scheduler {
     std::function<void()> action;
   };
 
-  static void enter(unsigned high, unsigned low);
+  static void enter();
   [[nodiscard]] uint64_t delay_ns();
   [[nodiscard]] uint64_t turn_of(const Fiber &fiber) const;
   [[nodiscard]] Fiber *next();
@@ -135,7 +134,7 @@ class Scheduler {
   std::vector<Timed> timed_;  ///< a heap with the next one first
   uint64_t timed_count_ = 0;
   Fiber *running_ = nullptr;
-  ucontext_t main_{};
+  rondo_test::StackContext main_;
   uint64_t now_ns_ = second;
   uint64_t frozen_ns_ = 0;
   bool loses_wakes_ = false;

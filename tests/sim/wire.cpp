@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/wire.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "src/proto/ll.h"
@@ -18,12 +21,15 @@ Wire::Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defe
       incoming_(rank_count),
       exchanges_(rank_count) {}
 
-/// Allocates memory, zeroed and aligned to cache lines.
+void UnmapBytes::operator()(std::byte *memory) const { ::munmap(memory, bytes); }
+
+/// Maps memory, which is zeroed. A life uses little of it, so little is ever touched.
 std::byte *Wire::allocate(Memory &memory, size_t bytes) {
-  memory.reset(static_cast<std::byte *>(std::calloc(1, bytes + cache_line_bytes)));
-  if (memory == nullptr) std::abort();
-  const auto address = reinterpret_cast<uintptr_t>(memory.get());
-  return memory.get() + (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void *const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (mapped == MAP_FAILED) std::abort();
+  memory = Memory(static_cast<std::byte *>(mapped), UnmapBytes{bytes});
+  return memory.get();
 }
 
 ConnectionView Wire::sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target) {

@@ -6,7 +6,6 @@
 // memory, and only turns are late.
 #pragma once
 
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +19,11 @@
 #include "src/links/recording.h"
 
 namespace rondo::sim {
+
+struct UnmapBytes {
+  size_t bytes = 0;
+  void operator()(std::byte *memory) const;
+};
 
 class Wire {
  public:
@@ -42,13 +46,13 @@ class Wire {
   void carry(uint32_t rank);
 
  private:
-  using Memory = std::unique_ptr<std::byte, decltype(&std::free)>;
+  using Memory = std::unique_ptr<std::byte, UnmapBytes>;
   struct Line {
     uint32_t from = 0;
     uint32_t to = 0;
     ConnectionView near;  ///< the sender's memory
     ConnectionView far;   ///< the receiver's
-    Memory memory{nullptr, &std::free};
+    Memory memory;
     uint64_t simple_posted = 0;
     uint64_t ll_posted = 0;
     uint64_t simple_head = 0;
@@ -60,7 +64,7 @@ class Wire {
   /// The exchange of one rank.
   struct Own {
     ExchangeView view;
-    Memory memory{nullptr, &std::free};
+    Memory memory;
     ExchangePlace sent;             ///< flags and counters of its own place that are in flight
     OperationInfo what;             ///< its present operation
     std::vector<uint64_t> last_ns;  ///< by receiver

@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <cstddef>
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "tests/soft_cuda/switch_stack.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -25,74 +26,15 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#if defined(__x86_64__)
-// Saves the stack pointer and the registers that a called function must keep, and continues on the other stack. Modes
-// of floating point are not saved, as no kernel changes them. Shadow stacks, which are opt-in, are not supported.
-extern "C" void soft_cuda_switch_stack(void **left, void *entered);
-asm(R"(
-  .pushsection .text
-  .type soft_cuda_switch_stack, @function
-  .hidden soft_cuda_switch_stack
-  .globl soft_cuda_switch_stack
-soft_cuda_switch_stack:
-  .cfi_startproc
-  pushq %rbp
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %rbp, 0
-  pushq %rbx
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %rbx, 0
-  pushq %r12
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r12, 0
-  pushq %r13
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r13, 0
-  pushq %r14
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r14, 0
-  pushq %r15
-  .cfi_adjust_cfa_offset 8
-  .cfi_rel_offset %r15, 0
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r15
-  popq %r14
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r14
-  popq %r13
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r13
-  popq %r12
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %r12
-  popq %rbx
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %rbx
-  popq %rbp
-  .cfi_adjust_cfa_offset -8
-  .cfi_restore %rbp
-  ret
-  .cfi_endproc
-  .size soft_cuda_switch_stack, . - soft_cuda_switch_stack
-  .popsection
-)");
-#else
-static void soft_cuda_switch_stack(void **, void *) { std::abort(); }  // see have_fibers
-#endif
-
 namespace soft_cuda {
 namespace {
 
 constexpr size_t stack_bytes = size_t{256} << 10;
 constexpr size_t guard_bytes = size_t{64} << 10;  // larger than any frame, so that none skips it
-constexpr size_t kept_registers = 6;  // number of registers that soft_cuda_switch_stack saves
 
 struct Fiber {
   std::byte *stack = nullptr;  ///< lowest address; the first fiber has the host thread's stack instead
-  void *pointer = nullptr;     ///< its stack pointer, while it does not run
+  rondo_test::StackContext context;
   bool ended = false;
   // These are for AddressSanitizer, which keeps some variables in a second stack, and must know the current stack.
   void *apart = nullptr;
@@ -190,7 +132,7 @@ void enter(Fibers &own, uint32_t index) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(from.ended ? nullptr : &from.apart, to.bottom, to.bytes);
 #endif
-  soft_cuda_switch_stack(&from.pointer, to.pointer);
+  rondo_test::StackContext::change(from.context, to.context);
   have_entered(own, from);
 }
 
@@ -215,15 +157,11 @@ uint32_t next_of(const Fibers &own) {
   std::abort();  // an ended fiber is not entered
 }
 
-/// Prepares the stack as if begin_fiber() had called soft_cuda_switch_stack in its first instruction.
 void prepare(Fiber &fiber) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
   ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);  // earlier runs have left marks
 #endif
-  auto *const top = reinterpret_cast<void **>(fiber.stack + stack_bytes);
-  top[-1] = nullptr;  // instead of a return address
-  top[-2] = reinterpret_cast<void *>(&begin_fiber);
-  fiber.pointer = std::fill_n(top - 2 - kept_registers, kept_registers, nullptr) - kept_registers;
+  fiber.context.prepare(fiber.stack, stack_bytes, &begin_fiber);
   fiber.ended = false;
   fiber.apart = nullptr;
   fiber.bottom = fiber.stack;
