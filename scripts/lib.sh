@@ -158,6 +158,15 @@ configure() {
   printf '%s' "$*" >"$stamp"
 }
 
+# refresh FOLDER: makes its build files anew if a meson.build has changed. The files of a unity build then include
+# sources by paths that are the same in each checkout. By Meson's paths, checkouts could not share the compiler's cache.
+refresh() {
+  local folder=$root/$1
+  ninja -C "$folder" build.ninja >/dev/null || fail "Meson cannot make the build files of $1 anew"
+  { grep -rlZ --include='*-unity*.cpp' "^#include<$folder/" "$folder" || true; } |
+    xargs -0 -r sed -i -E "s|^#include<$folder/(\.\./)?(.*)>|#include \"\2\"|"
+}
+
 # A sanitizer's build is quick by these options. Of the debugging information it has only the numbers of lines. It lacks
 # the image of kernels, which takes a minute to compile, and which no sanitizer checks. A finding ends the test in any
 # case, since code that would go on takes a third more time to compile.
@@ -197,6 +206,7 @@ usable_cores() {
 build() {
   local folder=$1 planned
   shift
+  refresh "$folder"
   planned=$(NINJA_STATUS='[%f/%t] ' ninja -C "$root/$folder" -n "$@") ||
     fail "ninja cannot plan the build of $folder: $planned"
   planned=$(sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' <<<"$planned" | tail -n 1)
