@@ -161,10 +161,10 @@ configure() {
 # refresh FOLDER: makes its build files anew if a meson.build has changed. The files of a unity build then include
 # sources by paths that are the same in each checkout. By Meson's paths, checkouts could not share the compiler's cache.
 refresh() {
-  local folder=$root/$1
+  local folder=$root/$1 files
   ninja -C "$folder" build.ninja >/dev/null || fail "Meson cannot make the build files of $1 anew"
-  { grep -rlZ --include='*-unity*.cpp' "^#include<$folder/" "$folder" || true; } |
-    xargs -0 -r sed -i -E "s|^#include<$folder/(\.\./)?(.*)>|#include \"\2\"|"
+  mapfile -d '' -t files < <(grep -rlZ --include='*-unity*.cpp' "^#include<$folder/" "$folder")
+  [ ${#files[@]} = 0 ] || sed -i -E "s|^#include<$folder/(\.\./)?(.*)>|#include \"\2\"|" "${files[@]}"
 }
 
 # A sanitizer's build is quick by these options. Of the debugging information it has only the numbers of lines. It lacks

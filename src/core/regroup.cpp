@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/core/looks.h"
+#include "src/core/polling.h"
 
 namespace rondo {
 namespace {
@@ -114,7 +114,7 @@ Result<void> Regroup::wait_for_all(RegroupPhase phase, uint64_t timeout_ns, cons
     if (cancel != nullptr && cancel->requested())
       return about(RONDO_ERROR_ABORTED, call() + " was aborted here before all ranks had called it", parent_.rank());
     if (now - begun_ns >= timeout_ns) return timed_out(*missing, phase);
-    sleep_between_looks(now - begun_ns);
+    sleep_between_polls(now - begun_ns);
   }
 }
 

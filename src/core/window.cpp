@@ -7,7 +7,7 @@
 
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
-#include "src/core/looks.h"
+#include "src/core/polling.h"
 #include "src/core/window_note.h"
 #include "src/links/window_notes.h"
 
@@ -137,7 +137,7 @@ Result<void> WindowRegistration::wait_for_all(WindowPhase phase) {
                    comm_.ranks().describe_rank(*missing) +
                        " has not called it in time; call it on every rank, or raise timeout_ms (RONDO_TIMEOUT)",
                    *missing);
-    sleep_between_looks(now - begun_ns);
+    sleep_between_polls(now - begun_ns);
   }
 }
 
