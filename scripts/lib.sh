@@ -160,11 +160,15 @@ configure() {
 
 # refresh FOLDER: makes its build files anew if a meson.build has changed. The files of a unity build then include
 # sources by paths that are the same in each checkout. By Meson's paths, checkouts could not share the compiler's cache.
+# A file that was the same before keeps its time, so that ninja does not compile it again.
 refresh() {
-  local folder=$root/$1 files
+  local folder=$root/$1 files file
   ninja -C "$folder" build.ninja >/dev/null || fail "Meson cannot make the build files of $1 anew"
   mapfile -d '' -t files < <(grep -rlZ --include='*-unity*.cpp' "^#include<$folder/" "$folder")
-  [ ${#files[@]} = 0 ] || sed -i -E "s|^#include<$folder/(\.\./)?(.*)>|#include \"\2\"|" "${files[@]}"
+  for file in "${files[@]}"; do
+    sed -i -E "s|^#include<$folder/(\.\./)?(.*)>|#include \"\2\"|" "$file"
+    if cmp -s "$file" "$file.kept"; then cp -p "$file.kept" "$file"; else cp -p "$file" "$file.kept"; fi
+  done
 }
 
 # A sanitizer's build is quick by these options. Of the debugging information it has only the numbers of lines. It lacks

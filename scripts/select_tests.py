@@ -70,9 +70,6 @@ WAITING = (
     "ucx", "watch", "windows between hosts", "windows of hosts",
 )
 
-# Under AddressSanitizer these run alone: their ranks take all cores, and must answer in time.
-ALONE_SANITIZED = ("several hosts",)
-
 # The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
 TOOL_FILES = {
     "commands": ("docs/*", "tests/proc/commands_test.py"),
@@ -257,8 +254,8 @@ def select(tests, stage, everything, quarter, changed):
             or (stage == "tests" and has_changed(test, changed))]
 
 
-def lane_of(test, stage):
-    if test.alone or (stage == "asan" and test.name in ALONE_SANITIZED):
+def lane_of(test):
+    if test.alone:
         return "alone"
     return "waiting" if test.name in WAITING else "busy"
 
@@ -294,7 +291,7 @@ def main(arguments):
     asked = parser.parse_args(arguments)
     changed = sys.stdin.read().splitlines() if asked.changed else []
     chosen = select(read_tests(asked.folder), asked.stage, asked.all, asked.quarter, changed)
-    names = [f"{lane_of(test, asked.stage)}\t{test.name}" if asked.lanes else test.name for test in chosen]
+    names = [f"{lane_of(test)}\t{test.name}" if asked.lanes else test.name for test in chosen]
     print("\n".join(targets_of(asked.folder, chosen) if asked.targets else names))
     return 0
 

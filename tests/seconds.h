@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// This unit keeps the times of tests readable.
 #pragma once
 
 #include <cstdint>

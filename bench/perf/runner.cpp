@@ -75,7 +75,7 @@ class Voice {
 };
 
 /// The share of a case in all measurements.
-struct Portion {
+struct ProgressShare {
   double begin = 0, share = 1;
   TableColumns columns = {};
 };
@@ -108,7 +108,7 @@ struct Rivals {
   std::optional<Beside> beside;    ///< the products of --beside-product
 };
 
-Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, const Portion &part,
+Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, const ProgressShare &part,
                  Series &series) {
   const Options &options = session.options;
   const Case &what = series.what;
@@ -309,7 +309,7 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
         if (parts.other != nullptr)
           all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
         all.back().product = product;
-        const Portion part{share * static_cast<double>(all.size() - 1), share, columns};
+        const ProgressShare part{share * static_cast<double>(all.size() - 1), share, columns};
         if (auto failure = run_case(session, rivals, arenas, voice, part, all.back())) return failure;
       }
     }

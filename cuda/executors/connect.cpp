@@ -20,7 +20,7 @@ namespace rondo::cuda {
 namespace {
 
 /// Returns 1 if the device has the attribute, otherwise 0, also if the driver does not know it.
-uint32_t flag_of(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
+uint32_t has_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);
   return value.ok() && value.value() != 0 ? 1 : 0;
 }
@@ -31,12 +31,12 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   PlacementInfo own;
   own.device = device.uuid;
   own.process = own_process();
-  own.mps = flag_of(*driver, device.ordinal, DeviceAttribute::mps_enabled);
-  own.can_vmm = flag_of(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
-                flag_of(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
+  own.mps = has_attribute(*driver, device.ordinal, DeviceAttribute::mps_enabled);
+  own.can_vmm = has_attribute(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
+                has_attribute(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
   own.node = request.group.node_of(request.rank);
   own.ordinal = static_cast<uint32_t>(device.ordinal);
-  own.can_copy = flag_of(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
+  own.can_copy = has_attribute(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
 }
 

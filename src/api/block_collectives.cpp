@@ -10,13 +10,13 @@ using namespace rondo;
 
 namespace {
 
-Signature copy_signature(rondo_collective_t collective, rondo_type_t type, size_t count, int root) {
+Signature signature_without_op(rondo_collective_t collective, rondo_type_t type, size_t count, int root) {
   return rondo::signature_of(collective, type, RONDO_SUM, count, static_cast<uint32_t>(root));
 }
 
 /// Returns the signature of a _v function. It makes every two ranks compare the counts of the blocks between them.
 Signature signature_by_pairs(rondo_collective_t collective, rondo_type_t type, int root = 0) {
-  Signature signature = copy_signature(collective, type, 0, root);
+  Signature signature = signature_without_op(collective, type, 0, root);
   signature.counts_hash = counts_of_pairs;
   return signature;
 }
@@ -120,7 +120,7 @@ extern "C" {
 rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t count, rondo_type_t type, rondo_comm_t handle,
                                 rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    return submit_even(target, {copy_signature(RONDO_ALL_TO_ALL, type, count, 0), send, recv}, count, type, 0, stream);
+    return submit_even(target, {signature_without_op(RONDO_ALL_TO_ALL, type, count, 0), send, recv}, count, type, 0, stream);
   });
 }
 
@@ -147,7 +147,7 @@ rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send_counts, c
 rondo_status_t rondo_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, int root,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    const Signature signature = copy_signature(RONDO_GATHER, type, send_count, root);
+    const Signature signature = signature_without_op(RONDO_GATHER, type, send_count, root);
     return submit_even(target, {signature, send, recv}, send_count, type, root, stream);
   });
 }
@@ -164,7 +164,7 @@ rondo_status_t rondo_gather_v(const void *send, size_t send_count, void *recv, c
 rondo_status_t rondo_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, int root,
                              rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    const Signature signature = copy_signature(RONDO_SCATTER, type, recv_count, root);
+    const Signature signature = signature_without_op(RONDO_SCATTER, type, recv_count, root);
     return submit_even(target, {signature, send, recv}, recv_count, type, root, stream);
   });
 }

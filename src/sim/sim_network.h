@@ -19,10 +19,11 @@ inline constexpr double ps_per_us = 1e6;
 
 /// The end of simulated time, 26 days. Later times are stored as this value, and run() refuses to report them.
 inline constexpr int64_t time_ps_max = int64_t{1} << 61;
-/// Rounds a duration to whole picoseconds.
+
 /// Returns the picoseconds that a byte takes at this bandwidth, where 0 stands for a bandwidth without limit.
 [[nodiscard]] inline double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
 
+/// Rounds a duration to whole picoseconds.
 [[nodiscard]] inline int64_t whole_ps(double duration_ps) {
   return duration_ps < static_cast<double>(time_ps_max) ? static_cast<int64_t>(duration_ps + 0.5) : time_ps_max;
 }

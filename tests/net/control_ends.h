@@ -21,6 +21,7 @@
 namespace rondo::net_test {
 
 inline constexpr uint64_t patience_ns = 60'000'000'000;
+
 /// Two hosts with `per_host` ranks each, and one connection. Host 0 has the first ranks, and host 1 the others.
 class TwoHosts {
  public:

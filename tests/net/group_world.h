@@ -17,7 +17,6 @@
 
 namespace rondo_test {
 
-
 struct World {
   rondo::SegmentTable segments;
   rondo::RegionTable regions;

@@ -23,13 +23,17 @@ Wire::Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defe
 
 void UnmapBytes::operator()(std::byte *memory) const { ::munmap(memory, bytes); }
 
-/// Maps memory, which is zeroed. A life uses little of it, so little is ever touched.
+/// Maps memory, which is zeroed. A life uses little of it, so little is ever touched. The memory ends, except for less
+/// than a cache line, where a page begins that nobody may touch.
 std::byte *Wire::allocate(Memory &memory, size_t bytes) {
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void *const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  constexpr size_t page_bytes = 4096;
+  const size_t usable_bytes = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+  void *const mapped = ::mmap(nullptr, usable_bytes + page_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapped == MAP_FAILED) std::abort();
-  memory = Memory(static_cast<std::byte *>(mapped), UnmapBytes{bytes});
-  return memory.get();
+  memory = Memory(static_cast<std::byte *>(mapped), UnmapBytes{usable_bytes + page_bytes});
+  if (::mprotect(memory.get() + usable_bytes, page_bytes, PROT_NONE) != 0) std::abort();
+  return memory.get() + (usable_bytes - bytes) / cache_line_bytes * cache_line_bytes;
 }
 
 ConnectionView Wire::sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lets a thread continue on another stack, for tests that run fibers. The functions of <ucontext.h> do the same, but
-// each switch makes two system calls. They serve processors whose registers are unknown here.
+// each switch makes a system call. They serve processors whose registers are unknown here.
 #pragma once
 
 #include <cstddef>

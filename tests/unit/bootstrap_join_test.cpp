@@ -18,13 +18,12 @@
 #include "tests/seconds.h"
 #include "tests/test_clock.h"
 #include "tests/unit/held_port.h"
+#include "tests/unit/soon.h"
 #include "tests/unit/store_visitor.h"
 
 using namespace rondo;
 
 namespace {
-
-uint64_t soon() { return now_ns() + 120 * second_ns; }
 
 /// A directory of this test's own, removed at the end with the one directory that rendezvous makes in it.
 class ScratchDirectory {

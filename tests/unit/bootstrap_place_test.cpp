@@ -19,6 +19,7 @@
 #include "tests/catch.h"
 #include "tests/seconds.h"
 #include "tests/unit/held_port.h"
+#include "tests/unit/soon.h"
 
 using namespace rondo;
 using rondo_test::HeldPort;
@@ -27,8 +28,6 @@ namespace {
 
 constexpr const char *soon_name = "rank0.soon.invalid";
 std::atomic<int> lookups_left{0};  // the number of lookups of the name that fail
-
-uint64_t in_time() { return now_ns() + 120 * second_ns; }
 
 SocketAddress address(const char *host) { return socket_address({host, 29'500}).value(); }
 
@@ -58,8 +57,8 @@ TEST_CASE("rendezvous: a name that does not resolve yet is looked up again, by r
   const uint16_t port = held.number();
   lookups_left = 3;
   bool met = false;
-  std::thread other([&] { met = join_job(job_of_two(1, soon_name, port), 0, false, "", in_time()).ok(); });
-  CHECK(join_job(job_of_two(0, soon_name, port), 0, false, "", in_time()).ok());
+  std::thread other([&] { met = join_job(job_of_two(1, soon_name, port), 0, false, "", soon()).ok(); });
+  CHECK(join_job(job_of_two(0, soon_name, port), 0, false, "", soon()).ok());
   other.join();
   CHECK(met);
   CHECK(lookups_left < 0);
@@ -73,7 +72,7 @@ TEST_CASE("rendezvous: a name that does not resolve yet is looked up again, by r
   REQUIRE(cancel.ok());
   cancel.value()->request();
   for (const uint32_t rank : {0u, 1u})
-    CHECK(join_job(job_of_two(rank, soon_name, port), 0, false, "", in_time(), cancel.value().get()).error().status ==
+    CHECK(join_job(job_of_two(rank, soon_name, port), 0, false, "", soon(), cancel.value().get()).error().status ==
           RONDO_ERROR_ABORTED);
   lookups_left = 0;
 }
@@ -151,7 +150,7 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
     CHECK(why.find("port") == std::string::npos);
   }
   CHECK(listens("192.0.2.7", {address("192.0.2.7")}, own, "10.0.0.5") == "10.0.0.5 10.0.0.5");
-  const auto refused = join_job(job_of_two(0, "192.0.2.7", 29'500), 0, false, "", in_time());
+  const auto refused = join_job(job_of_two(0, "192.0.2.7", 29'500), 0, false, "", soon());
   CHECK(refused.error().message.find("not an address of this host") != std::string::npos);
 }
 
@@ -160,7 +159,7 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   const uint16_t port = held.number();
   const Job zero = job_of_two(0, "127.0.0.1", port);
   Result<Rendezvous> first = Error{RONDO_ERROR_INTERNAL, ""};
-  std::thread waits([&] { first = join_job(zero, 0, false, "", in_time()); });
+  std::thread waits([&] { first = join_job(zero, 0, false, "", soon()); });
   Result<Rendezvous> second = Error{RONDO_ERROR_INTERNAL, ""};
   while (second = join_job(zero, 0, false, "", now_ns() + 20 * second_ns), second.ok()) {
   }
@@ -173,7 +172,7 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   }
   const auto other = start_store_server({"127.0.0.1", port}, random_secret());
   REQUIRE(other.ok());
-  const auto taken = join_job(zero, 0, false, "", in_time());
+  const auto taken = join_job(zero, 0, false, "", soon());
   CHECK(taken.error().message.find("RONDO_PORT") != std::string::npos);
   CHECK(taken.error().message.find("no store of this job answers there") != std::string::npos);
 }
@@ -210,9 +209,9 @@ TEST_CASE("rendezvous: a file that names a store which is gone is read again unt
     CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
     CHECK(alone.error().message.find("requeued-0") != std::string::npos);
     std::atomic<bool> met = false;
-    std::thread first([&] { met = join_job(one, 0, false, "", in_time()).ok(); });
+    std::thread first([&] { met = join_job(one, 0, false, "", soon()).ok(); });
     sleep_for_ns(second_ns + second_ns / 2);  // longer than a rank tries a port without a listener
-    CHECK(join_job(job, 0, false, "", in_time()).ok());
+    CHECK(join_job(job, 0, false, "", soon()).ok());
     first.join();
     CHECK(met);
     ::rmdir(folder.c_str());

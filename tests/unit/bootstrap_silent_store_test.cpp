@@ -15,13 +15,12 @@
 #include "src/bootstrap/store/session.h"
 #include "tests/catch.h"
 #include "tests/seconds.h"
+#include "tests/unit/soon.h"
 #include "tests/timed.h"
 
 using namespace rondo;
 
 namespace {
-
-uint64_t in_a_while() { return now_ns() + 120 * second_ns; }
 
 /// Accepts clients on loopback, one after the other. The server leaves their requests unanswered until the test allows
 /// answers. Then it answers each request with `done`.
@@ -108,7 +107,7 @@ struct Asker {
     auto made = Cancel::make();
     REQUIRE(made.ok());
     cancel = std::move(made).value();
-    auto connected = connect_store(server.endpoint(), secret, in_a_while(), std::nullopt, {}, cancel.get());
+    auto connected = connect_store(server.endpoint(), secret, soon(), std::nullopt, {}, cancel.get());
     REQUIRE(connected.ok());
     store = std::move(connected).value();
     const auto nothing = store->try_get("question");  // returns although the server never answers
@@ -129,12 +128,12 @@ uint64_t abort_behind_a_question() {
     aborted_ns = now_ns();
     asker.cancel->request();
   });
-  const auto waiting = asker.put(in_a_while());
+  const auto waiting = asker.put(soon());
   const uint64_t ended_ns = now_ns();
   aborter.join();
   REQUIRE_FALSE(waiting.ok());
   CHECK(waiting.error().status == RONDO_ERROR_ABORTED);
-  const auto later = asker.put(in_a_while());
+  const auto later = asker.put(soon());
   REQUIRE_FALSE(later.ok());
   CHECK(later.error().status == RONDO_ERROR_ABORTED);
   return std::max(ended_ns - aborted_ns, now_ns() - ended_ns);
@@ -159,7 +158,7 @@ TEST_CASE("store: a call behind a question goes on when the server answers after
     sleep_for_ns(3 * second_ns);
     asker.server.answer();
   });
-  const auto put = asker.put(in_a_while());
+  const auto put = asker.put(soon());
   later.join();
   INFO((put.ok() ? "" : put.error().message));
   CHECK(put.ok());

@@ -13,14 +13,13 @@
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
 #include "tests/seconds.h"
+#include "tests/unit/soon.h"
 #include "tests/test_clock.h"
 #include "tests/timed.h"
 
 using namespace rondo;
 
 namespace {
-
-uint64_t soon() { return now_ns() + 120 * second_ns; }
 
 Bytes text(std::string_view value) {
   const ByteView bytes = bytes_of(value);

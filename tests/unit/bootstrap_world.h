@@ -14,7 +14,6 @@
 
 namespace rondo::test {
 
-
 using rondo_test::seed_from_environment;
 
 inline Secret secret_of(uint8_t fill) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests of the simulator compare its times with closed forms.
 #pragma once
 
 #include "src/sim/simulate.h"

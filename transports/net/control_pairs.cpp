@@ -9,7 +9,6 @@
 namespace rondo::net {
 namespace {
 
-
 Cell &put(Cell &cell, const PairInquiry &inquiry) {
   return cell.put(inquiry.about).put(inquiry.with).put(uint32_t{inquiry.sends}).put(inquiry.asked_ns);
 }

@@ -17,7 +17,7 @@ std::string number(double value, double limit, const char *format) {
 }
 
 std::string rate_number(double value) { return number(value, 99.95, "%.3g"); }
-std::string share_number(double share) { return number(100 * share, 9.95, "%.1f"); }
+std::string percent_number(double share) { return number(100 * share, 9.95, "%.1f"); }
 
 }  // namespace
 
@@ -45,8 +45,8 @@ RateFigures rate_figures(std::span<const Round> rounds, bool overlap, double ope
 
 std::string share_text(const RateFigures &figures) {
   if (!figures.share) return figures.enough ? "too small to tell" : "too few rounds to tell";
-  return share_number(figures.share->median) + " % (" + share_number(figures.share->low) + " to " +
-         share_number(figures.share->high) + ")";
+  return percent_number(figures.share->median) + " % (" + percent_number(figures.share->low) + " to " +
+         percent_number(figures.share->high) + ")";
 }
 
 std::string rate_text(const RateFigures &figures) {

@@ -206,7 +206,7 @@ bool is_one_of(const std::vector<HostAddress> &own, const std::string &address) 
   return std::ranges::any_of(own, [&](const HostAddress &each) { return each.up && each.address == address; });
 }
 
-std::string listed_own(const std::vector<HostAddress> &own) {
+std::string listed_addresses(const std::vector<HostAddress> &own) {
   std::string text;
   for (const HostAddress &each : own)
     if (each.up && !each.loopback) text += (text.empty() ? "" : ", ") + each.address + " (" + each.interface + ")";
@@ -271,7 +271,7 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
   return invalid_argument("MASTER_ADDR: " + in_quotes(master.host) +
                           (address == master.host ? "" : ", which is " + address + ",") +
                           " is not an address of this host, on which rank 0 listens. This host has: " +
-                          listed_own(own) +
+                          listed_addresses(own) +
                           ". Give the address of rank 0's host. If a service, as of Kubernetes, forwards connections "
                           "to this host, set RONDO_INTERFACE for rank 0 to the interface on which they arrive");
 }

@@ -31,7 +31,7 @@ constexpr uint64_t accept_pause_ns = 100'000'000;   // pause after descriptors r
 constexpr uint64_t drought_max_ns = 1'000'000'000;  // longest time without a free descriptor; then ranks get an error
 // An ending server waits this long for unsent replies, and for ranks that must still learn that their group failed.
 constexpr uint64_t farewell_wait_ns = 1'000'000'000;
-constexpr size_t received_bytes_max = 64u << 10;
+constexpr size_t socket_read_bytes = 64u << 10;
 constexpr int accepts_per_turn = 64;
 constexpr int reserve_min = 16;  // strangers leave a quarter of the descriptors free, but at least this many
 constexpr int reserve_max = 256;
@@ -336,7 +336,7 @@ class Server final : public StoreServer {
   int descriptor_limit_;
   StoreHub hub_;  // only the thread uses this and the following members, once it runs
   std::unordered_map<uint64_t, Connection> connections_;
-  std::array<std::byte, received_bytes_max> buffer_;
+  std::array<std::byte, socket_read_bytes> buffer_;
   std::function<void(const Error &)> report_rival_;
   uint64_t accept_again_ns_ = 0;
   uint64_t drought_since_ns_ = no_deadline;

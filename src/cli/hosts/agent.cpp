@@ -32,7 +32,7 @@ namespace {
 
 constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // long, because a stopped launcher is silent, too
 constexpr uint64_t drain_limit_ns = 1'000'000'000;        // for pipes that an unkillable process holds open
-constexpr size_t output_bytes_max = 16 * 1024;
+constexpr size_t output_read_bytes = 16 * 1024;
 
 /// One output or error stream of a rank.
 struct RankPipe {
@@ -232,7 +232,7 @@ void Agent::close_output(RankPipe &pipe) {
 }
 
 void Agent::read_output(RankPipe &pipe) {
-  std::array<char, output_bytes_max> buffer;
+  std::array<char, output_read_bytes> buffer;
   const ssize_t got_bytes = ::read(pipe.descriptor.get(), buffer.data(), buffer.size());
   if (got_bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got_bytes <= 0) return close_output(pipe);

@@ -23,7 +23,7 @@ int why_not_executable(const std::string &path) {
 
 bool is_absent(int error_number) { return error_number == ENOENT || error_number == ENOTDIR; }
 
-ProgramLookup not_found(const std::string &path, int error_number) {
+ProgramLookup cannot_run(const std::string &path, int error_number) {
   if (is_absent(error_number)) return {{}, run_exit_not_found, "program not found: " + path};
   return {{}, run_exit_not_executable, "cannot execute " + path + ": " + std::strerror(error_number)};
 }
@@ -33,7 +33,7 @@ ProgramLookup not_found(const std::string &path, int error_number) {
 ProgramLookup find_program(const std::string &name, std::string_view search_path) {
   if (name.find('/') != std::string::npos) {
     const int error_number = why_not_executable(name);
-    return error_number == 0 ? ProgramLookup{name, 0, {}} : not_found(name, error_number);
+    return error_number == 0 ? ProgramLookup{name, 0, {}} : cannot_run(name, error_number);
   }
   ProgramLookup found{{}, run_exit_not_found,
                       "program not found: " + name + " (no directory of PATH has it; for one right here: ./" + name +
@@ -45,7 +45,7 @@ ProgramLookup find_program(const std::string &name, std::string_view search_path
     const std::string path = (directory.empty() ? "." : directory) + "/" + name;
     const int error_number = why_not_executable(path);
     if (error_number == 0) return {path, 0, {}};
-    if (!is_absent(error_number) && found.exit_status == run_exit_not_found) found = not_found(path, error_number);
+    if (!is_absent(error_number) && found.exit_status == run_exit_not_found) found = cannot_run(path, error_number);
     if (colon == std::string_view::npos) return found;
     search_path.remove_prefix(colon + 1);
   }
