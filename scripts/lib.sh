@@ -164,10 +164,12 @@ configure() {
 refresh() {
   local folder=$root/$1 files file
   ninja -C "$folder" build.ninja >/dev/null || fail "Meson cannot make the build files of $1 anew"
-  mapfile -d '' -t files < <(grep -rlZ --include='*-unity*.cpp' "^#include<$folder/" "$folder")
+  mapfile -d '' -t files < <(grep -rlZ --include='*-unity*.cpp' --exclude-dir=examples \
+    "^#include<$folder/" "$folder")
   for file in "${files[@]}"; do
     sed -i -E "s|^#include<$folder/(\.\./)?(.*)>|#include \"\2\"|" "$file"
-    if cmp -s "$file" "$file.kept"; then cp -p "$file.kept" "$file"; else cp -p "$file" "$file.kept"; fi
+    if [ "$(<"$file")" = "$(cat "$file.kept" 2>/dev/null)" ]; then cp -p "$file.kept" "$file"
+    else cp -p "$file" "$file.kept"; fi
   done
 }
 

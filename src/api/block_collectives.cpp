@@ -120,7 +120,8 @@ extern "C" {
 rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t count, rondo_type_t type, rondo_comm_t handle,
                                 rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    return submit_even(target, {signature_without_op(RONDO_ALL_TO_ALL, type, count, 0), send, recv}, count, type, 0, stream);
+    return submit_even(target, {signature_without_op(RONDO_ALL_TO_ALL, type, count, 0), send, recv}, count, type, 0,
+                       stream);
   });
 }
 

@@ -29,8 +29,7 @@ struct ScheduleOptions {
 };
 
 constexpr console::Manual schedule_manual{
-    "rondo schedule",
-    "Prints what each rank does in a collective: the steps of one channel and tile.",
+    "rondo schedule", "Prints what each rank does in a collective: the steps of one channel and tile.",
     "rondo schedule --algorithm NAME [OPTIONS]",
     "  rondo schedule --algorithm tree --ranks 8                          as text\n"
     "  rondo schedule --algorithm ring --ranks 5 --plot ring.svg          a drawing: ranks across, time downwards\n"

@@ -36,7 +36,7 @@ struct Arguments {
 }
 
 [[gnu::cold, gnu::noinline]] ncclResult_t refuse_call(const Arguments &call, const char *before, int number,
-                                                 const char *after) {
+                                                      const char *after) {
   return refuse_call(call, (before + std::to_string(number) + after).c_str());
 }
 
@@ -49,8 +49,7 @@ struct Arguments {
 ncclResult_t check(const Arguments &call, ncclComm *comm) {
   if (const ncclResult_t ready = check_ready(comm, call.function); ready != ncclSuccess) return ready;
   if (comm->finalized) return refuse_call(call, "the communicator was finalized; only ncclCommDestroy is left");
-  if (call.type < 0 || call.type >= ncclNumTypes)
-    return refuse_call(call, "the data type ", call.type, " is unknown");
+  if (call.type < 0 || call.type >= ncclNumTypes) return refuse_call(call, "the data type ", call.type, " is unknown");
   const bool created = static_cast<rondo_op_t>(call.op) >= RONDO_OP_DYNAMIC;
   if (call.op < 0 || (call.op >= ncclNumOps && !created))
     return refuse_call(call, "the operation ", call.op, " is unknown");

@@ -24,7 +24,7 @@ constexpr char device_code[] = "Rondo does not have the interface for communicat
 }  // namespace
 
 /// Defines a function that fails.
-#define NCCL_UNSUPPORTED(name, reason) \
+#define NCCL_UNSUPPORTED(name, reason)                                                  \
   NCCL_EXPORT ncclResult_t nccl##name() { return not_supported("nccl" #name, reason); } \
   NCCL_ALIAS(name)
 

@@ -220,7 +220,7 @@ class Ending {
 }  // namespace
 
 WindowMade register_window(Communicator &comm, const WindowRequest &request,
-                     const std::function<Result<void>()> &prepare) {
+                           const std::function<Result<void>()> &prepare) {
   const WindowTable::Turn turn = comm.windows().begin();
   WindowRegistration registration(comm, request, turn.number);
   if (!turn.begun) {

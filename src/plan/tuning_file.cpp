@@ -138,7 +138,7 @@ Result<TuningRow> row_of(const Json &json) {
   return row;
 }
 
-Result<std::string> read_tuning_file(const std::string &path) {
+Result<std::string> text_of_file(const std::string &path) {
   const UserFile opened = open_user_file(path);
   const FileDescriptor file(opened.descriptor);
   std::string text;
@@ -178,7 +178,7 @@ Result<TuningTable> parse_tuning(std::string_view text) {
 
 Result<TuningTable> read_tuning_file(const std::string &path) {
   const auto parse = [&]() -> Result<TuningTable> {
-    RONDO_TRY_ASSIGN(const std::string text, read_tuning_file(path));
+    RONDO_TRY_ASSIGN(const std::string text, text_of_file(path));
     return parse_tuning(text);
   };
   auto table = parse();

@@ -160,16 +160,15 @@ TEST_CASE("budgets: a rank that waits for long acquires nothing meanwhile", "[bu
     int rank_count = 2;  ///< four ranks are a tree, in which rank 2 has the children 1 and 3
     int waiting = 0;     ///< a rank that waits for the last one
   };
-  const Way ways[] = {{"one_shot", 8, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
-                      {"places", 256 * kib, true, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
-                      {"gates", 256 * kib, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
-                      {"simple", 256 * kib, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE, &Apart::sum},
-                      {"ll for data", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL, &Apart::sum},
-                      {"ll for credit", 256 * kib, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
-                       &Apart::broadcast},
-                      {"ll for a second child", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL,
-                       &Apart::sum, 4, 2},
-                      {"messages", 256 * kib, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::message}};
+  const Way ways[] = {
+      {"one_shot", 8, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+      {"places", 256 * kib, true, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+      {"gates", 256 * kib, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::sum},
+      {"simple", 256 * kib, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE, &Apart::sum},
+      {"ll for data", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL, &Apart::sum},
+      {"ll for credit", 256 * kib, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL, &Apart::broadcast},
+      {"ll for a second child", 8, false, RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL, &Apart::sum, 4, 2},
+      {"messages", 256 * kib, false, RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO, &Apart::message}};
   for (const Way &way : ways) {
     CAPTURE(way.what);
     rondo_config_t config = on_device();

@@ -100,13 +100,14 @@ class Hosts:
         self._inside(which, ["ip", "-batch", "-"], input="\n".join(lines), text=True)
 
     def _cables(self):
-        """Yields what makes each rail's bridge, and a cable from it to each host."""
+        """Yields what makes each rail's bridge, and a cable from it to each host. Both ends are made in the switch's
+        namespace. So a host's interface has a high index there, and tests may make one with a lower index."""
         for rail in range(self.rails):
             yield f"link add br{rail} type bridge"
             yield f"link set br{rail} up"
             for host in range(self.count):
-                yield (f"link add p{host}r{rail} type veth peer name eth{rail} address {self.hardware(host, rail)} "
-                       f"netns {self.inner[1 + host]}")
+                yield f"link add p{host}r{rail} type veth peer name q{host}r{rail}"
+                yield f"link set q{host}r{rail} netns {self.inner[1 + host]}"
                 yield f"link set p{host}r{rail} master br{rail} up"
 
     def _interfaces(self, own):
@@ -114,6 +115,7 @@ class Hosts:
         addresses, because the kernel learns a limited number for all namespaces together."""
         yield "link set lo up"
         for rail in range(self.rails):
+            yield f"link set q{own}r{rail} name eth{rail} address {self.hardware(own, rail)}"
             yield f"addr add {self.address(own, rail)}/24 dev eth{rail}"
             yield f"link set eth{rail} up"
             for host in range(self.count if self.count > MANY else 0):

@@ -20,8 +20,7 @@ void run_transfer_block(soft_cuda::Block &block, uint32_t thread, void *const *p
 }
 
 constexpr soft_cuda::KernelEntry transfer_entries[] = {
-    {"rondo_run_transfer_copy", run_transfer_block, sizeof(TransferOperation)},
-    {nullptr, nullptr, 0}};
+    {"rondo_run_transfer_copy", run_transfer_block, sizeof(TransferOperation)}, {nullptr, nullptr, 0}};
 
 }  // namespace
 

@@ -45,7 +45,8 @@ struct Member {
     }
     if (!session->in_flight() && !finished())
       session->begin(make_gather("round " + std::to_string(rounds_done), rank, hub_rank_count,
-                                 std::to_string(rank) + "@" + std::to_string(rounds_done)), no_deadline);
+                                 std::to_string(rank) + "@" + std::to_string(rounds_done)),
+                     no_deadline);
   }
 };
 

@@ -15,8 +15,8 @@
 #include "src/bootstrap/store/session.h"
 #include "tests/catch.h"
 #include "tests/seconds.h"
-#include "tests/unit/soon.h"
 #include "tests/timed.h"
+#include "tests/unit/soon.h"
 
 using namespace rondo;
 

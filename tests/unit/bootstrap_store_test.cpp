@@ -8,14 +8,14 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/endpoint.h"
-#include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/launch/unique_id.h"
+#include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
 #include "tests/seconds.h"
-#include "tests/unit/soon.h"
 #include "tests/test_clock.h"
 #include "tests/timed.h"
+#include "tests/unit/soon.h"
 
 using namespace rondo;
 

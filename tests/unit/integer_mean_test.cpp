@@ -164,9 +164,9 @@ TEST_CASE("integer mean: it never overflows, by every algorithm, protocol and ke
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   constexpr IntegerWay ways[] = {{RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE},
-                          {RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL},
-                          {RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO},
-                          {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
+                                 {RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL},
+                                 {RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO},
+                                 {RONDO_KERNEL_AUTO, RONDO_PROTOCOL_AUTO}};
   uint32_t calls = 0;
   auto share = rondo_test::GateShare::in_every_build("ways of means of integers");
   // Starting threads takes long under a sanitizer. There, 3 and 8 stand for what is and is not a power of two.

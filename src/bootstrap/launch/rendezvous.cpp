@@ -268,12 +268,11 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
   }
   if (!chosen.empty()) return ListenPlace{{chosen, master.port}, {chosen, master.port}};
   const std::string address = master_is.empty() ? "no address" : endpoint_of(master_is.front()).host;
-  return invalid_argument("MASTER_ADDR: " + in_quotes(master.host) +
-                          (address == master.host ? "" : ", which is " + address + ",") +
-                          " is not an address of this host, on which rank 0 listens. This host has: " +
-                          listed_addresses(own) +
-                          ". Give the address of rank 0's host. If a service, as of Kubernetes, forwards connections "
-                          "to this host, set RONDO_INTERFACE for rank 0 to the interface on which they arrive");
+  return invalid_argument(
+      "MASTER_ADDR: " + in_quotes(master.host) + (address == master.host ? "" : ", which is " + address + ",") +
+      " is not an address of this host, on which rank 0 listens. This host has: " + listed_addresses(own) +
+      ". Give the address of rank 0's host. If a service, as of Kubernetes, forwards connections "
+      "to this host, set RONDO_INTERFACE for rank 0 to the interface on which they arrive");
 }
 
 Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view network_interface,

@@ -18,8 +18,8 @@
 #include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
-#include "src/console/terminal.h"
 #include "src/console/progress.h"
+#include "src/console/terminal.h"
 #include "src/plan/collective.h"
 #include "src/proto/exchange.h"
 
