@@ -17,7 +17,7 @@
 #include "bench/perf/perf_report.h"
 #include "bench/perf/runner.h"
 #include "src/console/output.h"
-#include "src/topo/binding.h"
+#include "src/topo/host.h"
 
 namespace rondo {
 namespace {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions read facts about this host from the operating system, except about its hardware.
+// These functions read facts about this host from the operating system, except about its hardware. They also find the
+// cores that this process may use, and bind threads to cores.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/result.h"
 
@@ -33,5 +35,23 @@ namespace rondo {
 /// Parses "QUOTA PERIOD" or "max PERIOD", as in cpu.max. The result is rounded up. It is 0 for no limit and for an
 /// unknown form.
 [[nodiscard]] uint32_t parse_processor_limit(std::string_view text);
+
+// These functions find the cores that this process may use, and divide them among the ranks of a host.
+
+/// The processors (hardware threads) of one core or of several, as the kernel numbers them.
+using Processors = std::vector<uint32_t>;
+
+/// Returns the cores in the machine's order. Each has the processors that this process may use.
+[[nodiscard]] Result<std::vector<Processors>> allowed_cores();
+
+/// Divides `cores` into `rank_count` runs of neighbours, whose lengths differ by at most one. Returns none if there are
+/// fewer cores than ranks. Returns none for a single rank, because binding it would only take cores away from it.
+[[nodiscard]] std::vector<Processors> share_cores(const std::vector<Processors> &cores, uint32_t rank_count);
+
+/// Returns share_cores() of the allowed cores, or none if the cores cannot be read.
+[[nodiscard]] std::vector<Processors> allowed_shares(uint32_t rank_count);
+
+/// Binds the calling thread. Returns false if the kernel refuses; errno says why.
+[[nodiscard]] bool bind_to(const Processors &processors);
 
 }  // namespace rondo

@@ -64,7 +64,7 @@ MAY_INCLUDE = {
     "src/console": {"src/base/size.h", "src/base/spelling.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
     "bench": {"src/console", "src/base/cpu.h", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
-              "src/base/runtime_library.h", "src/plan/collective.h", "src/topo/binding.h"},
+              "src/base/runtime_library.h", "src/plan/collective.h", "src/topo/host.h"},
     # The folders of the trainer have one direction. The figures do not know how they were measured, and the report
     # knows nothing of the run.
     "bench/trainer/figures": set(),

@@ -15,7 +15,7 @@
 #include "src/cli/run/lines.h"
 #include "src/cli/run/options.h"
 #include "src/cli/run/program.h"
-#include "src/topo/binding.h"
+#include "src/topo/host.h"
 #include "tests/catch.h"
 #include "tests/seconds.h"
 #include "tests/seeds.h"

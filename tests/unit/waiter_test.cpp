@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "src/base/clock.h"
-#include "src/topo/binding.h"
+#include "src/topo/host.h"
 #include "tests/catch.h"
 #include "tests/test_clock.h"
 #include "tests/timed.h"

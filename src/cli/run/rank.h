@@ -11,7 +11,7 @@
 #include "src/base/unique_handle.h"
 #include "src/cli/run/control.h"
 #include "src/cli/run/options.h"
-#include "src/topo/binding.h"
+#include "src/topo/host.h"
 
 namespace rondo::cli {
 
