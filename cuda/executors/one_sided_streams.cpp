@@ -16,7 +16,7 @@
 #include "cuda/transport/flags.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/base/clock.h"
-#include "src/engine/monitor_thread.h"
+#include "src/engine/device_executor.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {

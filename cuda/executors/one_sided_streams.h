@@ -23,7 +23,7 @@
 #include "cuda/executors/stream_work.h"
 #include "cuda/transport/shared_file.h"
 #include "src/base/shared_thread.h"
-#include "src/engine/one_sided.h"
+#include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/engine/signal_watch.h"
 #include "src/links/links.h"

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "src/engine/transfers.h"
 
 namespace rondo {
+
+class MessageBoards;
 
 /// The most ranks that a communicator on a device may have if it exchanges messages.
 inline constexpr uint32_t batch_ranks_max = 64;
@@ -85,6 +88,38 @@ class BatchProgress {
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
   /// Returns the sender's size, in bytes, of the message or block whose two ends gave different sizes, if there is one.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;
+};
+
+/// The heads of a batch on a device: the first incomplete message of each peer and direction.
+class DeviceHeads final : public TransferHeads {
+ public:
+  /// Takes the batch and its turn. All references must outlive this object.
+  DeviceHeads(const BatchProgress &progress, std::shared_ptr<const DeviceBatch> batch, uint64_t turn,
+              MessageBoards &boards, uint32_t rank);
+
+  /// Reads the kernel's report. If all messages are complete, the heads do not change.
+  void refresh();
+  /// Returns the head that receives from `peer`, or null.
+  [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;
+
+  [[nodiscard]] size_t head_count() const override { return heads_.size(); }
+  [[nodiscard]] const Transfer &head(size_t index) const override { return batch_->transfers()[heads_[index]]; }
+  /// Returns whether the head, whose peer has ended, is blocked. The first call only notes the kernel's progress and
+  /// returns false. A later call returns true if the kernel has checked all heads since then and found nothing to do.
+  [[nodiscard]] bool is_blocked(size_t index) override;
+  [[nodiscard]] size_t late_head() override;
+  [[nodiscard]] bool reads_slots() const override { return false; }
+
+ private:
+  [[nodiscard]] bool is_done(uint32_t transfer) const;
+
+  const BatchProgress &progress_;
+  const std::shared_ptr<const DeviceBatch> batch_;
+  const uint64_t turn_;
+  MessageBoards &boards_;
+  const uint32_t rank_;
+  std::vector<uint32_t> heads_;  ///< indices of transfers
+  std::vector<uint32_t> noted_;  ///< quiet_checks() of each thread block at the note; empty before the first note
 };
 
 }  // namespace rondo

@@ -13,7 +13,6 @@
 #include "src/base/start_thread.h"
 #include "src/engine/blocks.h"
 #include "src/engine/device_monitor.h"
-#include "src/engine/launches.h"
 #include "src/engine/watch.h"
 #include "src/plan/block_lanes.h"
 

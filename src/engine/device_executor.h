@@ -19,6 +19,7 @@
 namespace rondo {
 
 class DeviceMonitor;
+class SharedThread;
 
 /// The longest time that quiesce() waits for stopped kernels, and that DeviceExecutorDeleter waits for memory to be
 /// freed. A stopped kernel may still be queued. Once it begins, it ends within milliseconds.
@@ -185,5 +186,32 @@ struct DeviceExecutorDeleter {
   void operator()(DeviceExecutor *executor) const noexcept;
 };
 using OwnedDeviceExecutor = std::unique_ptr<DeviceExecutor, DeviceExecutorDeleter>;
+
+/// Returns the thread of all monitors (DeviceMonitor), which also watches one-sided operations.
+[[nodiscard]] SharedThread &monitor_thread();
+
+/// The launches of this process. There is one object. Any thread. It finds quiet moments, in which no work of this
+/// process is in flight on any device. Some driver calls wait for the whole device, and so also for ranks for which a
+/// kernel waits. Such calls are made in quiet moments.
+class Launches {
+ public:
+  [[nodiscard]] static Launches &of_process();
+
+  /// Adds `executor` before its first call. Call remove() after its last call, once its work has ended.
+  void add(const DeviceExecutor &executor);
+  void remove(const DeviceExecutor &executor);
+
+  /// Returns a lock that prevents quiet moments while a call is enqueued. If a quiet moment has begun, waits for its
+  /// end, which may take as long as work on a device. If `wait` is over first, the result does not own the lock.
+  [[nodiscard]] std::shared_lock<std::shared_mutex> hold(EnqueueWait &wait);
+  /// Begins a quiet moment, which lasts as long as the result. In it, no work is in flight on devices that have not
+  /// failed. If some work is in flight now, the result does not own the lock. Does not wait.
+  [[nodiscard]] std::unique_lock<std::shared_mutex> try_quiet();
+
+ private:
+  std::shared_mutex mutex_;    ///< shared while a call is enqueued, exclusive in a quiet moment
+  std::mutex executors_mutex_;  ///< guards executors_ only, because a launch may hold mutex_ for long
+  std::vector<const DeviceExecutor *> executors_;
+};
 
 }  // namespace rondo

@@ -5,8 +5,7 @@
 #include <chrono>
 
 #include "src/base/clock.h"
-#include "src/engine/device_waits.h"
-#include "src/engine/monitor_thread.h"
+#include "src/engine/wait_cycle.h"
 
 namespace rondo {
 namespace {

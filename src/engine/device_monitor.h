@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "src/base/shared_thread.h"
+#include "src/engine/device_batch.h"
 #include "src/engine/device_executor.h"
-#include "src/engine/device_heads.h"
 #include "src/engine/operations.h"
 #include "src/engine/transfer_watch.h"
 #include "src/engine/watch.h"

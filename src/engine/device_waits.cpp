@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/engine/device_waits.h"
+#include "src/engine/wait_cycle.h"
 
 #include <algorithm>
 #include <array>

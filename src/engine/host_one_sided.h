@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "src/engine/one_sided.h"
+#include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
 #include "src/links/links.h"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/engine/launches.h"
+#include "src/engine/device_executor.h"
 
 #include <algorithm>
 
 #include "src/base/clock.h"
-#include "src/engine/device_executor.h"
 
 namespace rondo {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/engine/one_sided.h"
+#include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
 #include "src/links/links.h"

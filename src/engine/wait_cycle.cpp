@@ -36,7 +36,7 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
 }
 
 /// A view of the states that ranks publish. About ranks on other hosts it knows only collectives, with some delay. For
-/// a rank on a device it reads one report, which stays true (src/engine/device_waits.h).
+/// a rank on a device it reads one report, which stays true (src/engine/wait_cycle.h).
 class NearView {
  public:
   NearView(const Ranks &ranks, const MessageBoards &boards, uint32_t rank_count)

@@ -11,7 +11,7 @@
 // of a circle are in the same operations before and after their edges were read, all edges were true at one time.
 //
 // A rank on a device enqueues operations that have not begun. So the search reads the report of the rank's monitor in
-// place of the rank's calls. Such a report may be old: src/engine/device_waits.h says why it still proves an edge.
+// place of the rank's calls. Such a report may be old: the comment at count_called() says why it still proves an edge.
 //
 // Ranks of other hosts report the operations that they are in (WaitReport). If these use host memory, each report was
 // true at some time after it was asked for. But the reports need not be true at the same time. So one search over
@@ -19,9 +19,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "src/engine/device_batch.h"
+#include "src/engine/transfers.h"
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"
 
@@ -56,5 +59,28 @@ struct FarSearch {
 
 /// Describes a circle: "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0"
 [[nodiscard]] std::string describe(const std::vector<WaitEdge> &cycle, const Ranks &ranks);
+
+// These functions describe what a rank on a device waits for, so that the search for circles can use it.
+//
+// A caller enqueues operations and does not wait for them. So a rank has called operations that it does not wait for
+// yet. Its report describes its position: the operation that its device runs now. All operations of the rank after this
+// one count as not entered.
+//
+// The ranks may report at different times, because a circle never ends by itself. In a circle, each rank runs an
+// operation that needs a later operation of the next rank. An operation needs another one in two cases:
+// - A receive needs its send.
+// - A send needs receive n if the slots of message n and of all messages up to the send do not fit into the FIFO. Until
+//   receive n begins, none of these slots becomes free.
+
+/// Returns a report that counts all operations that `rank` has called. `boards` is ranks.messages().
+[[nodiscard]] WaitReport count_called(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
+                                      uint32_t rank_count);
+/// Removes from the report the messages of a batch after the rank's position. Call it for every such batch.
+void remove_later(WaitReport &report, std::span<const Transfer> later);
+/// Adds to the report that the rank's device runs collective `number`.
+void add_collective(WaitReport &report, uint64_t number);
+/// Adds to the report the batch that the rank's device runs. `heads` has the first incomplete messages of `batch`.
+void add_batch(WaitReport &report, const TransferHeads &heads, const DeviceBatch &batch, const SlotShape &slots,
+               const MessageBoards &boards, uint32_t rank);
 
 }  // namespace rondo

@@ -139,7 +139,7 @@ class MessageBoards {
   virtual void publish_place(const DevicePlace &) {}
   /// Publishes that this rank has captured messages.
   virtual void publish_captured() {}
-  /// Publishes what the device waits for (src/engine/device_waits.h). Null withdraws the report for good.
+  /// Publishes what the device waits for (src/engine/wait_cycle.h). Null withdraws the report for good.
   virtual void publish_waits(const WaitReport *) {}
 
   /// Returns whether the rank is on this host. If it is not, do not call the functions from batches() to find() for it.

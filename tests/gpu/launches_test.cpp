@@ -11,7 +11,7 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/store/local.h"
 #include "src/core/registry.h"
-#include "src/engine/launches.h"
+#include "src/engine/device_executor.h"
 #include "src/engine/operations.h"
 #include "src/memory/segment_table.h"
 #include "tests/catch.h"

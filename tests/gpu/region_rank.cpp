@@ -49,7 +49,7 @@
 
 #include "cuda/driver/budget.h"
 #include "src/base/names.h"
-#include "src/engine/launches.h"
+#include "src/engine/device_executor.h"
 #include "tests/gpu/region_rank.h"
 
 using namespace rondo_test;

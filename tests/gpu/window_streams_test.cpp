@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/engine/launches.h"
+#include "src/engine/device_executor.h"
 #include "tests/gpu/device_failures.h"
 #include "tests/gpu/device_ranks.h"
 

@@ -41,8 +41,7 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "src/engine/monitor_thread.h", "src/engine/one_sided.h", "src/engine/operations.h",
-             "src/engine/signal_watch.h", "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
+             "src/engine/operations.h", "src/engine/signal_watch.h", "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
              "src/topo/device.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest. Then come the driver, the memory that ranks share,
     # and the executors.

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "src/engine/device_waits.h"
 #include "tests/catch.h"
 #include "tests/quiet_boards.h"
 #include "transports/shm/message_board.h"

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "src/engine/device_waits.h"
 #include "src/engine/transfer_watch.h"
+#include "src/engine/wait_cycle.h"
 #include "tests/catch.h"
 #include "tests/quiet_boards.h"
 #include "tests/unit/wait_program.h"
