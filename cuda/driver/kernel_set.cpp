@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "cuda/driver/kernels_image.h"
 #include "cuda/kernels/plan_image.h"
 #include "cuda/driver/shared_table.h"
 

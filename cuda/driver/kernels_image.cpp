@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/driver/kernels_image.h"
+#include "cuda/driver/kernel_set.h"
 
 // The build makes these headers (cuda/meson.build). bin2c writes the bytes, but not their number.
 #include <cuda/kernels_architectures.h>

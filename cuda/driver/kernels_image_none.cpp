@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/driver/kernels_image.h"
+#include "cuda/driver/kernel_set.h"
 
 namespace rondo::device {
 

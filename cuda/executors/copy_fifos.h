@@ -7,7 +7,7 @@
 //           exchanges of blocks. On several nodes there is one for each channel of a plan; blocks use the first.
 // Memory    To a rank of this node, headers and heads are in memory that the node's ranks map (cuda/transport/flags.h).
 //           Payloads are slots in the receiver's segment, or in HostLinks. To a rank of another node, the FIFO is a
-//           link of the network (cuda/transport/network_links.h), as for kernels.
+//           link of the network (cuda/transport/host_links.h), as for kernels.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 #include "cuda/kernels/transfer.h"
 #include "cuda/transport/flags.h"
 #include "cuda/transport/host_links.h"
-#include "cuda/transport/network_links.h"
 #include "cuda/transport/segment.h"
 
 namespace rondo::cuda {

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "cuda/executors/stream_users.h"
-#include "cuda/transport/device_allocations.h"
 #include "cuda/transport/flags.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/base/clock.h"

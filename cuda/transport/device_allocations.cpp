@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/transport/device_allocations.h"
+#include "cuda/transport/shared_memory.h"
 
 #include <map>
 #include <memory>
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cuda/driver/handles.h"
-#include "cuda/transport/shared_memory.h"
 
 namespace rondo::cuda {
 namespace {

@@ -24,7 +24,6 @@
 #include "cuda/kernels/load_store_place.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/transport/host_links.h"
-#include "cuda/transport/network_links.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/base/kernel_file.h"
 #include "src/engine/executor.h"

@@ -8,8 +8,11 @@
 //        the memory for its own device. The memory stays until the last rank unmaps it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "cuda/transport/info_exchange.h"
 #include "cuda/driver/handles.h"
@@ -69,5 +72,22 @@ struct OpenedMemory {
 [[nodiscard]] Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor descriptor, uint64_t bytes);
 /// Maps such memory again, at the addresses that OpenedMemory::close_vmm() has kept.
 [[nodiscard]] Result<void> reopen_vmm(const PrimaryContext &context, FileDescriptor descriptor, OpenedMemory &opened);
+
+// These functions have the memory of rondo_device_mem_alloc(). If the device supports it, the memory is physical memory
+// with a descriptor, which other processes map without a pause of the device. Otherwise it is memory of cuMemAlloc.
+
+/// Allocates memory. `library` is Config::cuda_library. Any thread may call these functions.
+[[nodiscard]] Result<void *> allocate_for_peers(const std::string &library, int32_t device, size_t bytes);
+/// Frees such memory. RONDO_ERROR_INVALID_ARGUMENT: `pointer` is not its start.
+[[nodiscard]] Result<void> free_for_peers(void *pointer);
+
+/// A range within such memory that other processes can map.
+struct MappableRange {
+  int descriptor = -1;  ///< owned by the memory
+  uint64_t offset = 0;  ///< of the range in the memory
+  uint64_t memory_bytes = 0;
+};
+/// Returns where the bytes lie in such memory, or none if the memory is of another kind or has no descriptor.
+[[nodiscard]] std::optional<MappableRange> find_mappable(const void *pointer, size_t bytes);
 
 }  // namespace rondo::cuda

@@ -5,9 +5,9 @@
 #include <array>
 
 #include "cuda/executors/cuda_executor.h"
-#include "cuda/transport/device_allocations.h"
 #include "cuda/driver/pointer_probe.h"
 #include "cuda/transport/rdma_memory.h"
+#include "cuda/transport/shared_memory.h"
 #include "src/bootstrap/address.h"
 #include "src/engine/host_executor.h"
 #include "src/plan/edges.h"

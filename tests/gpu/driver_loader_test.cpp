@@ -5,7 +5,6 @@
 
 #include "cuda/driver/driver.h"
 #include "cuda/driver/kernel_set.h"
-#include "cuda/driver/kernels_image.h"
 #include "src/base/config.h"
 #include "tests/catch.h"
 

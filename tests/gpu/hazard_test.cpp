@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "cuda/driver/kernels_image.h"
+#include "cuda/driver/kernel_set.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_ranks.h"
 

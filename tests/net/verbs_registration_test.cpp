@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests register memory through a table of functions of the test. They need no device and no library.
-#include "transports/verbs/registration.h"
+#include "transports/verbs/device.h"
 
 #include <cerrno>
 #include <string>

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "src/base/clock.h"
-#include "transports/verbs/registration.h"
+#include "transports/verbs/device.h"
 
 namespace rondo::verbs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/verbs/registration.h"
+#include "transports/verbs/device.h"
 
 #include <errno.h>
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cuda/driver/budget.h"
-#include "cuda/driver/kernels_image.h"
+#include "cuda/driver/kernel_set.h"
 #include "cuda/executors/reach.h"
 #include "cuda/executors/segment_memory.h"
 #include "cuda/transport/rdma_memory.h"

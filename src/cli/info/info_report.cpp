@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/info/info_report.h"
-#include "cuda/driver/kernels_image.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cuda/driver/kernel_set.h"
 #include "src/base/names.h"
 #include "src/cli/info/cuda.h"
 #include "src/cli/info/devices.h"

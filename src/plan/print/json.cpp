@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "src/plan/print/print.h"
-#include "src/plan/print/parts.h"
 
 namespace rondo {
 namespace {

@@ -7,7 +7,6 @@
 #include "src/base/size.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/block_lanes.h"
-#include "src/plan/print/parts.h"
 #include "src/plan/verify/parts.h"
 
 namespace rondo {

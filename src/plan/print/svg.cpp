@@ -6,7 +6,6 @@
 
 #include "src/console/svg.h"
 #include "src/plan/print/print.h"
-#include "src/plan/print/parts.h"
 
 namespace rondo {
 namespace {
