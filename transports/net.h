@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/links/links.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
-#include "src/links/rdma_memory.h"
 
 namespace rondo::net {
 
@@ -34,7 +34,7 @@ enum class LinkUse : uint8_t {
   collectives,
   blocks,    ///< blocks of all_to_all, gather and scatter, between ranks that no schedule joins
   messages,
-  puts       ///< puts and signals (src/links/put_frame.h), which FarWindows takes
+  puts       ///< puts and signals (src/links/remote_memory.h), which FarWindows takes
 };
 
 /// The near ends of one link: the pair of directed connections with one peer on one channel.

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cuda/driver/driver.h"
-#include "src/links/rdma_memory.h"
+#include "src/links/links.h"
 
 namespace rondo::cuda {
 

@@ -9,7 +9,7 @@
 #include "src/core/communicator.h"
 #include "src/core/polling.h"
 #include "src/core/window_note.h"
-#include "src/links/window_notes.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/engine/signal_watch.h"
-#include "src/links/put_frame.h"
+#include "src/links/remote_memory.h"
 #include "src/proto/memory.h"
 
 namespace rondo {

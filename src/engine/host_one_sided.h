@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class runs the one-sided operations of a rank on host memory, one batch at a time. On the same host it writes to
-// the peer's buffer itself. To another host it posts slots (src/links/put_frame.h), which the peer's links take. A
+// the peer's buffer itself. To another host it posts slots (src/links/remote_memory.h), which the peer's links take. A
 // batch is complete once these links have taken all its slots, so the data of a complete put are in the window.
 #pragma once
 

@@ -9,7 +9,9 @@
 // Views always show the present state of a link, so executors can rely on them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -17,10 +19,28 @@
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
-#include "src/links/rdma_memory.h"
 #include "src/links/remote_memory.h"
 
 namespace rondo {
+
+/// Device memory that network cards read and write without the host (GPUDirect RDMA). Networks use this interface, and
+/// cuda/transport/rdma_memory.h implements it.
+class RdmaMemory {
+ public:
+  virtual ~RdmaMemory() = default;
+
+  /// Returns the memory, at the device's addresses. It begins and ends at page boundaries of the host.
+  [[nodiscard]] virtual std::span<std::byte> bytes() const = 0;
+  /// Returns whether the host, too, can read and write the memory at the addresses of bytes().
+  [[nodiscard]] virtual bool is_in_reach_of_host() const = 0;
+  /// Returns a dmabuf that contains bytes(), or -1.
+  [[nodiscard]] virtual int dmabuf() const = 0;
+  /// Runs `work` while the device is current on this thread. Network libraries that use devices need this.
+  virtual void run(const std::function<void()> &work) const = 0;
+  /// Makes data visible to kernels if the network has reported their arrival before this call. To be sure to see the
+  /// data, a kernel must wait for a signal that the host gives after this call. Call this function inside run().
+  [[nodiscard]] virtual Result<void> flush() const = 0;
+};
 
 /// The FIFOs on this side of all links to other hosts. They lie in one piece of memory, which a network device can
 /// register.
@@ -57,7 +77,7 @@ class Links {
   [[nodiscard]] virtual bool has_signals() const { return false; }
   /// Makes signals() and outgoing_puts() usable. Call it before the first one-sided operation. Any thread.
   virtual Result<void> open_one_sided() { return open_messages(); }
-  /// Returns the link that takes puts to a rank of another host (put_frame.h), or a view without memory.
+  /// Returns the link that takes puts to a rank of another host (PutFrame), or a view without memory.
   [[nodiscard]] virtual ConnectionView outgoing_puts(uint32_t) const { return {}; }
   /// Lets ranks of other hosts write to a buffer until withdraw_window(). `number` is the number of the registration.
   /// Any thread may call both functions. After withdraw_window() no link writes to the buffer.

@@ -35,6 +35,11 @@ struct Note {
 /// The number of latest notes that each rank keeps.
 inline constexpr size_t kept_note_count = 4;
 
+/// The numbers of notes about windows have this bit. Notes about windows never replace other notes.
+inline constexpr uint64_t window_note_bit = uint64_t{1} << 63;
+/// The number of latest notes about windows that each rank keeps.
+inline constexpr size_t kept_window_note_count = 2;
+
 /// The hosts of a communicator report the states of their ranks to each other once in this time, or less often.
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
 

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links, and report to ranks. They do not depend on a transport.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
-                   "src/links/message_boards.h", "src/links/put_frame.h", "src/links/remote_memory.h"},
+                   "src/links/message_boards.h", "src/links/remote_memory.h"},
     # These are the interfaces of a transport, and what ranks know of each other before they connect.
     "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
@@ -41,14 +41,14 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "src/engine/operations.h", "src/engine/signal_watch.h", "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
+             "src/engine/operations.h", "src/engine/signal_watch.h", "src/links/links.h", "src/links/init_context.h",
              "src/topo/device.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest. Then come the driver, the memory that ranks share,
     # and the executors.
     "cuda/kernels": {"src/base", "src/proto"} | PLAIN_PLAN,
     "cuda/driver": {"src/base", "src/proto", "cuda/kernels"},
     "cuda/transport": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/outcomes.h",
-                       "src/engine/executor.h", "src/links/rdma_memory.h", "src/links/links.h", "cuda/kernels",
+                       "src/engine/executor.h", "src/links/links.h", "cuda/kernels",
                        "cuda/driver"} | PLAIN_PLAN,
     "src/core": CORE_FLOORS | {"src/links"},
     # Only this file knows which components were built.

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "src/core/process.h"
-#include "src/links/put_frame.h"
+#include "src/links/remote_memory.h"
 #include "tests/catch.h"
 #include "tests/net/group_world.h"
 #include "tests/sanitized.h"

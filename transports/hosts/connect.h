@@ -11,11 +11,11 @@
 #include "src/base/config.h"
 #include "src/base/memory_limit.h"
 #include "src/bootstrap/store/store.h"
+#include "src/links/links.h"
 #include "transports/hosts/congestion.h"
 #include "src/links/init_context.h"
 #include "transports/net/join.h"
 #include "transports/net/tcp_state.h"
-#include "src/links/rdma_memory.h"
 #include "src/links/transport.h"
 
 namespace rondo::hosts {

@@ -28,7 +28,6 @@
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"
 #include "src/links/recording.h"
-#include "src/links/window_notes.h"
 #include "src/proto/connection.h"
 #include "transports/net/tcp_state.h"
 

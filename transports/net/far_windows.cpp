@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/links/put_frame.h"
+#include "src/links/remote_memory.h"
 #include "src/proto/memory.h"
 
 namespace rondo::net {

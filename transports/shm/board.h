@@ -15,7 +15,6 @@
 #include "src/base/result.h"
 #include "src/links/ranks.h"
 #include "src/links/recording.h"
-#include "src/links/window_notes.h"
 #include "src/proto/connection.h"
 
 namespace rondo::shm {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "src/bootstrap/bytes.h"
-#include "src/links/rdma_memory.h"
+#include "src/links/links.h"
 #include "transports/ucx/api.h"
 
 namespace rondo::ucx {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/links/rdma_memory.h"
+#include "src/links/links.h"
 #include "transports/verbs/api.h"
 #include "transports/verbs/ports.h"
 
