@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 
 namespace rondo::device {
 namespace {

@@ -9,7 +9,7 @@
 #include "src/base/names.h"
 #include "src/core/init.h"
 #include "src/core/part.h"
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 
 using namespace rondo;
 

@@ -13,8 +13,8 @@
 #include "src/cli/subcommand.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/print/print.h"
+#include "src/plan/schedule.h"
 
 namespace rondo::cli {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "src/base/clock.h"
 #include "src/core/diagnostics/debug_lines.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/block_lanes.h"
 #include "src/plan/premul.h"
+#include "src/plan/schedule.h"
 
 namespace rondo {
 namespace {
@@ -36,7 +36,7 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
 }
 
 /// Checks that each peer of the plan is connected. Only an error of Rondo can make the check fail, because each rank
-/// was connected to its peers in every plan that can be chosen (src/plan/edges.h).
+/// was connected to its peers in every plan that can be chosen (src/plan/tuner.h).
 Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, std::span<const uint32_t> node_of) {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers) {

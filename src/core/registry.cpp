@@ -10,7 +10,7 @@
 #include "cuda/transport/shared_memory.h"
 #include "src/bootstrap/address.h"
 #include "src/engine/host_executor.h"
-#include "src/plan/edges.h"
+#include "src/plan/tuner.h"
 #include "src/topo/host.h"
 #include "transports/hosts/connect.h"
 #include "transports/shm/shm_transport.h"

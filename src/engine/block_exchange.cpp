@@ -6,8 +6,8 @@
 
 #include "src/engine/host_messages.h"
 #include "src/engine/watch.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/collective.h"
+#include "src/plan/schedule.h"
 
 namespace rondo {
 namespace {

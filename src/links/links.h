@@ -63,7 +63,7 @@ class Links {
   /// channel has no link with the peer, the view has no memory: its base is null.
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
-  /// Returns whether a schedule may use the links with the peer (src/plan/edges.h).
+  /// Returns whether a schedule may use the links with the peer (src/plan/tuner.h).
   [[nodiscard]] virtual bool carries_plans(uint32_t /*peer*/) const { return true; }
   /// Makes links usable that no schedule uses. Call it before the first exchange of blocks. Any thread.
   virtual void open_blocks() {}

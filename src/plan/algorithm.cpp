@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is the registry of algorithms, with the checks that precede a builder.
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 
 #include <array>
 #include <string>

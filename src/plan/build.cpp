@@ -6,7 +6,7 @@
 #include <cassert>
 #include <utility>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 
 namespace rondo {
 

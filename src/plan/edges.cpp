@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/plan/edges.h"
+#include "src/plan/tuner.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "src/plan/algorithm.h"
 #include "src/plan/hierarchical/layout.h"
-#include "src/plan/tuner.h"
+#include "src/plan/schedule.h"
 
 namespace rondo {
 namespace {

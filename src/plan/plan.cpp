@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "src/plan/algorithm.h"
 #include "src/plan/premul.h"
+#include "src/plan/schedule.h"
 #include "src/plan/split_call.h"
 
 namespace rondo {

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "src/base/arithmetic.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/build.h"
+#include "src/plan/schedule.h"
 #include "src/plan/tuner_rows.h"
 
 namespace rondo {

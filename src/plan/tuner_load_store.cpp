@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "src/plan/tuner_rows.h"
 
 namespace rondo {

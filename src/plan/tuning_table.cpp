@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "src/base/config.h"
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "src/plan/tuner.h"
 
 namespace rondo {

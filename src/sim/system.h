@@ -10,8 +10,8 @@
 #include <deque>
 #include <vector>
 
+#include "src/plan/schedule.h"
 #include "src/sim/sim_network.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/tuner.h"
 #include "src/proto/partition.h"
 

@@ -2,7 +2,7 @@
 // These tests compare the copy-engine executor with the host executor. The same calls with the same algorithm and
 // chunks must give the same bytes. tests/unit/matrix_test.cpp compares the host's results with the documented order.
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/settings.h"

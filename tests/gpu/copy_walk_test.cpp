@@ -11,7 +11,7 @@
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/reach.h"
 #include "cuda/transport/flags.h"
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 

@@ -11,7 +11,7 @@
 
 #include "cuda/kernels/load_store_kernels.h"
 #include "src/base/clock.h"
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "src/plan/tuner.h"
 #include "tests/gpu/collective_buffers.h"
 #include "tests/gpu/device_case.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/gpu/device_world.h"
 #include "tests/gpu/load_store_reference.h"
 #include "tests/gpu/random_elements.h"

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/unit/executor_world.h"

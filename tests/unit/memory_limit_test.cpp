@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/unit/ranks.h"

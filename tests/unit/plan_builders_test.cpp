@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests execute the builders' schedules in random interleavings. verifier_test.cpp proves the schedules.
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/catch.h"
 #include "tests/unit/plan_world.h"
 

@@ -4,8 +4,7 @@
 #include <random>
 #include <string>
 
-#include "src/plan/algorithm.h"
-#include "src/plan/edges.h"
+#include "src/plan/schedule.h"
 #include "src/plan/tuner.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "tests/catch.h"
 #include "tests/unit/plan_world.h"
 

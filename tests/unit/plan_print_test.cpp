@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "src/plan/algorithm.h"
 #include "src/plan/print/print.h"
+#include "src/plan/schedule.h"
 #include "tests/catch.h"
 
 using namespace rondo;

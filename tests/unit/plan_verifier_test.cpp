@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/plan/algorithm.h"
 #include "src/plan/build.h"
+#include "src/plan/schedule.h"
 #include "src/plan/verify/verifier.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"

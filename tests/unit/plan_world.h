@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "src/plan/verify/verifier.h"
 #include "src/proto/partition.h"
 #include "src/proto/step.h"

@@ -7,8 +7,8 @@
 
 #include "src/base/parse.h"
 #include "src/cli/tune/runs.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/collective.h"
+#include "src/plan/schedule.h"
 
 namespace rondo::cli::tune {
 namespace {

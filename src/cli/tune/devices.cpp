@@ -7,7 +7,7 @@
 #include "cuda/driver/driver.h"
 #include "src/cli/tune/runs.h"
 #include "src/console/command_line.h"
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "src/plan/tuner.h"
 
 namespace rondo::cli::tune {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "src/base/size.h"
-#include "src/plan/algorithm.h"
 #include "src/plan/block_lanes.h"
+#include "src/plan/schedule.h"
 #include "src/plan/verify/parts.h"
 
 namespace rondo {

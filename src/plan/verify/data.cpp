@@ -20,8 +20,8 @@
 #include <bit>
 #include <string>
 
-#include "src/plan/algorithm.h"
 #include "src/plan/block_lanes.h"
+#include "src/plan/schedule.h"
 #include "src/plan/verify/parts.h"
 
 namespace rondo::verify_parts {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/plan/algorithm.h"
+#include "src/plan/schedule.h"
 #include "src/plan/verify/parts.h"
 
 namespace rondo {
