@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/bootstrap/fd_channel.h"
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo::cuda {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/base/ticks.h"
+#include "src/base/clock.h"
 
 #include <string>
 

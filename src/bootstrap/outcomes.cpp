@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 
 #include <algorithm>
 #include <string>

@@ -15,7 +15,7 @@
 
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 #include "src/topo/host.h"
 
 namespace rondo {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "src/bootstrap/address.h"
-#include "src/bootstrap/store/listener.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/process.h"
 #include "src/core/regroup.h"
 

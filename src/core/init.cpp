@@ -14,7 +14,7 @@
 #include "src/base/parse.h"
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/launch/rendezvous.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/core/registry.h"
 #include "src/links/ranks.h"

@@ -11,7 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/process.h"
 
 namespace rondo {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "src/base/cancel.h"
-#include "src/bootstrap/store/listener.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
 #include "src/core/init.h"
 

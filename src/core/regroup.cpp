@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/core/polling.h"
 
 namespace rondo {
 namespace {

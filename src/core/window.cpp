@@ -7,7 +7,6 @@
 
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
-#include "src/core/polling.h"
 #include "src/core/window_note.h"
 #include "src/links/ranks.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/executors/cuda_executor.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/registry.h"
 #include "src/engine/host_stream.h"
 #include "src/engine/operations.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/registry.h"
 #include "src/engine/device_executor.h"
 #include "src/engine/operations.h"

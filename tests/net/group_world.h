@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
 #include "src/core/init.h"
 #include "src/core/registry.h"

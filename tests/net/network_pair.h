@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/bootstrap/store/forwarding_store.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
 #include "transports/net.h"
 

@@ -12,7 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/store/forwarding_store.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
 #include "tests/net/side.h"
 #include "tests/net/ucx_pair.h"

@@ -13,7 +13,7 @@
 #include "src/bootstrap/launch/process_info.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
 #include "tests/seconds.h"
 #include "tests/test_clock.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "src/base/ticks.h"
+#include "src/base/clock.h"
 #include "src/plan/plan.h"
 #include "transports/shm/recorder.h"
 #include "transports/shm/segment.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
 #include "src/core/registry.h"
 #include "src/memory/segment_table.h"

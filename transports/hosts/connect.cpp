@@ -14,7 +14,7 @@
 
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 #include "transports/hosts/connect_steps.h"
 #include "transports/hosts/control_share.h"
 #include "transports/hosts/mesh.h"

@@ -10,8 +10,8 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/bootstrap/bytes.h"
-#include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/store/forwarding_store.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo::hosts {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "src/base/ticks.h"
+#include "src/base/clock.h"
 #include "src/proto/connection.h"
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"

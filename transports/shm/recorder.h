@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/base/ticks.h"
+#include "src/base/clock.h"
 #include "src/links/recording.h"
 #include "transports/shm/segment.h"
 

@@ -13,8 +13,8 @@
 #include <new>
 
 #include "src/base/arithmetic.h"
+#include "src/base/clock.h"
 #include "src/base/shared_file.h"
-#include "src/base/ticks.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {

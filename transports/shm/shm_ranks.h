@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/ticks.h"
+#include "src/base/clock.h"
 #include "src/proto/memory.h"
 #include "src/links/ranks.h"
 #include "transports/shm/peers.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo::ucx {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 #include "transports/ucx/receiver.h"
 #include "transports/ucx/worker.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/bootstrap/address.h"
-#include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo::verbs {
 namespace {

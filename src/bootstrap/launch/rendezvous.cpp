@@ -10,7 +10,7 @@
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
 #include "src/bootstrap/resolver.h"
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo {
 namespace {

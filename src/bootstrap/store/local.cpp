@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file implements a StoreCore that a mutex protects.
-#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/store/store.h"
 
 #include <algorithm>
 #include <chrono>

@@ -21,6 +21,7 @@
 #include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/result.h"
+#include "src/base/unique_handle.h"
 
 namespace rondo {
 
@@ -154,6 +155,25 @@ template <class T>
   return all;
 }
 
+// These functions gather the outcomes of ranks. A rank that has failed sends its failure as its outcome, so the other
+// ranks do not wait for it.
+
+/// Gathers the outcome of every rank: bytes for the other ranks, or an error. Every rank calls this.
+/// @param names  the ranks' names for people, by rank, or empty. With names, a failed rank waits for the others. All
+///               ranks get the error of the lowest failed rank, and that rank's name begins the message. Without
+///               names, a failed rank waits only a moment, and gets its own error.
+/// @return all parts in rank order, or the lowest failed rank's error, with its status and that rank as the peer. Other
+///         errors are as in Store::gather().
+[[nodiscard]] Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank,
+                                                         uint32_t count, const Result<Bytes> &own,
+                                                         uint64_t deadline_ns,
+                                                         std::span<const std::string> names = {});
+
+/// Gathers outcomes without bytes. Succeeds if no rank has failed.
+[[nodiscard]] Result<void> check_outcomes(Store &store, std::string_view key, uint32_t rank, uint32_t count,
+                                          const Result<void> &own, uint64_t deadline_ns,
+                                          std::span<const std::string> names = {});
+
 /// The rank and group of a client. The client sends them with its proof.
 struct Membership {
   std::string group;  ///< a key; ranks of equal groups meet
@@ -197,6 +217,10 @@ struct StoreHost {
                                                            const StoreHost &host = {},
                                                            const Cancel *cancel = nullptr, bool *absent = nullptr);
 
+/// Makes a store for ranks of this process only. It has the core of a store server, but no sockets. Returns `count`
+/// clients of the store, each for its own thread. The store lives as long as any of the clients.
+[[nodiscard]] std::vector<std::unique_ptr<Store>> make_local_stores(uint32_t count);
+
 /// A server with its own thread. It rejects bad, slow and silent clients without disturbing the others.
 class StoreServer {
  public:
@@ -225,6 +249,21 @@ class StoreServer {
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
                                                                       GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);
+
+/// The socket on which a store server will listen. Clients may connect before the server runs, and then wait in the
+/// socket's queue.
+struct StoreListener {
+  FileDescriptor socket;
+  Endpoint endpoint;
+};
+
+/// Listens on `address`; port 0 means any free port.
+/// @param listen_errno  null, or a variable that gets the errno if the system refused the address, and otherwise 0
+[[nodiscard]] Result<StoreListener> listen_for_store(const Endpoint &address, int *listen_errno = nullptr);
+
+/// Serves the clients of a listener.
+[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(StoreListener listener, const Secret &secret,
+                                                                      GroupNames names = GroupNames::once);
 
 /// Returns 32 bytes from the system's random source.
 [[nodiscard]] Secret random_secret();
