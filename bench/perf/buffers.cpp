@@ -8,7 +8,7 @@
 #include <limits>
 #include <sstream>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 
 namespace rondo::perf {
 namespace {

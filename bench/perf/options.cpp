@@ -8,7 +8,6 @@
 #include "bench/perf/nccl_letters.h"
 #include "bench/perf/plan_options.h"
 #include "bench/perf/product.h"
-#include "src/base/size.h"
 #include "src/base/spelling.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"

@@ -15,7 +15,7 @@
 #include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
 #include "bench/perf/turns.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/console/progress.h"
 #include "src/console/terminal.h"
 

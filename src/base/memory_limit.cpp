@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 
 namespace rondo {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "src/base/result.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 
 namespace rondo {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "src/base/signals_absorbed.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 
 namespace rondo {
 namespace {

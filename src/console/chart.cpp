@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/console/svg.h"
 
 namespace rondo::chart {

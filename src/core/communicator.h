@@ -17,7 +17,6 @@
 #include "src/base/cpu.h"
 #include "src/bootstrap/store/store.h"
 #include "src/core/diagnostics/failure_dump.h"
-#include "src/core/group_info.h"
 #include "src/core/grow_id.h"
 #include "src/core/planner.h"
 #include "src/core/registration_cache.h"
@@ -25,6 +24,7 @@
 #include "src/core/window.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
+#include "src/links/init_context.h"
 #include "src/links/transport.h"
 
 namespace rondo {

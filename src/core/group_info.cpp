@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/core/group_info.h"
+#include "src/core/init.h"
 
 #include <sched.h>
 #include <sodium.h>

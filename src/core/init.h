@@ -2,15 +2,20 @@
 // These functions make communicators from unique ids, from the environment, or within one process.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "src/base/config.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
 #include "src/core/pending_inits.h"
 #include "src/core/process.h"
+#include "src/links/init_context.h"
+#include "src/topo/topology.h"
 
 namespace rondo {
 
@@ -38,6 +43,16 @@ namespace rondo {
                                                             uint64_t deadline_ns, const Cancel *cancel);
 /// Makes a communicator of one rank, which needs no server. `key_prefix` is unique in this process.
 [[nodiscard]] Result<std::shared_ptr<Communicator>> make_alone(const std::string &key_prefix, const Settings &settings);
+
+// The ranks of a new communicator first exchange peer info. From the infos of all ranks, each rank makes the group info
+// (src/links/init_context.h).
+
+/// Exchanges peer info with all ranks through the store, and compares versions, sizes and settings. Returns
+/// RONDO_ERROR_MISMATCH with the difference and two ranks that differ, or RONDO_ERROR_TIMEOUT with the ranks that did
+/// not arrive.
+[[nodiscard]] Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank,
+                                                   uint32_t rank_count, const Settings &settings,
+                                                   const Topology &topology, uint64_t deadline_ns);
 
 /// Waits, as the last step of an initialisation, until no rank needs the store any more: every rank has arrived and
 /// mapped the memory that it needs. Returns RONDO_ERROR_REMOTE if a missing rank has died, and errors of the store

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "src/base/config.h"
-#include "src/core/group_info.h"
 #include "src/core/plan_cache.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
+#include "src/links/init_context.h"
 #include "src/links/transport.h"
 
 namespace rondo {

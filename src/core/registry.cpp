@@ -12,6 +12,7 @@
 #include "src/engine/host_executor.h"
 #include "src/plan/tuner.h"
 #include "src/topo/host.h"
+#include "src/topo/topology.h"
 #include "transports/hosts/connect.h"
 #include "transports/shm/shm_transport.h"
 #include "transports/tcp/tcp_network.h"

@@ -7,7 +7,6 @@
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
-#include "src/core/group_info.h"
 #include "src/engine/executor.h"
 #include "src/links/init_context.h"
 #include "src/links/transport.h"

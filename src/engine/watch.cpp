@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "src/base/clock.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/links/ranks.h"
 
 namespace rondo {

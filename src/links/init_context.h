@@ -22,7 +22,7 @@ struct NetworkInterface {
   bool operator==(const NetworkInterface &) const = default;
 };
 
-/// The facts that all ranks know about a rank before they are connected (src/core/group_info.h). A transport exchanges
+/// The facts that all ranks know about a rank before they are connected (src/core/init.h). A transport exchanges
 /// other facts itself, such as the GIDs of a verbs device or the capabilities of a CUDA device.
 struct RankInfo {
   uint32_t node = 0;       ///< number of the node; equal for ranks that can share memory

@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/plan/block_lanes.h"
 
 namespace rondo::sim {

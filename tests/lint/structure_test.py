@@ -57,9 +57,9 @@ MAY_INCLUDE = {
     # The console is what users see: help, files, progress, pictures. Of the library it uses only the spelling of sizes
     # and names, and the opening of users' files. So bench may use the console, too. Beside it, bench uses only the
     # public interface and dlopen().
-    "src/console": {"src/base/size.h", "src/base/spelling.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
+    "src/console": {"src/base/spelling.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
-    "bench": {"src/console", "src/base/cpu.h", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
+    "bench": {"src/console", "src/base/cpu.h", "src/base/spelling.h", "src/base/user_file.h",
               "src/base/runtime_library.h", "src/plan/collective.h", "src/topo/host.h"},
     # The folders of the trainer have one direction. The figures do not know how they were measured, and the report
     # knows nothing of the run.
@@ -78,7 +78,7 @@ MAY_INCLUDE = {
     "bench/trainer/report": {"bench/trainer/figures", "bench/trainer/options.h", "src/console"},
     "bench/trainer/run": {"bench/failure.h", "bench/trainer/options.h", "bench/trainer/figures", "bench/trainer/lanes",
                           "bench/trainer/compute", "bench/trainer/model", "bench/trainer/data",
-                          "bench/trainer/exchange", "src/base/size.h", "src/base/user_file.h", "src/console"},
+                          "bench/trainer/exchange", "src/base/spelling.h", "src/base/user_file.h", "src/console"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows its interface's declarations, and nothing of its callers.

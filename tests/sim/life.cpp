@@ -2,7 +2,6 @@
 #include "tests/sim/life.h"
 
 #include "src/base/clock.h"
-#include "src/core/group_info.h"
 #include "src/core/init.h"
 #include "src/core/registry.h"
 #include "src/memory/region.h"

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/progress.h"

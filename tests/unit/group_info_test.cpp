@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/core/group_info.h"
+#include "src/core/init.h"
 #include "tests/catch.h"
 
 using namespace rondo;

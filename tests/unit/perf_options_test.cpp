@@ -4,7 +4,7 @@
 
 #include "bench/perf/cases.h"
 #include "bench/perf/options.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "tests/catch.h"
 
 using namespace rondo::perf;

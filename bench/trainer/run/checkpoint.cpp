@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "bench/trainer/data/checksum.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/base/user_file.h"
 #include "src/console/output.h"
 

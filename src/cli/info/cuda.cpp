@@ -13,7 +13,7 @@
 #include "cuda/executors/reach.h"
 #include "cuda/executors/segment_memory.h"
 #include "cuda/transport/rdma_memory.h"
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/cli/info/lines.h"
 
 namespace rondo::cli {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/cli/sim/sim.h"
 #include "src/console/chart.h"
 #include "src/console/svg.h"

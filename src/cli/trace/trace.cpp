@@ -12,7 +12,7 @@
 
 #include <sys/stat.h>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/base/unique_handle.h"
 #include "src/base/user_file.h"
 #include "src/cli/commands.h"

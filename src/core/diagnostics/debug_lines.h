@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "src/base/config.h"
-#include "src/core/group_info.h"
+#include "src/links/init_context.h"
 #include "src/plan/plan.h"
 #include "src/topo/topology.h"
 #include "src/links/links.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/plan/block_lanes.h"
 #include "src/plan/schedule.h"
 #include "src/plan/verify/parts.h"
