@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file keeps the calls of a thread between rondo_group_begin() and rondo_group_end(). The outermost
 // rondo_group_end() enqueues them. A thread's group is a mutable global, because a C caller has no object that could
-// hold the group. Rondo has few such globals; last_error.h lists the others.
+// hold the group. Rondo has few such globals; src/api/boundary.h lists the others.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file holds objects that exist once for each process: the tables of handles, the memory that peers can map, and
 // the settings of the environment. C handles carry no context, so this is a documented exception to "no mutable
-// globals". src/core/diagnostics/last_error.h names the other exceptions.
+// globals". src/api/boundary.h names the other exceptions.
 #pragma once
 
 #include <atomic>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/core/handle_table.h"
-#include "src/core/diagnostics/last_error.h"
+#include "src/api/boundary.h"
 #include "src/core/process.h"
 #include "tests/catch.h"
 

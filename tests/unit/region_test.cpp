@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/core/diagnostics/last_error.h"
+#include "src/api/boundary.h"
 #include "src/core/process.h"
 #include "src/memory/region.h"
 #include "tests/catch.h"

@@ -13,7 +13,7 @@
 
 #include "src/base/clock.h"
 #include "src/engine/host_stream.h"
-#include "src/core/diagnostics/last_error.h"
+#include "src/api/boundary.h"
 #include "tests/catch.h"
 #include "tests/unit/stream_tools.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/core/diagnostics/last_error.h"
+#include "src/api/boundary.h"
 
 #include <exception>
 
