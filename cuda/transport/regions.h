@@ -15,7 +15,7 @@
 //           entry used again
 // Graphs    A graph names a region by its entry. After a captured call has posted an entry, the entry is never used
 //           again. So a graph that is launched after the end of its region finds no other region there.
-// Opening and closing wait for the device, so a rank does them only while nothing is in flight (src/engine/device_executor.h).
+// Opening and closing wait for the device, so a rank does them only in a quiet moment (src/engine/device_executor.h).
 // A leaving rank closes everything, even while other communicators have work in flight. It then marks every entry with
 // `region_left`.
 #pragma once

@@ -14,7 +14,7 @@ namespace rondo {
 /// Gives up the core for at least `ns`. A signal may end the wait early.
 void sleep_for_ns(uint64_t ns);
 
-/// Sleeps between two looks at what other ranks publish: 50 us in the first 5 ms of a wait, and 1 ms afterwards.
+/// Sleeps between two polls of what other ranks publish: 50 us in the first 5 ms of a wait, and 1 ms afterwards.
 inline void sleep_between_polls(uint64_t waited_ns) { sleep_for_ns(waited_ns < 5'000'000 ? 50'000 : 1'000'000); }
 
 /// Gives up the core to a thread that can run.

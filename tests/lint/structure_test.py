@@ -40,7 +40,8 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/engine/executor.h", "src/engine/device_executor.h", "src/engine/operations.h",
-             "src/engine/signal_watch.h", "src/links/links.h", "src/links/init_context.h", "src/topo/device.h"} | PLAIN_PLAN,
+             "src/engine/signal_watch.h", "src/links/links.h", "src/links/init_context.h",
+             "src/topo/device.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest. Then come the driver, the memory that ranks share,
     # and the executors.
     "cuda/kernels": {"src/base", "src/proto"} | PLAIN_PLAN,
