@@ -83,7 +83,8 @@ MAY_INCLUDE = {
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows its interface's declarations, and nothing of its callers.
-    "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/memory_policy.h"},
+    "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/memory_policy.h",
+                        "tests/switch_stack.h"},
     "tests/soft_nvml": {"src/topo/nvml_api.h"},
     # This driver's kernels are the library's own bodies.
     "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},

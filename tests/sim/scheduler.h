@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/sim/random.h"
-#include "tests/soft_cuda/switch_stack.h"
+#include "tests/switch_stack.h"
 
 namespace rondo::sim {
 

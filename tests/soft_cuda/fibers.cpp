@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/soft_cuda/switch_stack.h"
+#include "tests/switch_stack.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
