@@ -2,7 +2,6 @@
 // The subcommands share these parts: what their arguments are parsed to, and how they write results and errors.
 #pragma once
 
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <variant>
@@ -21,12 +20,6 @@ using Parsed = std::variant<Options, std::string>;
 [[nodiscard]] inline Result<void> write_text(const std::string &path, const std::string &text) {
   if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   return {};
-}
-
-/// Writes why `rondo run` does not run its job to standard error. Returns the exit status.
-[[nodiscard]] inline int refuse_run(const std::string &message, int status = exit_failed) {
-  std::fprintf(stderr, "rondo run: %s\n", message.c_str());
-  return status;
 }
 
 }  // namespace rondo::cli

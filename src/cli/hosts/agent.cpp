@@ -234,7 +234,7 @@ void Agent::close_output(RankPipe &pipe) {
 void Agent::read_output(RankPipe &pipe) {
   std::array<char, output_read_bytes> buffer;
   const ssize_t got_bytes = ::read(pipe.descriptor.get(), buffer.data(), buffer.size());
-  if (got_bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got_bytes < 0 && is_temporary(errno)) return;
   if (got_bytes <= 0) return close_output(pipe);
   const std::string_view text(buffer.data(), static_cast<size_t>(got_bytes));
   std::string lines;

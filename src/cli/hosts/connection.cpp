@@ -59,7 +59,7 @@ std::string as_line(std::string text) {
 void HostConnection::read_complaint() {
   std::array<char, 512> buffer;
   const ssize_t got_bytes = ::read(said.get(), buffer.data(), buffer.size());
-  if (got_bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got_bytes < 0 && is_temporary(errno)) return;
   if (got_bytes <= 0) return said.reset();
   complaint.append(buffer.data(), static_cast<size_t>(got_bytes));
   if (complaint.size() > complaint_bytes_max) complaint.erase(0, complaint.size() - complaint_bytes_max);

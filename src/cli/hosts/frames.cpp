@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "rondo/rondo.h"
+#include "src/cli/run/streams.h"
 
 namespace rondo::cli {
 namespace {
@@ -32,10 +33,6 @@ std::vector<std::string> texts_in(ByteReader &reader) {
   for (uint32_t left = reader.number<uint32_t>(); left != 0 && !reader.failed(); --left)
     texts.push_back(text_in(reader));
   return texts;
-}
-
-bool may_come_back(int error_number) {
-  return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
 }
 
 }  // namespace
@@ -109,7 +106,7 @@ void FrameWriter::add(FrameKind kind, ByteView body) {
 bool FrameWriter::write_some(int descriptor) {
   while (pending()) {  // bounded by what is queued
     const ssize_t done_bytes = ::write(descriptor, bytes_.data() + written_, bytes_.size() - written_);
-    if (done_bytes < 0) return may_come_back(errno);
+    if (done_bytes < 0) return is_temporary(errno);
     written_ += static_cast<size_t>(done_bytes);
     if (written_ < full_bytes && pending()) continue;
     bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(written_));
@@ -121,7 +118,7 @@ bool FrameWriter::write_some(int descriptor) {
 bool FrameReader::read_some(int descriptor) {
   std::array<std::byte, frame_read_bytes> buffer;
   const ssize_t got_bytes = ::read(descriptor, buffer.data(), buffer.size());
-  if (got_bytes < 0) return may_come_back(errno);
+  if (got_bytes < 0) return is_temporary(errno);
   if (got_bytes == 0) return false;
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(taken_));
   taken_ = 0;

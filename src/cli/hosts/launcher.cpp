@@ -20,7 +20,6 @@
 #include "src/cli/run/children.h"
 #include "src/cli/run/launch.h"
 #include "src/cli/run/streams.h"
-#include "src/cli/subcommand.h"
 
 namespace rondo::cli {
 namespace {

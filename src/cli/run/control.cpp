@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <type_traits>
 
+#include "src/cli/run/streams.h"
+
 namespace rondo::cli {
 namespace {
 
@@ -19,7 +21,7 @@ template <class Message>
 Received receive_message(int control, Message *message) {
   const ssize_t received_bytes = ::recv(control, message, sizeof *message, MSG_DONTWAIT);
   if (received_bytes == static_cast<ssize_t>(sizeof *message)) return Received::message;
-  if (received_bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Received::nothing;
+  if (received_bytes < 0 && is_temporary(errno)) return Received::nothing;
   return Received::closed;
 }
 

@@ -3,6 +3,10 @@
 // starts.
 #pragma once
 
+#include <cstdio>
+#include <string>
+
+#include "src/cli/commands.h"
 #include "src/cli/run/rank.h"
 #include "src/cli/run/streams.h"
 
@@ -29,5 +33,11 @@ struct Launched {
 /// Starts the guard. The caller sets options, program_path and processors in `plan`, and this function sets the rest.
 /// Call it once, with one thread. The guard is a new process, which runs within this call and does not return from it.
 [[nodiscard]] Result<Launched> launch_guard(LaunchPlan plan);
+
+/// Writes why `rondo run` does not run its job to standard error. Returns the exit status.
+[[nodiscard]] inline int refuse_run(const std::string &message, int status = exit_failed) {
+  std::fprintf(stderr, "rondo run: %s\n", message.c_str());
+  return status;
+}
 
 }  // namespace rondo::cli

@@ -15,10 +15,10 @@
 #include "src/cli/hosts/agent.h"
 #include "src/cli/hosts/launcher.h"
 #include "src/cli/nccl/library.h"
+#include "src/cli/run/launch.h"
 #include "src/cli/run/options.h"
 #include "src/cli/run/program.h"
 #include "src/cli/run/supervisor.h"
-#include "src/cli/subcommand.h"
 
 namespace rondo::cli {
 namespace {

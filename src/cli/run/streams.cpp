@@ -26,8 +26,6 @@ bool same_file(int first, int second) {
   return ::fstat(first, &a) == 0 && ::fstat(second, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-bool is_temporary(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
-
 std::string tag_of(uint32_t rank) { return "[" + std::to_string(rank) + "] "; }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@
 #include "src/cli/run/lines.h"
 
 namespace rondo::cli {
+
+/// Returns whether a read or write that failed with this errno value may succeed later.
+[[nodiscard]] inline bool is_temporary(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
 
 /// Bytes for a descriptor with which the launcher was started. Other processes may share the descriptor, so it is not
 /// made non-blocking. After poll() a pipe has room for PIPE_BUF bytes, so no write is larger than that.

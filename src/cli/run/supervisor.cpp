@@ -16,7 +16,6 @@
 #include "src/cli/run/launch.h"
 #include "src/cli/run/recorder.h"
 #include "src/cli/run/store.h"
-#include "src/cli/subcommand.h"
 
 namespace rondo::cli {
 namespace {
