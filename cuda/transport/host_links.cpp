@@ -55,10 +55,9 @@ Result<NetworkLinks::Registered> NetworkLinks::register_links(const PrimaryConte
   RONDO_TRY(guard.status());
   const std::string what = "cuMemHostRegister of " + std::to_string(bytes.size()) +
                            " bytes for links to other hosts (RONDO_SLOT_BYTES and RONDO_CHANNELS make them fewer)";
-  RONDO_TRY(cuda_check(driver,
-                       driver.mem_host_register(bytes.data(), bytes.size(),
-                                                host_register_portable | host_register_device_map),
-                       what.c_str()));
+  RONDO_TRY(cuda_check(
+      driver, driver.mem_host_register(bytes.data(), bytes.size(), host_register_portable | host_register_device_map),
+      what.c_str()));
   made.bytes = bytes;
   made.registration = HostRegistration({&driver, context.get().context, bytes.data()});
   RONDO_TRY(cuda_check(driver, driver.mem_host_get_device_pointer(&made.address, bytes.data(), 0),

@@ -79,7 +79,7 @@ struct SegmentInfo {
 
 /// The links by which a rank's device reaches the other ranks.
 struct SegmentLinks {
-  std::vector<bool> permitted;          ///< by rank, whether a schedule links it (src/plan/tuner.h); if empty, all
+  std::vector<bool> permitted;            ///< by rank, whether a schedule links it (src/plan/tuner.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
   bool one_process = false;               ///< all ranks of this node are threads of one process, so none opens a handle
   const HostLinks *host = nullptr;        ///< to ranks of this node whose memory the device does not reach; or null

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "cuda/executors/cuda_executor.h"
 #include "cuda/driver/pointer_probe.h"
+#include "cuda/executors/cuda_executor.h"
 #include "cuda/transport/rdma_memory.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/bootstrap/address.h"

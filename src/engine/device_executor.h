@@ -209,7 +209,7 @@ class Launches {
   [[nodiscard]] std::unique_lock<std::shared_mutex> try_quiet();
 
  private:
-  std::shared_mutex mutex_;    ///< shared while a call is enqueued, exclusive in a quiet moment
+  std::shared_mutex mutex_;     ///< shared while a call is enqueued, exclusive in a quiet moment
   std::mutex executors_mutex_;  ///< guards executors_ only, because a launch may hold mutex_ for long
   std::vector<const DeviceExecutor *> executors_;
 };

@@ -16,10 +16,10 @@
 #include <span>
 
 #include "src/base/result.h"
+#include "src/links/remote_memory.h"
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
-#include "src/links/remote_memory.h"
 
 namespace rondo {
 

@@ -45,9 +45,9 @@ struct ScheduleArgs {
 /// A line of the registry. CONTRIBUTING.md says what else a new algorithm needs.
 struct Algorithm {
   rondo_algorithm_t id;
-  uint32_t rank_count_max;                      ///< build_schedule() refuses more ranks
+  uint32_t rank_count_max;  ///< build_schedule() refuses more ranks
   bool (*supports)(rondo_collective_t);
-  Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
+  Schedule (*build)(const ScheduleArgs &);  ///< pure; the arguments are valid for this algorithm
   /// Returns true if payloads may be sent by reference with these arguments: a peer reads them in the sender's own
   /// buffer when it consumes the slot. If true, the verifier proves that no later step overwrites a payload before the
   /// peer has read it. An operation ends only after the peers have consumed all such slots.

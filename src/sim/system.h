@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "src/plan/schedule.h"
-#include "src/sim/sim_network.h"
 #include "src/plan/tuner.h"
 #include "src/proto/partition.h"
+#include "src/sim/sim_network.h"
 
 namespace rondo::sim {
 

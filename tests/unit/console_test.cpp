@@ -13,8 +13,8 @@
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/progress.h"
-#include "src/console/terminal.h"
 #include "src/console/svg.h"
+#include "src/console/terminal.h"
 #include "tests/catch.h"
 
 using namespace rondo;

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/core/handle_table.h"
 #include "src/api/boundary.h"
+#include "src/core/handle_table.h"
 #include "src/core/process.h"
 #include "tests/catch.h"
 

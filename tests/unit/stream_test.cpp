@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "src/api/boundary.h"
 #include "src/base/clock.h"
 #include "src/engine/host_stream.h"
-#include "src/api/boundary.h"
 #include "tests/catch.h"
 #include "tests/unit/stream_tools.h"
 

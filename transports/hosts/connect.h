@@ -11,12 +11,12 @@
 #include "src/base/config.h"
 #include "src/base/memory_limit.h"
 #include "src/bootstrap/store/store.h"
-#include "src/links/links.h"
-#include "transports/hosts/congestion.h"
 #include "src/links/init_context.h"
+#include "src/links/links.h"
+#include "src/links/transport.h"
+#include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 #include "transports/net/tcp_state.h"
-#include "src/links/transport.h"
 
 namespace rondo::hosts {
 

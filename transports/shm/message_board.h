@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "src/base/clock.h"
-#include "src/proto/connection.h"
 #include "src/links/message_boards.h"
 #include "src/links/ranks.h"
+#include "src/proto/connection.h"
 #include "transports/shm/board.h"
 
 namespace rondo::shm {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/proto/memory.h"
 #include "src/links/ranks.h"
+#include "src/proto/memory.h"
 #include "transports/shm/peers.h"
 
 namespace rondo::shm {

@@ -165,8 +165,7 @@ template <class T>
 /// @return all parts in rank order, or the lowest failed rank's error, with its status and that rank as the peer. Other
 ///         errors are as in Store::gather().
 [[nodiscard]] Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank,
-                                                         uint32_t count, const Result<Bytes> &own,
-                                                         uint64_t deadline_ns,
+                                                         uint32_t count, const Result<Bytes> &own, uint64_t deadline_ns,
                                                          std::span<const std::string> names = {});
 
 /// Gathers outcomes without bytes. Succeeds if no rank has failed.

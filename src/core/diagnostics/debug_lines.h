@@ -8,9 +8,9 @@
 
 #include "src/base/config.h"
 #include "src/links/init_context.h"
+#include "src/links/links.h"
 #include "src/plan/plan.h"
 #include "src/topo/topology.h"
-#include "src/links/links.h"
 
 namespace rondo::debug_lines {
 
