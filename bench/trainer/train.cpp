@@ -4,15 +4,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "bench/trainer/cuda/cuda_compute.h"
 #include "bench/trainer/options.h"
@@ -50,25 +54,24 @@ Outcome check_samples(const Options &options, const Corpus &corpus, const Sample
 /// models.
 Outcome check_agreement(const Options &options, const CorpusMark &corpus, Group &group) {
   const Shape &shape = options.shape;
-  std::string mine;
-  for (const uint64_t number :
-       {uint64_t{shape.width}, uint64_t{shape.layers}, uint64_t{shape.heads}, uint64_t{shape.context},
-        uint64_t{options.batch}, uint64_t{options.accumulate}, options.steps, options.seed, corpus.bytes,
-        corpus.checksum,
-        static_cast<uint64_t>(options.bucket_mb * 1e6), uint64_t{options.overlap}, uint64_t{options.sharded},
-        uint64_t{options.parts.slices}, uint64_t{options.parts.stages}, uint64_t{options.parts.experts},
-        static_cast<uint64_t>(options.mode), options.local_steps, options.staleness,
-        options.validate_every, uint64_t{options.validation_batches}, options.check_every,
-        uint64_t{options.on_device}, static_cast<uint64_t>(options.precision),
-        uint64_t{options.measure_rounds}, uint64_t{options.reports()}, uint64_t{options.resume.empty()}})
-    mine += std::to_string(number) + " ";
-  mine += std::to_string(options.learning_rate) + " " + std::to_string(options.clip) + name_of(options.compression);
-  mine.resize(512);
-  std::string all(mine.size() * group.size(), '\0');
-  if (auto failure = group.gather(mine.data(), mine.size(), all.data())) return failure;
+  const Parts &parts = options.parts;
+  const Compression &compression = options.compression;
+  const auto bits = [](double number) { return std::bit_cast<uint64_t>(number); };
+  std::vector<uint64_t> mine;
+  const auto add = [&](auto... numbers) { (mine.push_back(static_cast<uint64_t>(numbers)), ...); };
+  add(corpus.bytes, corpus.checksum, shape.width, shape.layers, shape.heads, shape.context, options.on_device,
+      options.precision, options.batch, options.accumulate, options.steps, options.seed, bits(options.bucket_mb),
+      options.overlap, options.mode, options.local_steps, options.staleness, compression.method,
+      bits(compression.share), compression.thin_rank, options.sharded, parts.slices, parts.stages, parts.experts,
+      bits(options.learning_rate), bits(options.weight_decay), bits(options.clip), options.warmup,
+      options.validate_every, options.validation_batches, options.check_every, options.checkpoint.empty(),
+      options.checkpoint_every, options.resume.empty(), options.measure_rounds, options.reports());
+  std::vector<uint64_t> all(mine.size() * group.size());
+  if (auto failure = group.gather(mine.data(), mine.size() * sizeof mine[0], all.data())) return failure;
   for (size_t rank = 1; rank < group.size(); ++rank)
-    if (all.compare(rank * mine.size(), mine.size(), all, 0, mine.size()) != 0)
-      return Failure{Exit::usage, "rank " + std::to_string(rank) + " has other options or another corpus than rank 0; "
+    if (!std::ranges::equal(std::span(all).subspan(rank * mine.size(), mine.size()), std::span(all).first(mine.size())))
+      return Failure{Exit::usage, "rank " + std::to_string(rank) +
+                                      " has other options or another corpus than rank 0; "
                                       "start all ranks with the same"};
   return std::nullopt;
 }

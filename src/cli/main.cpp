@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -121,6 +122,7 @@ int dispatch(Arguments args) {
 
 int main(int argc, char **argv) {
   rondo::console::begin_standard_streams();
+  ::signal(SIGCHLD, SIG_DFL);  // if it were inherited as ignored, the ends of children would be lost
   const rondo::cli::Arguments all(argv, static_cast<size_t>(argc));
   const int status = rondo::cli::dispatch(all.empty() ? all : all.subspan(1));
   return rondo::console::end_standard_streams("rondo", status);

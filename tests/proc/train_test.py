@@ -3,6 +3,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -242,6 +243,20 @@ class Refusals(TrainCase):
             with self.subTest(arguments=arguments):
                 rest = [pair for pair in zip(SMALL[::2], SMALL[1::2]) if pair[0] not in arguments]
                 self.refused(words, *arguments, model=[word for pair in rest for word in pair])
+
+    def test_ranks_whose_options_differ_are_refused(self):
+        for option, values in {
+            "--learning-rate": ("1e-7", "4e-7"), "--weight-decay": (0.1, 0.2), "--warmup": (10, 11),
+            "--checkpoint-every": (2, 3), "--clip": (1, 2), "--zero": (0, 1),
+        }.items():
+            with self.subTest(option=option):
+                command = self.command(1, "--steps", 4, "--checkpoint", self.folder / "c", option, "$value")
+                words = " ".join(command).replace("$value", '"$value"')
+                script = f"if [ $RONDO_RANK = 0 ]; then value={values[0]}; else value={values[1]}; fi; exec {words}"
+                done = subprocess.run([self.rondo, "run", "-n", "2", "--", "sh", "-c", script], capture_output=True,
+                                      text=True, timeout=240, check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("rank 1 has other options or another corpus than rank 0", done.stderr)
 
     def test_a_corpus_that_cannot_serve_is_named(self):
         empty, short, locked = (self.folder / name for name in ("empty", "short", "locked"))

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import rondo
 import rondo.torch
-from rondo.torch import _failures, _lanes
+from rondo.torch import _failures, _lanes, _work
 from torch_special import apart, equal, expect
 
 DEVICE = torch.device("cuda", 0)
@@ -78,10 +78,37 @@ def device_waits(rank, size):
         work = group.allreduce([torch.ones(1)])
         work.wait()
         assert current.host_waits == 2 and not work.is_completed(), "only the stream waits for a collective"
+        group._start_coalescing(DEVICE)
+        parts = [group.allreduce([torch.ones(1)]) for _ in range(2)]
+        joined = group._end_coalescing(DEVICE)
+        for _ in range(2):  # the second wait may be for another stream
+            current.awaited.clear()
+            joined.wait()
+            assert current.awaited == [part.event for part in parts], current.awaited
         expect(rondo.TimeoutError, lambda: work.wait(datetime.timedelta(milliseconds=10)))
         work.event.is_done = True
         assert work.wait(datetime.timedelta(milliseconds=10))
+        kept, lane.comm.all_reduce.side_effect = len(lane._running), rondo.RemoteError("rank 1 has ended", peer=1)
+        expect(rondo.RemoteError, lambda: group.allreduce([torch.ones(1)]))
+        assert len(lane._running) == kept + 1, "calls before the failed one may still run"
+        lane.close(abort=False)
+        assert not lane._running
         group.shutdown()
+
+
+def completers(rank, size):
+    """Sets a future in a thread, which ends when there is nothing more to do."""
+    del rank, size
+    before = threading.enumerate()
+    with mock.patch.object(_work, "IDLE_S", 0.01):
+        work = _work.Work(_failures.Names([0, 1]), [torch.ones(1)], _work.Completer())
+        future = work.get_future()
+        threads = [thread for thread in threading.enumerate() if thread not in before]
+        work._start(None)
+        equal(future.wait(), [torch.ones(1)])
+        for thread in threads:
+            thread.join(60)
+        assert threads and not any(thread.is_alive() for thread in threads), threads
 
 
 def captured(rank, size):

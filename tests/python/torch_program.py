@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rondo
 import rondo.torch
-from torch_device import captured, device_waits, other_backends, windows
+from torch_device import captured, completers, device_waits, other_backends, windows
 from torch_special import LIMIT, any_source, apart, equal, expect, monitored, remade, sparse, splits, strides, uneven
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
@@ -334,6 +334,11 @@ def lateness(rank, size):
         expect(TimeoutError, lambda: work.wait(datetime.timedelta(milliseconds=20)))
         threading.Thread(target=lambda: (time.sleep(0.1), lone.abort())).start()
         expect(rondo.Error, work.wait)
+        unheard = apart("unheard", rank, size, datetime.timedelta(hours=1))
+        works = [unheard.recv([torch.empty(1)], 1), unheard.send([torch.ones(1)], 2)]  # without a counterpart
+        unheard.abort()
+        for work in works:
+            expect(rondo.AbortedError, work.wait)
     dist.barrier()
     for limit in (datetime.timedelta(seconds=180000000), datetime.timedelta.max):
         x = torch.ones(1)
@@ -367,7 +372,8 @@ def memory(rank, size):
 
 CASES = {case.__name__: case for case in (reductions, sparse, monitored, remade, copies, blocks, asynchronous, messages,
                                           any_source, groups, memory, trainings, death, lateness,
-                                          captured, device_waits, other_backends, windows, splits, strides, uneven)}
+                                          captured, completers, device_waits, other_backends, windows, splits, strides,
+                                          uneven)}
 
 
 def main():

@@ -62,7 +62,7 @@ class Torch(unittest.TestCase):
     def test_collectives_and_messages_equal_what_the_ranks_compute_alone(self):
         self.passes("reductions", "sparse", "strides", "monitored", "remade", "copies", "blocks", "asynchronous",
                     "messages", "any_source", "groups", "splits", "memory", "other_backends", "device_waits",
-                    "captured", "windows")
+                    "captured", "completers", "windows")
 
     def test_pytorch_is_imported_behind_our_libnccl(self):
         environment = {**os.environ, "LD_PRELOAD": LIBRARY, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"}

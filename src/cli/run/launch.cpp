@@ -47,7 +47,6 @@ Result<FileDescriptor> take_signals(sigset_t *mask_before) {
   sigset_t blocked = wanted;
   for (const int number : only_blocked) ::sigaddset(&blocked, number);
   ::sigprocmask(SIG_BLOCK, &blocked, mask_before);
-  ::signal(SIGCHLD, SIG_DFL);  // if it were inherited as ignored, ended children would not be seen
   FileDescriptor signals(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.valid()) return system_error("signalfd", errno);
   return signals;

@@ -109,12 +109,13 @@ class Communicator(Calls, Windows):
         self._place = None
 
     @classmethod
-    def _of(cls, handle: Optional[int]) -> "Communicator":
-        """Takes ownership of a handle that the library made."""
+    def _of(cls, handle: Optional[int], check_it: bool = True) -> "Communicator":
+        """Takes ownership of a handle that the library made. With `check_it`, raises an error if it has failed."""
         made = cls.__new__(cls)
         made._reset()
         made._handle = handle
-        made.ready()
+        if check_it:
+            made.ready()
         return made
 
     def ready(self) -> bool:
@@ -389,9 +390,11 @@ def init_all(size: int, devices: Optional[Sequence[int]] = None, timeout: Option
     """
     if size < 1 or devices is not None and len(devices) != size:
         raise InvalidArgument(f"{size} ranks with {devices!r}: there is at least one rank, and one device for each")
-    configs = (rondo_config_t * size)()
-    for rank in range(size):
-        configs[rank] = configuration(device=devices[rank] if devices else None, timeout=timeout, **options)
+    configs = (rondo_config_t * size)(*[configuration(device=device, timeout=timeout, **options)
+                                        for device in devices or [None] * size])
     handles = (c_void_p * size)()
     check(C.rondo_comm_init_all(ctypes.cast(handles, ctypes.POINTER(c_void_p)), size, configs))
-    return [Communicator._of(handle) for handle in handles]
+    comms = [Communicator._of(handle, check_it=False) for handle in handles]
+    for comm in comms:
+        comm.ready()
+    return comms

@@ -153,22 +153,31 @@ class DeviceLane:
             try:
                 body(shown(self.comm), self.stream.cuda_stream)
             except Error as error:
+                event = torch.cuda.Event()
+                event.record(self.stream)
+                self._keep(event, body, finish)  # earlier calls of the body may run
                 raise self.names.explained(error) from error
             if finish is not None:
                 finish()
             work = DeviceWork(self, result, holds_host)
-            if torch.cuda.is_current_stream_capturing():  # which forbids queries of events
+            if not self._keep(work.event, body, finish):
                 work.kept = body, finish
-            else:
-                self._running.append((work.event, body, finish))
-                while self._running[0][0].query() and len(self._running) > 1:
-                    self._running.popleft()
         if waits:
             work.wait()
         return work
+
+    def _keep(self, event: "torch.cuda.Event", *kept: Any) -> bool:
+        """Keeps the buffers of an operation alive until its event. Returns False during a capture."""
+        if torch.cuda.is_current_stream_capturing():  # which forbids queries of events
+            return False
+        self._running.append((event, *kept))
+        while self._running[0][0].query() and len(self._running) > 1:
+            self._running.popleft()
+        return True
 
     def close(self, abort: bool) -> None:
         """Ends the communicator: after its operations, or at once."""
         if abort:
             self.comm.abort()
         self.comm.destroy()
+        self._running.clear()

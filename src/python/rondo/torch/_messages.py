@@ -89,19 +89,25 @@ class Channel:
             failed = error
         with self._lock:
             self._error = self._error or failed  # the channel may have been closed meanwhile
-            if self._error is None:
-                self._comm, self._stream = comm, stream
-            elif comm is not None:
-                comm.abort()
-                if stream is not None:
-                    stream.destroy()
-                comm.destroy()
-            pending, self._pending = self._pending, []
-            for buffer, work in pending:
-                if self._error is not None:
-                    work._fail(work._names.explained(self._error))
-                else:
-                    self._enqueue(buffer, work)
+            if self._error is not None:
+                if comm is not None:
+                    comm.abort()
+                    if stream is not None:
+                        stream.destroy()
+                    comm.destroy()
+                self._fail_pending()
+                return
+            self._comm, self._stream = comm, stream
+            for buffer, work in self._pending:
+                self._enqueue(buffer, work)
+            self._pending = []
+
+    def _fail_pending(self) -> None:
+        """Ends the messages that wait for the other rank."""
+        assert self._error is not None
+        for _, work in self._pending:
+            work._fail(work._names.explained(self._error))
+        self._pending = []
 
     def close(self, abort: bool) -> None:
         """Ends the channel: after its messages, or at once."""
@@ -112,6 +118,7 @@ class Channel:
             comm, stream = self._comm, self._stream
             self._error = self._error or AbortedError("the process group was shut down")
             self._comm = self._stream = None
+            self._fail_pending()  # the other rank may never join
         if comm is not None and stream is not None:
             if abort:
                 comm.abort()

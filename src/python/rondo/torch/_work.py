@@ -14,11 +14,14 @@ from torch._C._distributed_c10d import Work as C10dWork
 from .._errors import TimeoutError  # pylint: disable=redefined-builtin
 from ._failures import Names
 
+IDLE_S = 5.0  # how long a thread waits for the next request
+
 
 class Completer:
     """Threads that set futures. They wait for the operations one after another, in the order of the requests.
 
-    A callback may wait for other futures. So another thread starts while all threads are in callbacks."""
+    A callback may wait for other futures. So another thread starts while all threads are in callbacks. A thread ends
+    after a while without requests."""
 
     def __init__(self) -> None:
         self._works: "queue.SimpleQueue[Work]" = queue.SimpleQueue()
@@ -42,13 +45,21 @@ class Completer:
     def _run(self) -> None:
         while True:
             with self._turn:
-                work = self._works.get()
+                try:
+                    work = self._works.get(timeout=IDLE_S)
+                except queue.Empty:
+                    with self._lock:
+                        if self._works.empty():
+                            self._free -= 1
+                            return
+                    continue
                 work._await(None)
             with self._lock:
                 self._free -= 1
             if not self._works.empty():
                 self._attend()
             work._complete_future()
+            del work  # its tensors are not needed while this thread waits
             with self._lock:
                 self._free += 1
 
@@ -106,8 +117,8 @@ class Work(C10dWork):
                     self._finish()
                 except Exception as failed:  # pylint: disable=broad-except
                     error = failed
-            self._finish = self._inner = None
             self._error, self._done = error, True
+            self._finish = self._inner = None  # last, because other threads take this for the end
 
     def _await(self, seconds: Optional[float]) -> bool:
         """Waits until the operation is done. Returns False if the time is over before."""
@@ -210,8 +221,10 @@ class Joined(Work):
     def _await(self, seconds: Optional[float]) -> bool:
         if not all(work._await(seconds) for work in self._works):
             return False
-        self._end(next((work._error for work in self._works if work._error is not None), None))
-        return True
+        error = next((work._error for work in self._works if work._error is not None), None)
+        if error is not None:
+            self._end(error)
+        return True  # not noted as the end: on a device, each wait makes the current stream wait
 
     def get_future(self) -> "torch.futures.Future[Any]":
         """Returns a future whose value is the list of all output tensors."""
