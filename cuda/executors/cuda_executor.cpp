@@ -352,6 +352,7 @@ Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCa
   }
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(call, plan.lane_count, plan.scratch_bytes);
+  operation.base.op = plan.op;
   if (operation.mode == device::LoadStoreMode::shared)
     post_buffers(*driver_, checked_, regions_.get(), segment_.shape().buffers, plan, call, operation);
   device::fit_to_buffers(operation);

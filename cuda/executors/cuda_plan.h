@@ -87,7 +87,7 @@ class CudaPlan final : public PreparedPlan {
   bool uploaded = true;            ///< false: its copy, on the executor's stream, may not have ended
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
-  const ReduceOp op;  ///< for the interpreter's kernel
+  const ReduceOp op;  ///< for kernels that take it as a parameter
   bool is_load_store = false;
   device::LoadStoreOperation load_store;  ///< for load_store: everything except what differs per call
   uint64_t send_bytes = 0, recv_bytes = 0;  ///< for load_store

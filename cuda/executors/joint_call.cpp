@@ -42,7 +42,12 @@ uint32_t block_count(const JointPlan &plan, const device::JointOperation &operat
 }  // namespace
 
 JointPlan make_joint_plan(const Plan &plan, const device::LoadStoreOperation &operation, const LoadedKernel &kernel) {
-  return {kernel, operation.collective, operation.root, operation.count, device::load_store_element_bytes(plan)};
+  return {.kernel = kernel,
+          .collective = operation.collective,
+          .root = operation.root,
+          .count = operation.count,
+          .element_bytes = device::load_store_element_bytes(plan),
+          .op = device::reduce_op(plan)};
 }
 
 JointLaunch make_joint(const JointPlan &plan, const JointCall &call, std::span<const device::JointRank> ranks) {
@@ -55,6 +60,7 @@ JointLaunch make_joint(const JointPlan &plan, const JointCall &call, std::span<c
   operation.divisor = call.divisor;
   operation.collective = plan.collective;
   operation.root = plan.root;
+  operation.op = plan.op;
   operation.captured = call.captured;
   operation.word_count = word_count(plan, operation);
   operation.block_count = block_count(plan, operation, call.blocks_max);

@@ -18,6 +18,7 @@ struct JointPlan {
   uint32_t root = 0;
   uint64_t count = 0;          ///< elements of the vector, or of a block
   uint32_t element_bytes = 1;  ///< 1 for a copy
+  ReduceOp op = ReduceOp::sum;
 };
 
 /// Makes the joint plan from `operation`, which the plan passes to kernels of load_store.

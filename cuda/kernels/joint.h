@@ -38,6 +38,7 @@ struct JointOperation {
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
   uint32_t captured = 0;
+  ReduceOp op = ReduceOp::sum;
 };
 static_assert(std::is_trivially_copyable_v<JointOperation> && std::is_standard_layout_v<JointOperation>);
 static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offsetof(JointOperation, count) == 320);
@@ -134,21 +135,34 @@ RONDO_HD void end_joint(G group, const JointOperation &operation, const KernelEn
   }
 }
 
-/// Runs all work of a block. `shared` is its shared memory, joint_shared_bytes().
+/// Moves all data of a block, and reports the start of a replay.
 template <class Reduction, Group G>
-RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block, std::byte *shared) {
-  KernelEnds ends{};  // loaded together with the operands, and used after the results
-  if (group.rank() < operation.rank_count) ends = load_ends(*operation.ranks[group.rank()].progress);
+RONDO_HD void run_joint_data(G group, const JointOperation &operation, uint32_t block, std::byte *shared,
+                             const KernelEnds &ends) {
   if constexpr (has_joint_words<Reduction>) {
     if (operation.word_count != 0) {
       reduce_words<Reduction>(group, operation, block);
       if (block == 0) begin_joint(group, operation, ends);  // late, so that the loads of words do not wait for it
-      return end_joint(group, operation, ends);
+      return;
     }
   }
   if (block == 0) begin_joint(group, operation, ends);
   auto *const buffers = reinterpret_cast<PartBuffers *>(shared + shared_bytes_for(1, 0));
   run_joint_part<Reduction>(group, operation, block, buffers);
+}
+
+/// Runs all work of a block, by a RankReducer or RankCopy. `shared` is its shared memory, joint_shared_bytes(). The
+/// operation is selected once, outside of all loops.
+template <class Reducer, Group G>
+RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block, std::byte *shared) {
+  KernelEnds ends{};  // loaded together with the operands, and used after the results
+  if (group.rank() < operation.rank_count) ends = load_ends(*operation.ranks[group.rank()].progress);
+  if constexpr (is_copy<Reducer>)
+    run_joint_data<RankCopy>(group, operation, block, shared, ends);
+  else
+    with_reduction<Reducer>(operation.op, [&](auto reduction) {
+      run_joint_data<decltype(reduction)>(group, operation, block, shared, ends);
+    });
   end_joint(group, operation, ends);
 }
 

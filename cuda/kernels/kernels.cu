@@ -68,13 +68,9 @@ template <class Reducer>
 struct OnDevice {
   using Type = Reducer;
 };
-template <>
-struct OnDevice<GroupReducer<Float16Element>> {
-  using Type = GroupReducer<DeviceFloat16Element>;
-};
-template <class Op>
-struct OnDevice<RankReduction<Float16Element, Op>> {
-  using Type = RankReduction<DeviceFloat16Element, Op>;
+template <template <class...> class Reducer, class... Op>
+struct OnDevice<Reducer<Float16Element, Op...>> {
+  using Type = Reducer<DeviceFloat16Element, Op...>;
 };
 
 constexpr uint32_t warp_threads = 32;

@@ -3,10 +3,10 @@
 //
 //     rondo_run_PROTOCOL_copy        collectives that only move data, of any type
 //     rondo_run_PROTOCOL_TYPE        collectives that reduce; the operation is a parameter
-//     rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
+//     rondo_run_one_shot_TYPE        an all-reduce by load_store and one_shot; the operation is a parameter
 //     rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
 //     rondo_run_load_store_copy      a collective that only moves data, by load_store
-//     rondo_run_joint_TYPE_OP        a collective that reduces, for all ranks in one kernel
+//     rondo_run_joint_TYPE           a reduction for all ranks, in one kernel; the operation is a parameter
 //     rondo_run_joint_copy           a collective that only moves data, for all ranks in one kernel
 //     rondo_reduce_TYPE              a slice of a reduction, for the copy-engine executor; the operation is a parameter
 // TYPE is as in rondo_type_string() and OP as in rondo_op_string(). avg runs as sum.
@@ -57,18 +57,21 @@
   X(rondo_run_##stem##_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
   X(rondo_run_##stem##_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
+#define RONDO_RANK_REDUCER_OF_TYPE(X, stem, unused, type, ...) \
+  X(rondo_run_##stem##_##type, ::rondo::device::RankReducer<__VA_ARGS__>)
+
 /// Expands X(name, Reduction...) for each kernel of load_store, except kernels of one_shot.
 #define RONDO_LOAD_STORE_KERNELS(X)                          \
   X(rondo_run_load_store_copy, ::rondo::device::RankCopy) \
   RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, load_store, void)
 
-/// Expands X(name, Reduction...) for each kernel of load_store by one_shot.
-#define RONDO_ONE_SHOT_KERNELS(X) RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, one_shot, void)
+/// Expands X(name, Reducer...) for each kernel of load_store by one_shot.
+#define RONDO_ONE_SHOT_KERNELS(X) RONDO_FOR_TYPES(RONDO_RANK_REDUCER_OF_TYPE, X, one_shot, void)
 
-/// Expands X(name, Reduction...) for each joint kernel.
-#define RONDO_JOINT_KERNELS(X)                          \
+/// Expands X(name, Reducer...) for each joint kernel.
+#define RONDO_JOINT_KERNELS(X)                       \
   X(rondo_run_joint_copy, ::rondo::device::RankCopy) \
-  RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, joint, void)
+  RONDO_FOR_TYPES(RONDO_RANK_REDUCER_OF_TYPE, X, joint, void)
 
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...) \
   X(rondo_reduce_##type, ::rondo::device::GroupReducer<__VA_ARGS__>)

@@ -46,8 +46,8 @@ RONDO_HD inline void store_word(std::byte *payload, uint32_t bytes, uint32_t ind
 }
 
 /// This is false for small elements, each of which would need much code.
-template <class Reduction>
-inline constexpr bool has_short_posts = sizeof(typename Reduction::Storage) > 1;
+template <class Reducer>
+inline constexpr bool has_short_posts = sizeof(typename Reducer::Storage) > 1;
 
 /// A posted payload, and the words of it that belong to a channel.
 struct Payload {
@@ -144,16 +144,16 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
 /// Does W1 of word `index` for all ranks, including this one, and reduces the word into `result`. Returns false if
 /// something has not arrived. All loads of a turn are in flight together, with the loads of beside(). The last rank
 /// needs no turn of its own: it is loaded in the last turn of the others.
-template <class Reduction, class Beside>
+template <class Reducer, class Beside>
 [[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
                                         const Beside &beside, uint64_t &result) {
-  constexpr uint32_t looks = Reduction::looks_at_once;
+  constexpr uint32_t looks = Reducer::looks_at_once;
   const uint32_t last = operation.rank_count() - 1;
   const auto look = [&](uint32_t rank) {  // pairs by value with P1
     return memory::load_pair_relaxed(operation.units(post.number, rank, operation.rank) + 2 * size_t{index});
   };
   const memory::Pair full = pair_of(0, post.flags);
-  typename Reduction::template Partial<uint64_t> partial{};
+  typename Reducer::template Partial<uint64_t> partial{};
   RONDO_KEEP_LOOP
   for (uint32_t first = 0; first < last; first += looks) {
     memory::Pair found[looks], found_last = full;
@@ -171,16 +171,18 @@ template <class Reduction, class Beside>
       return missing == 0;
     });
     if (!all) return false;
-    RONDO_UNROLL
-    for (uint32_t turn = 0; turn < looks; ++turn) {
-      if (first + turn >= last) break;
-      const uint64_t word = word_of(found[turn]);
-      partial = first + turn == 0 ? Reduction::begin(word, operation.base.divisor)
-                                  : Reduction::add(partial, word, operation.base.divisor);
-    }
-    result = word_of(found_last);
+    with_reduction<Reducer>(operation.base.op, [&](auto reduction) {
+      using Reduction = decltype(reduction);
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < looks; ++turn) {
+        if (first + turn >= last) break;
+        const uint64_t word = word_of(found[turn]);
+        partial = first + turn == 0 ? Reduction::begin(word, operation.base.divisor)
+                                    : Reduction::add(partial, word, operation.base.divisor);
+      }
+      if (first + looks >= last) result = Reduction::finish(partial, word_of(found_last), operation.base.divisor);
+    });
   }
-  result = Reduction::finish(partial, result, operation.base.divisor);
   return true;
 }
 
@@ -208,13 +210,13 @@ struct FirstLooks {
 
 /// Reduces the thread's words from `index` on, and polls first words of peers. The last threads of a group poll these,
 /// because they have no words in short posts. Returns Look::ready if everything is done.
-template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD Look finish_post(G group, const LoadStoreOperation &operation, const Post &post,
-                                        uint32_t &index, FirstLooks &firsts) {
+template <class Reducer, Group G>
+[[nodiscard]] RONDO_HD Look finish_post(G group, const LoadStoreOperation &operation, const Post &post, uint32_t &index,
+                                        FirstLooks &firsts) {
   const bool orders = operation.base.on_one_device == 0;
   for (; index < post.end; index += group.size()) {
     uint64_t reduced = 0;
-    const bool found = reduce_word<Reduction>(
+    const bool found = reduce_word<Reducer>(
         operation, post, index,
         [&] {  // an acquire would delay the other polls
           if (!orders && firsts.peer < operation.rank_count() && firsts.peer != operation.rank &&
@@ -243,7 +245,7 @@ template <class Reduction, Group G>
 
 /// Does the first polls of a short post, after computing everything that a turn needs. Returns true if this thread is
 /// done: its word `index`, if it has one, is reduced and stored, and `first_word`, if it polls one, has come.
-template <class Reduction, uint32_t ranks>
+template <class Reducer, uint32_t ranks>
 [[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
                                               bool has_word, const uint64_t *first_word) {
   const DeviceOperation &base = operation.base;
@@ -276,11 +278,15 @@ template <class Reduction, uint32_t ranks>
   if (!has_word) return true;
   // An acquire in the loop would delay the polls of this thread's word.
   if (orders && first_word != nullptr) (void)memory::load_first_pair(first_word, true);  // W2
-  auto partial = Reduction::begin(word_of(found[0]), base.divisor);
-  RONDO_UNROLL
-  for (uint32_t rank = 1; rank + 1 < ranks; ++rank)
-    partial = Reduction::add(partial, word_of(found[rank]), base.divisor);
-  const uint64_t reduced = Reduction::finish(partial, word_of(found[ranks - 1]), base.divisor);
+  // The operation is selected behind the polls, which it would delay.
+  const uint64_t reduced = with_reduction<Reducer>(base.op, [&](auto reduction) {
+    using Reduction = decltype(reduction);
+    auto partial = Reduction::begin(word_of(found[0]), base.divisor);
+    RONDO_UNROLL
+    for (uint32_t rank = 1; rank + 1 < ranks; ++rank)
+      partial = Reduction::add(partial, word_of(found[rank]), base.divisor);
+    return Reduction::finish(partial, word_of(found[ranks - 1]), base.divisor);
+  });
   store_aligned<word_bytes>(base.buffers.recv.data + size_t{index} * word_bytes, reduced);
   return true;
 }
@@ -297,7 +303,7 @@ enum class ShortPass : uint8_t {
 /// Runs a post of at most one word per thread, among two, four or eight ranks. A call of a few bytes takes as long as
 /// its instructions, so polls must be short. The caller handles the cases that need more instructions: the call fails,
 /// is the first one or clears its area, or waits for long. `before` is the result of A1.
-template <class Reduction, Group G>
+template <class Reducer, Group G>
 [[nodiscard]] RONDO_HD ShortPass run_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
                                                 const memory::Pair &before, const KernelEnds &ends) {
   const DeviceOperation &base = operation.base;
@@ -320,9 +326,9 @@ template <class Reduction, Group G>
   const uint32_t peer = group.size() - 1 - group.rank();
   const uint64_t *const first_word =
       peer < ranks && peer != operation.rank ? operation.units(number, peer, operation.rank) : nullptr;
-  const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, first_word)
-                       : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, first_word)
-                                    : reduce_short_post<Reduction, 4>(operation, number, index, has_word, first_word);
+  const bool reduced = ranks == 8   ? reduce_short_post<Reducer, 8>(operation, number, index, has_word, first_word)
+                       : ranks == 2 ? reduce_short_post<Reducer, 2>(operation, number, index, has_word, first_word)
+                                    : reduce_short_post<Reducer, 4>(operation, number, index, has_word, first_word);
   if (!any_at<memory::Site::load_store_ready_vote>(group, !reduced)) {
     if (group.rank() == 0) report(base, 1, 0, 1, [&] { return ends; });
     return ShortPass::ended;
@@ -332,15 +338,15 @@ template <class Reduction, Group G>
 
 /// Runs all work of a block. Only two loads precede the post, and they are in flight together: the first word, and the
 /// pair of told_verdict and the number of posts. `shared` is its shared memory, load_store_shared_bytes().
-template <class Reduction, Group G>
+template <class Reducer, Group G>
 RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceProgress &progress = *operation.base.progress;
   const memory::Pair before = memory::load_pair_relaxed(&progress.told_verdict);  // A1; the same in all threads
   const KernelEnds ends{progress.ended_kernels, progress.ended_number, before.second};  // for thread 0
   ShortPass pass = ShortPass::none;
-  if constexpr (has_short_posts<Reduction>) pass = run_short_post<Reduction>(group, operation, channel, before, ends);
+  if constexpr (has_short_posts<Reducer>) pass = run_short_post<Reducer>(group, operation, channel, before, ends);
   if (pass == ShortPass::ended) return;
-  const auto bytes = static_cast<uint32_t>(operation.count * sizeof(typename Reduction::Storage));
+  const auto bytes = static_cast<uint32_t>(operation.count * sizeof(typename Reducer::Storage));
   const Payload payload = make_payload(operation, bytes, channel);
   uint32_t index = payload.begin + group.rank() + (pass == ShortPass::reduced ? group.size() : 0);
   const bool failed = before.first != 0;
@@ -365,7 +371,7 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   const uint32_t watched = payload.begin < payload.end ? payload.begin : 0;
   FirstLooks firsts{group.size() - 1 - group.rank()};
   const bool done = repeat_until_ready(group, operation, [&] {
-    return failed ? Look::stop : finish_post<Reduction>(group, operation, post, index, firsts);
+    return failed ? Look::stop : finish_post<Reducer>(group, operation, post, index, firsts);
   }, [&](uint32_t peer) {
     const Look first = state_of(peer, 0);
     return static_cast<uint64_t>(first == Look::ready ? state_of(peer, watched) : first);

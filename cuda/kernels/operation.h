@@ -128,7 +128,7 @@ struct DeviceOperation {
   uint32_t poll_count = 1;     ///< reads of a flag before a wait counts as long, at least 1
   uint16_t captured = 0;       ///< 1: the host does not know of each launch, so the kernel reports its start
   uint16_t on_one_device = 0;  ///< 1: all ranks are threads of one process on one device
-  ReduceOp op = ReduceOp::sum;  ///< for a kernel that runs a plan; other kernels have the operation in their names
+  ReduceOp op = ReduceOp::sum;  ///< for kernels that do not have it in their names
 };
 static_assert(std::is_trivially_copyable_v<DeviceOperation> && std::is_standard_layout_v<DeviceOperation>);
 static_assert(sizeof(Window) == 72 && offsetof(Window, handle) == 16 && sizeof(Buffers) == 152);

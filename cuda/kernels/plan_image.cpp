@@ -94,11 +94,6 @@ std::string type_name(const Plan &plan) {
   return rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type));
 }
 
-/// Returns "float32_sum" or the like.
-std::string reducing_name(const Plan &plan) {
-  return type_name(plan) + "_" + rondo_op_string(static_cast<rondo_op_t>(reduce_op(plan)));
-}
-
 /// Returns the bytes of a channel's chunk, or of each block's part of a chunk.
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
@@ -165,7 +160,7 @@ std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
 std::vector<std::string> load_store_kernel_names() {
   std::vector<std::string> names{std::string(load_store_stem) + "copy"};
   add_reducing_names(names, load_store_stem);
-  add_reducing_names(names, one_shot_stem);
+  add_type_names(names, one_shot_stem);
   return names;
 }
 
@@ -175,19 +170,20 @@ uint32_t load_store_element_bytes(const Plan &plan) {
 
 std::vector<std::string> joint_kernel_names() {
   std::vector<std::string> names{std::string(joint_stem) + "copy"};
-  add_reducing_names(names, joint_stem);
+  add_type_names(names, joint_stem);
   return names;
 }
 
 std::string joint_kernel_name(const Plan &plan) {
-  return std::string(joint_stem) + (only_moves(plan) ? "copy" : reducing_name(plan));
+  return std::string(joint_stem) + (only_moves(plan) ? "copy" : type_name(plan));
 }
 
 std::string kernel_name(const Plan &plan) {
-  if (plan.choice.kernel != RONDO_KERNEL_LOAD_STORE)
-    return stem_of(plan.choice.protocol) + (only_moves(plan) ? "copy" : type_name(plan));
-  const std::string stem = is_one_shot(plan) ? one_shot_stem : load_store_stem;
-  return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
+  const std::string name = only_moves(plan) ? "copy" : type_name(plan);
+  if (plan.choice.kernel != RONDO_KERNEL_LOAD_STORE) return stem_of(plan.choice.protocol) + name;
+  if (is_one_shot(plan)) return one_shot_stem + name;
+  if (only_moves(plan)) return load_store_stem + name;
+  return load_store_stem + name + "_" + rondo_op_string(static_cast<rondo_op_t>(reduce_op(plan)));
 }
 
 ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes) {

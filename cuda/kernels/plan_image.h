@@ -52,7 +52,7 @@ inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
 
 /// Returns the names of the joint kernels.
 [[nodiscard]] std::vector<std::string> joint_kernel_names();
-/// Returns the joint kernel that runs a plan of load_store for all ranks, such as "rondo_run_joint_float32_sum".
+/// Returns the joint kernel that runs a plan of load_store for all ranks, such as "rondo_run_joint_float32".
 [[nodiscard]] std::string joint_kernel_name(const Plan &plan);
 
 /// Returns the kernel (cuda/kernels/list.h) that runs the plan, such as "rondo_run_simple_float32". A kernel of

@@ -13,10 +13,10 @@
 
 namespace rondo::device {
 
-/// Reduces operands of one type. ElementType says how the type is stored, and in which type it is computed
-/// (src/proto/reducer.h).
-template <class ElementType, class Op>
-struct RankReduction {
+/// Defines what reductions of operands of one type have in common. ElementType says how the type is stored, and in
+/// which type it is computed (src/proto/reducer.h). A kernel with the operation as a parameter is made of this class.
+template <class ElementType>
+struct RankReducer {
   using Element = ElementType;
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
@@ -27,13 +27,8 @@ struct RankReduction {
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
   static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot; with the last rank, 8 ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
-
-  /// True if a mean scales its operands, because their sum might be too large for the accumulator.
-  static constexpr bool scales = scales_mean<Op, Accumulator> &&
-                                 (sizeof(Storage) == sizeof(Accumulator) || std::is_same_v<Element, Bfloat16Element>);
   static constexpr bool is_wide = sizeof(Accumulator) > sizeof(Storage);  ///< partial results take more registers
 
- private:
   template <class Piece>
   struct alignas(Piece) Elements {
     Storage values[sizeof(Piece) / sizeof(Storage)];
@@ -42,12 +37,28 @@ struct RankReduction {
   struct WideElements {
     Accumulator values[sizeof(Piece) / sizeof(Storage)];
   };
-
- public:
   /// The partial result between operands. If the accumulator has the type of the element, a partial result takes no
   /// more registers than an operand.
   template <class Piece>
   using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
+};
+
+/// Reduces operands of one type by one operation.
+template <class ElementType, class Op>
+struct RankReduction : RankReducer<ElementType> {
+  using Reducer = RankReducer<ElementType>;
+  using Reducer::divides_pieces, Reducer::is_wide;
+  using typename Reducer::Accumulator, typename Reducer::Element, typename Reducer::Storage;
+  template <class Piece>
+  using Elements = typename Reducer::template Elements<Piece>;
+  template <class Piece>
+  using WideElements = typename Reducer::template WideElements<Piece>;
+  template <class Piece>
+  using Partial = typename Reducer::template Partial<Piece>;
+
+  /// True if a mean scales its operands, because their sum might be too large for the accumulator.
+  static constexpr bool scales = scales_mean<Op, Accumulator> &&
+                                 (sizeof(Storage) == sizeof(Accumulator) || std::is_same_v<Element, Bfloat16Element>);
 
   /// Returns the partial result after the first rank's operand. For a mean `divisor` is the number of ranks, otherwise
   /// 0.
@@ -154,5 +165,25 @@ struct RankReduction {
     }
   }
 };
+
+/// Says whether the operations are equal. The compiler cannot see that several such comparisons are of one value. It
+/// would make a branch through a table in memory of them.
+[[nodiscard]] RONDO_HD inline bool is_op(ReduceOp op, ReduceOp wanted) {
+  auto value = static_cast<uint32_t>(op);
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(value));
+#endif
+  return value == static_cast<uint32_t>(wanted);
+}
+
+/// Calls use() with the RankReduction for `op`, and returns its result.
+template <class Reducer, class Use>
+RONDO_HD auto with_reduction(ReduceOp op, const Use &use) {
+  using Element = typename Reducer::Element;
+  if (is_op(op, ReduceOp::sum)) return use(RankReduction<Element, SumOp>{});
+  if (is_op(op, ReduceOp::prod)) return use(RankReduction<Element, ProdOp>{});
+  if (is_op(op, ReduceOp::min)) return use(RankReduction<Element, MinOp>{});
+  return use(RankReduction<Element, MaxOp>{});
+}
 
 }  // namespace rondo::device

@@ -36,7 +36,8 @@ class InfoDevice(unittest.TestCase):
                 self.assertIn(word, text)
             kernels = {kernel["name"]: kernel for kernel in device["kernels"]}
             for name in ("rondo_run_simple_copy", "rondo_run_ll_float32", "rondo_run_simple_bfloat16",
-                         "rondo_run_ll_int8", "rondo_run_load_store_float16_sum", "rondo_reduce_float64"):
+                         "rondo_run_ll_int8", "rondo_run_load_store_float16_sum", "rondo_run_joint_float32",
+                         "rondo_run_one_shot_float16", "rondo_reduce_float64"):
                 self.assertGreater(kernels[name]["registers"], 0)
                 self.assertEqual(kernels[name]["local_bytes"], 0)
                 self.assertGreaterEqual(kernels[name]["block_threads_max"], 512)

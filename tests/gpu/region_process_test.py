@@ -12,7 +12,7 @@ from sanitized import SANITIZED, quarter_of_cases, some_of
 load_tests = quarter_of_cases
 
 # This fault hits the first kernel of load_store, which is loaded after the kernels of every communicator.
-LOADING_FAULT = "cuLibraryGetKernel#99=2"
+LOADING_FAULT = "cuLibraryGetKernel#31=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
 # The timeout of steps that wait for a busy device. A step that ends earlier has not waited, because only a later step
 # releases the device. Under a sanitizer, even a step that does not wait may take 6 s.
