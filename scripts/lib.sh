@@ -176,7 +176,7 @@ refresh() {
 # A sanitizer's build is quick by these options. Of the debugging information it has only the numbers of lines. It lacks
 # the image of kernels, which takes a minute to compile, and which no sanitizer checks. A finding ends the test in any
 # case, since code that would go on takes a third more time to compile.
-# Files that are compiled together (unity) parse most headers once, which halves the time of a build.
+# Files of libraries are compiled together (unity), too, which halves the time of a build.
 sanitized=(-Dbuildtype=debugoptimized -Ddebug=false -Doptimization=1 -Dcuda=disabled -Dtests=true
   -Dunity=on -Dunity_size=8)
 sanitized_code='-g1 -fno-sanitize-recover=all -Wno-shadow'

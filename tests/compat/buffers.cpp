@@ -10,7 +10,7 @@ using namespace compat_test;
 
 namespace {
 
-constexpr size_t bytes = (2 * half_bytes + 4095) / 4096 * 4096;
+constexpr size_t buffer_bytes = (2 * half_bytes + 4095) / 4096 * 4096;
 
 /// A kind of memory. The device is current when the memory is made.
 struct MemoryKind {
@@ -21,21 +21,21 @@ struct MemoryKind {
 
 unsigned char *pinned() {
   void *made = nullptr;
-  CU(host_alloc(&made, bytes, 0));
+  CU(host_alloc(&made, buffer_bytes, 0));
   return static_cast<unsigned char *>(made);
 }
 
 unsigned char *managed() {
   constexpr unsigned attach_global = 1;
   Address made = 0;
-  CU(managed_alloc(&made, bytes, attach_global));
+  CU(managed_alloc(&made, buffer_bytes, attach_global));
   return reinterpret_cast<unsigned char *>(made);
 }
 
 unsigned char *registered() {
-  void *const made = std::aligned_alloc(4096, bytes);
+  void *const made = std::aligned_alloc(4096, buffer_bytes);
   CHECK(made != nullptr);
-  CU(host_register(made, bytes, 0));
+  CU(host_register(made, buffer_bytes, 0));
   return static_cast<unsigned char *>(made);
 }
 

@@ -14,7 +14,7 @@ using namespace compat_test;
 
 namespace {
 
-constexpr size_t count = 1000;           // int32
+constexpr size_t sum_count = 1000;       // int32
 constexpr int thread_local_capture = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 /// Makes streams wait until the test opens it, at most a minute.
@@ -49,19 +49,19 @@ void check_waits(Stream stream) {
 struct Numbers {
   int32_t *in = nullptr;                                    ///< filled by work of the second stream
   int32_t *out = nullptr;                                   ///< result of the first call
-  std::vector<int32_t> seen = std::vector<int32_t>(count);  ///< copy of the result by work of the second stream
+  std::vector<int32_t> seen = std::vector<int32_t>(sum_count);  ///< copy of the result by work of the second stream
   int32_t *result = nullptr;                                ///< numbers that `seen` copies
   int32_t value = 0;
 };
 
 void fill(void *of) {
   auto &numbers = *static_cast<Numbers *>(of);
-  std::fill_n(numbers.in, count, numbers.value);
+  std::fill_n(numbers.in, sum_count, numbers.value);
 }
 
 void look(void *of) {
   auto &numbers = *static_cast<Numbers *>(of);
-  std::copy_n(numbers.result, count, numbers.seen.begin());
+  std::copy_n(numbers.result, sum_count, numbers.seen.begin());
 }
 
 enum class Calls { collectives, messages, signals };
@@ -74,7 +74,7 @@ class Lanes {
     for (int rank = 0; rank < 2; ++rank) {
       Numbers &own = numbers_[rank];
       for (int32_t **const each : {&own.in, &own.out})
-        CU(host_alloc(reinterpret_cast<void **>(each), count * sizeof(int32_t), 0));
+        CU(host_alloc(reinterpret_cast<void **>(each), sum_count * sizeof(int32_t), 0));
       own.value = rank + 1;
       CU(stream_create(&second_[rank], 1, 0));
     }
@@ -90,9 +90,9 @@ class Lanes {
   }
   void reset() {
     for (Numbers &each : numbers_) {
-      std::fill_n(each.in, count, 0);
-      std::fill_n(each.out, count, 0);
-      std::fill_n(each.seen.begin(), count, 0);
+      std::fill_n(each.in, sum_count, 0);
+      std::fill_n(each.out, sum_count, 0);
+      std::fill_n(each.seen.begin(), sum_count, 0);
     }
   }
   /// Makes the calls of both ranks in one group, between the other work of their streams. Every stream has a gate.
@@ -112,7 +112,7 @@ class Lanes {
     for (int rank = 0; rank < 2; ++rank) {
       for (const Stream stream : {first(rank), second_[rank]}) CU(synchronize(stream));
       const int32_t wanted = calls == Calls::collectives ? 3 : numbers_[1 - rank].value;
-      CHECK(numbers_[rank].seen == std::vector<int32_t>(count, wanted));
+      CHECK(numbers_[rank].seen == std::vector<int32_t>(sum_count, wanted));
     }
   }
   /// Runs calls, by `run`, while the first or the second streams wait at a gate, and checks the results. Calls that do
@@ -134,14 +134,14 @@ class Lanes {
     for (Numbers &each : numbers_) fill(&each);
     NCCL(ncclGroupStart());
     for (int rank = 0; rank < 2; ++rank)
-      NCCL(ncclAllReduce(numbers_[rank].in, numbers_[rank].out, count, ncclInt32, ncclSum, ranks_.comm(rank),
+      NCCL(ncclAllReduce(numbers_[rank].in, numbers_[rank].out, sum_count, ncclInt32, ncclSum, ranks_.comm(rank),
                          first(rank)));
     const DevicePart &part = ranks_.part(0);
     NCCL(ncclAllReduce(part.at(0), part.at(8), 4, ncclInt32, ncclSum, ranks_.comm(0), second_[0]));
     CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "overlap");
     for (int rank = 0; rank < 2; ++rank) {
       CU(synchronize(first(rank)));
-      CHECK(std::count(numbers_[rank].out, numbers_[rank].out + count, 0) == count);
+      CHECK(std::count(numbers_[rank].out, numbers_[rank].out + sum_count, 0) == sum_count);
     }
     enqueue(Calls::collectives);
     check(Calls::collectives);
@@ -157,13 +157,13 @@ class Lanes {
     const int peer = 1 - rank;
     switch (calls) {
       case Calls::collectives:
-        NCCL(ncclAllReduce(own.in, own.out, count, ncclInt32, ncclSum, comm, first(rank)));
+        NCCL(ncclAllReduce(own.in, own.out, sum_count, ncclInt32, ncclSum, comm, first(rank)));
         NCCL(ncclAllReduce(part.at(0), part.at(half_bytes), 4, ncclInt8, ncclSum, comm, second_[rank]));
         break;
       case Calls::messages:
-        NCCL(ncclSend(own.in, count, ncclInt32, peer, comm, first(rank)));
+        NCCL(ncclSend(own.in, sum_count, ncclInt32, peer, comm, first(rank)));
         NCCL(ncclAllReduce(part.at(0), part.at(half_bytes), 4, ncclInt8, ncclSum, comm, second_[rank]));
-        NCCL(ncclRecv(own.out, count, ncclInt32, peer, comm, second_[rank]));
+        NCCL(ncclRecv(own.out, sum_count, ncclInt32, peer, comm, second_[rank]));
         break;
       case Calls::signals:
         ncclWaitSignalDesc_t wait{1, peer, 0, 0};

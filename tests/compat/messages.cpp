@@ -40,29 +40,30 @@ void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &ca
   }
 }
 
-constexpr size_t count = 1500;  // int32 values of a message or block
+constexpr size_t value_count = 1500;  // int32 values of a message or block
 
-size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
+size_t block(int rank) { return static_cast<size_t>(rank) * value_count * 4; }
 
 /// Lets every rank exchange messages with all ranks, also itself. Both ends of a message have the same number of bytes,
 /// in different types. Some messages are empty.
 void check_messages(Ranks &ranks) {
   check_call(
-      ranks, "messages", [&](Memory &memory, int rank) {
-        for (int peer = 0; peer < ranks.size(); ++peer) place(memory, block(peer), values(rank, peer, count));
+      ranks, "messages",
+      [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size(); ++peer) place(memory, block(peer), values(rank, peer, value_count));
       },
       [&](int rank, const DevicePart &part) {
         for (int peer = 0; peer < ranks.size(); ++peer) {
-          NCCL(ncclSend(part.at(block(peer)), count, ncclInt32, peer, ranks.comm(rank), part.stream()));
+          NCCL(ncclSend(part.at(block(peer)), value_count, ncclInt32, peer, ranks.comm(rank), part.stream()));
           NCCL(ncclSend(nullptr, 0, ncclInt8, peer, ranks.comm(rank), part.stream()));
           void *const recv = part.at(half_bytes + block(peer));
-          NCCL(ncclRecv(recv, 4 * count, ncclUint8, peer, ranks.comm(rank), part.stream()));
+          NCCL(ncclRecv(recv, 4 * value_count, ncclUint8, peer, ranks.comm(rank), part.stream()));
           NCCL(ncclRecv(nullptr, 0, ncclInt8, peer, ranks.comm(rank), part.stream()));
         }
       },
       [&](Memory &memory, int rank) {
         for (int peer = 0; peer < ranks.size(); ++peer)
-          place(memory, half_bytes + block(peer), values(peer, rank, count));
+          place(memory, half_bytes + block(peer), values(peer, rank, value_count));
       });
 }
 
@@ -127,7 +128,7 @@ void check_empty_messages(Ranks &ranks) {
   }
 }
 
-void check_refusals(Ranks &ranks) {
+void check_refused_messages(Ranks &ranks) {
   const DevicePart &part = ranks.part(0);
   const ncclComm_t comm = ranks.comm(0);
   CHECK_REFUSED(ncclSend(part.at(0), 1, ncclInt8, 9, comm, part.stream()), ncclInvalidArgument, "the peer is 9");
@@ -148,7 +149,7 @@ void compat_test::check_messages() {
   ::check_messages(ranks);
   check_exchanges(ranks);
   check_empty_messages(ranks);
-  check_refusals(ranks);
+  check_refused_messages(ranks);
   Ranks four(4);
   check_exchanges(four);
 }

@@ -72,7 +72,7 @@ void check_types(Ranks &ranks) {
       }
 }
 
-void check_refusals(Ranks &ranks) {
+void check_refused_ops(Ranks &ranks) {
   const ncclComm_t comm = ranks.comm(0);
   float factor = 2;
   ncclRedOp_t op = ncclSum;
@@ -154,6 +154,6 @@ void check_replays(Ranks &ranks) {
 void compat_test::check_ops() {
   Ranks ranks(2);
   check_types(ranks);
-  check_refusals(ranks);
+  check_refused_ops(ranks);
   check_replays(ranks);
 }

@@ -17,11 +17,11 @@
 namespace {
 
 enum class Phase { contribution, result };
-enum class Collective { all_reduce, reduce, broadcast };  ///< rank 0 is the root
+enum class ModelCollective { all_reduce, reduce, broadcast };  ///< rank 0 is the root
 
 struct Rules {
   bool pushes = true;
-  Collective collective = Collective::all_reduce;
+  ModelCollective collective = ModelCollective::all_reduce;
   uint32_t area_count = rondo::device::load_store_area_count;
   bool waits_without_need = true;     ///< a rank that needs no results waits for them
   bool counts_without_part = true;    ///< a rank that contributes nothing publishes, too
@@ -89,10 +89,10 @@ class Model {
   };
 
   [[nodiscard]] bool has_data(uint32_t by, uint32_t reader, Phase phase) const {
-    const bool contributes = rules_.collective != Collective::broadcast || by == 0;
+    const bool contributes = rules_.collective != ModelCollective::broadcast || by == 0;
     if (phase == Phase::contribution) return contributes;
-    if (rules_.collective == Collective::reduce) return reader == 0;
-    return rules_.collective == Collective::all_reduce || reader != 0;
+    if (rules_.collective == ModelCollective::reduce) return reader == 0;
+    return rules_.collective == ModelCollective::all_reduce || reader != 0;
   }
   void add(uint32_t rank, const Step &step) {
     at_[rank].emplace(step, steps_[rank].size());
@@ -106,7 +106,7 @@ class Model {
       });
     };
     if (rules_.publishes_after_data) store();
-    const bool has_part = phase == Phase::result || rules_.collective != Collective::broadcast || rank == 0;
+    const bool has_part = phase == Phase::result || rules_.collective != ModelCollective::broadcast || rank == 0;
     if (has_part || rules_.counts_without_part)
       for_peers(rank, [&](uint32_t reader) { add(rank, {Kind::publish, phase, reader, chunk}); });
     if (!rules_.publishes_after_data) store();
@@ -144,14 +144,15 @@ class Model {
   std::vector<std::map<Step, size_t>> at_;  ///< by rank: the position of each step
 };
 
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce, Collective::broadcast};
+constexpr ModelCollective model_collectives[] = {ModelCollective::all_reduce, ModelCollective::reduce,
+                                                 ModelCollective::broadcast};
 
 }  // namespace
 
 TEST_CASE("model of chunks: in every order each rank reads the data of its chunk, pushed and pulled") {
   if (rondo::test::skips_model("a model of chunks")) return;
   for (const bool pushes : {true, false})
-    for (const Collective collective : collectives)
+    for (const ModelCollective collective : model_collectives)
       for (const auto &[rank_count, chunk_count] : {std::pair(2u, 10u), {3u, 6u}})
         for (const uint32_t areas : {3u, 4u}) {
           Rules rules;
@@ -171,23 +172,23 @@ TEST_CASE("model of chunks: planted faults are found") {
   if (rondo::test::skips_model("a model of chunks")) return;
   for (const bool pushes : {true, false}) {
     CAPTURE(pushes);
-    const auto found = [&](Collective collective, auto change) {
+    const auto found = [&](ModelCollective collective, auto change) {
       Rules rules;
       rules.pushes = pushes;
       rules.collective = collective;
       change(rules);
       return Model(3, 7, rules).explore();
     };
-    for (const Collective collective : collectives) {
+    for (const ModelCollective collective : model_collectives) {
       CHECK(found(collective, [](Rules &rules) { rules.area_count = 2; }) == "data is overwritten");
       CHECK(found(collective, [](Rules &rules) { rules.publishes_after_data = false; }) == "data is missing");
     }
     // A fourth area would hide these two.
-    CHECK(found(Collective::reduce, [](Rules &rules) {
+    CHECK(found(ModelCollective::reduce, [](Rules &rules) {
             rules.area_count = 3;
             rules.waits_without_need = false;
           }) == "data is overwritten");
-    CHECK(found(Collective::broadcast, [](Rules &rules) {
+    CHECK(found(ModelCollective::broadcast, [](Rules &rules) {
             rules.area_count = 3;
             rules.counts_without_part = false;
           }) == "data is overwritten");

@@ -134,7 +134,7 @@ TEST_CASE("copy executor: every collective and algorithm, called and replayed, g
       for (const rondo_collective_t collective : collectives) {
         if (!rondo::find_algorithm(algorithm)->supports(collective)) continue;
         CAPTURE(rondo_algorithm_string(algorithm));
-        static_cast<void>(share.has_next());  // the next collective has other cases in this quarter
+        share.skip();  // the next collective has other cases in this quarter
         for (const size_t count : {size_t{0}, size_t{1}, size_t{4099}})
           for (const bool in_place : {false, true}) {
             if (!share.has_next()) continue;

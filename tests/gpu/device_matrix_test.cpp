@@ -312,6 +312,7 @@ void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, co
       }
     static_cast<void>(has_next_case(matrix));  // the next collective has other types in this quarter
   }
+  static_cast<void>(has_next_case(matrix));  // the next algorithm has other types and operations in this quarter
 }
 
 void check_way(const Worlds &worlds, const rondo::Algorithm &algorithm, const Way &way,

@@ -18,14 +18,6 @@ using namespace rondo_test;
 namespace {
 
 /// With the kernel executor, the lists of 21 groups fill the memory, so the next one waits.
-/// Says whether a case runs. At the gate under a sanitizer, case 0 and case 1 run by turns.
-bool has_turn(uint64_t which) {
-  const auto quarter = gate_quarter();
-  if (!sanitized() || !quarter || *quarter % 2 == which) return true;
-  std::printf("skipped: one of two cases with long lists: takes long under a sanitizer; done without one\n");
-  return false;
-}
-
 bool has_filled_memory(const rondo::RankNow &now) { return now.rank.batches.entered >= 22; }
 
 }  // namespace
@@ -40,7 +32,7 @@ TEST_CASE("device messages: more messages in a group than a kernel's parameter h
 }
 
 TEST_CASE("device messages: calls whose lists fill the memory wait for a peer that comes late") {
-  if (!has_turn(0)) return;
+  if (!has_turn(0, "cases with long lists")) return;
   constexpr int round_count = 24;
   DeviceRanks group(2, on_executor());
   const Exchange exchange(group, std::vector<size_t>(150, 33));
@@ -82,7 +74,7 @@ TEST_CASE("device messages: however many groups a program captures, calls have m
 }
 
 TEST_CASE("device messages: a group with too many messages for a device is refused, and changes nothing") {
-  if (!has_turn(1)) return;
+  if (!has_turn(1, "cases with long lists")) return;
   constexpr int most = 13'107;
   DeviceRanks group(2, on_executor());
   const auto call = [&](int count, int rank) {

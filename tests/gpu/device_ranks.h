@@ -330,4 +330,11 @@ struct DeviceRanks {
   Ranks ranks;  // destroyed before the streams
 };
 
+/// Returns the plan of an all-reduce of `count` floats.
+inline rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+  return plan;
+}
+
 }  // namespace rondo_test

@@ -12,7 +12,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr uint32_t signature = 9;
+constexpr uint32_t call_signature = 9;
 
 /// Rank 0 of two ranks, with one channel.
 struct TwoRanks {
@@ -32,7 +32,7 @@ struct TwoRanks {
     device::LoadStoreWindow &window = world->place(1).window(0);
     memory::store_relaxed(window.send, reinterpret_cast<uint64_t>(peer_send.data()));
     memory::store_relaxed(window.recv, reinterpret_cast<uint64_t>(peer_recv.data()));
-    memory::store_relaxed(window.signature, device::load_store_window(signature, can_be_read));
+    memory::store_relaxed(window.signature, device::load_store_window(call_signature, can_be_read));
     (void)memory::add<memory::Site::load_store_arrive>(world->place(0).arrived(0), 1);
   }
   void leave(bool had_part = true) {
@@ -43,12 +43,12 @@ struct TwoRanks {
   void reduce_all() {
     const device::LoadStorePlace place = world->place(1);
     memory::store_release(place.counter(place.geometry.contributed_at(0), 1),
-                          device::load_store_counter(1000, signature));
+                          device::load_store_counter(1000, call_signature));
     memory::store_release(place.counter(place.geometry.reduced_at(0), 1), device::load_store_counter(1000, 0));
   }
   void run() {
     Buffers buffers = own->buffers(1, false);
-    buffers.signature = signature;
+    buffers.signature = call_signature;
     world->run(0, *own->plan, buffers, 1, 2);
     ended.store(true);
   }

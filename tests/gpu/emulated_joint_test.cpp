@@ -7,8 +7,8 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr rondo_collective_t collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST,
-                                              RONDO_REDUCE};
+constexpr rondo_collective_t joint_collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER,
+                                                    RONDO_BROADCAST, RONDO_REDUCE};
 
 bool reduces(rondo_collective_t collective) {
   return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
@@ -31,7 +31,7 @@ TEST_CASE("emulated joint: every type and operation is bit-equal to the host exe
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   rondo_test::GateShare share("types and operations of emulated joint kernels");
-  for (const rondo_collective_t collective : collectives)
+  for (const rondo_collective_t collective : joint_collectives)
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= (reduces(collective) ? RONDO_AVG : RONDO_SUM); ++op)
         for (uint32_t round = 0; round < (collective == RONDO_ALL_REDUCE ? 4 : 2); ++round) {
@@ -51,7 +51,7 @@ TEST_CASE("emulated joint: every type and operation is bit-equal to the host exe
 
 TEST_CASE("emulated joint: addresses that are no multiple of an element's size are read and written too") {
   const uint64_t seed = seed_from_environment();
-  for (const rondo_collective_t collective : collectives)
+  for (const rondo_collective_t collective : joint_collectives)
     for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_INT64})
       for (const uint32_t offset : {1, 3, 4}) {
         EmulatedCase it = joint_case(collective, 3, 301);

@@ -25,7 +25,7 @@ EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6, bool pushes = f
   return it;
 }
 
-DeviceWorld world_for(const EmulatedCase &it) {
+DeviceWorld world_after_post(const EmulatedCase &it) {
   DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
   world.begin_at(1, 0);  // as after one post, because the first post is never a short one
   return world;
@@ -124,7 +124,7 @@ TEST_CASE("short posts: beside ranks that have none, one behind the other, each 
     constexpr uint64_t operation_count = under_thread_sanitizer ? 10 : 40;
     std::vector<std::vector<CaseRank>> operations;
     for (uint64_t number = 0; number < operation_count; ++number) operations.push_back(make_ranks(it, drawn_geometry));
-    DeviceWorld world = world_for(it);
+    DeviceWorld world = world_after_post(it);
     run_ranks(it.rank_count, [&](uint32_t rank) {
       Random own(seed + rank);
       for (uint64_t number = 1; number <= operation_count; ++number) {
@@ -143,7 +143,7 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
     CAPTURE(pushes);
     const EmulatedCase it = short_case(4, 6, pushes);
     std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-    DeviceWorld world = world_for(it);
+    DeviceWorld world = world_after_post(it);
     std::thread aborter([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
@@ -175,7 +175,7 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
           larger.count = 60;
           std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
           std::vector<CaseRank> others = make_ranks(other, drawn_geometry);
-          DeviceWorld world = world_for(larger);
+          DeviceWorld world = world_after_post(larger);
           run_ranks(rank_count, [&](uint32_t rank) {
             CaseRank &of = rank == 2 ? others[rank] : ranks[rank];
             world.run(rank, *of.plan, of.buffers(rank == 2 ? 7 : 1, false), number, threads);
@@ -196,7 +196,7 @@ TEST_CASE("short posts: a rank that is one post ahead leaves the post that its p
     CAPTURE(pushes);
     const EmulatedCase it = short_case(2, 2, pushes);  // one word
     std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry), next = make_ranks(it, drawn_geometry);
-    DeviceWorld world = world_for(it);
+    DeviceWorld world = world_after_post(it);
     plant_first_word(world, 2, 1, 0, ranks[1].buffers(1, false).signature);
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
     CHECK(world.result(0).verdict == 0);
@@ -217,7 +217,7 @@ TEST_CASE("short posts: a post is whole though a fault was met") {
     CAPTURE(pushes);
     const EmulatedCase it = short_case(4, 6, pushes);
     std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-    DeviceWorld world = world_for(it);
+    DeviceWorld world = world_after_post(it);
     // Rank 2 seems to make another call. Only the second unit of its word shows the difference.
     plant_first_word(world, 2, 2, 0, ranks[0].buffers(1, false).signature ^ 1u << 16);
     world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
@@ -240,7 +240,7 @@ TEST_CASE("short posts: the kernel of a captured call tells the host that it run
   const EmulatedCase it = short_case(2);
   for (const bool captured : {false, true}) {
     std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
-    DeviceWorld world = world_for(it);
+    DeviceWorld world = world_after_post(it);
     if (captured) world.capture();
     for (uint64_t number = 1; number <= 2; ++number) {
       // Rank 0 runs alone until it has reported that it runs. Then it waits for rank 1.

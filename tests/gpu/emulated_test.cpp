@@ -8,8 +8,6 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr ConnectionGeometry geometry = drawn_geometry;
-
 }  // namespace
 
 TEST_CASE("emulated block: a ring of float32 sums is bit-equal to the host executor, whatever the threads") {
@@ -19,7 +17,7 @@ TEST_CASE("emulated block: a ring of float32 sums is bit-equal to the host execu
     it.rank_count = 3;
     it.count = count;
     it.channels = 2;
-    check(it, geometry, {0, 1, 2, 4, 8}, seed);
+    check(it, drawn_geometry, {0, 1, 2, 4, 8}, seed);
   }
 }
 
@@ -37,11 +35,11 @@ TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-
           it.protocol = protocol;
           it.type = static_cast<rondo_type_t>(type);
           it.op = static_cast<rondo_op_t>(op);
-          draw_rest(it, random, geometry);
+          draw_rest(it, random, drawn_geometry);
           it.count = draw_count(random);
           const std::vector<uint32_t> threads = draw_threads(random);
           if (!share.has_next()) continue;
-          check(it, geometry, threads, seed);
+          check(it, drawn_geometry, threads, seed);
           ++case_count;
         }
   CHECK(case_count > 10);
@@ -62,12 +60,12 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
           it.protocol = protocol;
           it.type = round % 2 == 0 ? RONDO_FLOAT32 : RONDO_FLOAT16;
           if (!algorithm.supports(it.collective)) continue;
-          draw_rest(it, random, geometry);
+          draw_rest(it, random, drawn_geometry);
           it.count = draw_count(random);
           if (uses_blocks(it.collective)) it.count /= it.rank_count;
           const std::vector<uint32_t> threads = draw_threads(random);
           if (!share.has_next()) continue;
-          check(it, geometry, threads, seed);
+          check(it, drawn_geometry, threads, seed);
           ++case_count;
         }
   CHECK(case_count > 10);
@@ -116,7 +114,7 @@ TEST_CASE("emulated block: addresses that are no multiple of an element's size a
         it.rank_count = 2;
         it.count = 301;
         it.offset_bytes = offset;
-        check(it, geometry, {2}, seed);
+        check(it, drawn_geometry, {2}, seed);
       }
 }
 
@@ -130,7 +128,7 @@ TEST_CASE("emulated block: every kernel that a plan can name is in the list") {
           key.signature.type = static_cast<uint32_t>(type);
           key.signature.op = static_cast<uint32_t>(op);
           if (uses_blocks(static_cast<rondo_collective_t>(collective))) key.blocks = {{0, 0}, {0, 0}};
-          const auto plan = build_plan(key, {RONDO_ALGORITHM_RING, protocol, 1, 64}, geometry, 0, 2);
+          const auto plan = build_plan(key, {RONDO_ALGORITHM_RING, protocol, 1, 64}, drawn_geometry, 0, 2);
           const std::string name = device::kernel_name(*plan.value());
           CAPTURE(name);
           CHECK(find_kernel(name) != nullptr);

@@ -42,8 +42,8 @@ std::vector<std::byte> elements_of(const Call &call, uint64_t seed) {
 }
 
 /// A send and a recv buffer of each rank. `hidden` has a bit for each rank whose recv peers cannot read.
-struct Buffers {
-  Buffers(const DeviceRanks &of, const Call &of_call, uint32_t hidden = 0) : group(of), call(of_call) {
+struct CallBuffers {
+  CallBuffers(const DeviceRanks &of, const Call &of_call, uint32_t hidden = 0) : group(of), call(of_call) {
     for (int rank = 0; rank < group.ranks.size(); ++rank) {
       const auto bytes = elements_of(call, static_cast<uint64_t>(rank));
       send.emplace_back(group.world_of(rank), bytes, false);
@@ -87,12 +87,6 @@ std::vector<std::byte> on_host(const Call &call, int rank_count, uint64_t seed =
   return memory[0];
 }
 
-rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
-  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
-  REQUIRE(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
-  return plan;
-}
-
 const std::vector<CuDevice> arrangements[] = {{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7}};
 constexpr size_t large = 20'003;  // larger than the largest one_shot, and not divisible into equal blocks
 
@@ -119,7 +113,7 @@ TEST_CASE("peers: a sum is bit for bit that of the host, whichever ranks' buffer
     if (!has_peers(devices)) continue;
     const DeviceRanks group(on_devices(devices));
     const auto rank_count = static_cast<int>(devices.size());
-    static_cast<void>(share.has_next());  // the next devices have other calls in this quarter
+    share.skip();  // the next devices have other calls in this quarter
     for (const Call &call : {Call{large}, Call{9001, RONDO_BFLOAT16, RONDO_AVG}, Call{200'001, RONDO_BFLOAT16},
                              Call{70'001, RONDO_INT8}, Call{70'001, RONDO_FLOAT8_E4M3},
                              Call{70'001, RONDO_FLOAT8_E5M2, RONDO_MAX}}) {
@@ -128,7 +122,7 @@ TEST_CASE("peers: a sum is bit for bit that of the host, whichever ranks' buffer
       for (const uint32_t hidden : {0u, 1u << (rank_count - 1), (1u << rank_count) - 1}) {
         CAPTURE(rank_count, call.count, hidden);
         const AccessCheck checked;
-        const Buffers buffers(group, call, hidden);
+        const CallBuffers buffers(group, call, hidden);
         buffers.enqueue_all();
         group.complete();
         buffers.check(once);
@@ -145,7 +139,7 @@ TEST_CASE("peers: calls whose buffers can be read or not come in any order, each
   DeviceRanks group(on_devices({0, 1, 1}));
   constexpr int call_count = 24;
   std::mt19937_64 random(7);
-  std::vector<Buffers> buffers;
+  std::vector<CallBuffers> buffers;
   std::map<size_t, std::vector<std::byte>> expected;
   for (int number = 0; number < call_count; ++number) {
     const size_t count = std::vector<size_t>{0, 100, 8193, large, 70'000}[random() % 5];
@@ -153,12 +147,12 @@ TEST_CASE("peers: calls whose buffers can be read or not come in any order, each
     if (!expected.contains(count)) expected[count] = on_host(Call{count}, 3);
   }
   CHECK(all_ok(group.ranks.run([&](int rank, rondo_comm_t) {
-    for (const Buffers &each : buffers)
+    for (const CallBuffers &each : buffers)
       if (const auto status = each.enqueue(rank); status != RONDO_OK) return status;
     return RONDO_OK;
   })));
   group.complete();
-  for (const Buffers &each : buffers) {
+  for (const CallBuffers &each : buffers) {
     CAPTURE(each.call.count);
     if (each.call.count > 8192) each.check(expected[each.call.count]);  // shorter calls add in another order
   }
@@ -169,7 +163,7 @@ TEST_CASE("peers: captured calls are replayed among others, whether buffers can 
   for (const uint32_t hidden : {0u, 2u}) {
     CAPTURE(hidden);
     const DeviceRanks group(on_devices({0, 1}));
-    const Buffers buffers(group, Call{large}, hidden), others(group, Call{50'000}, 2 - hidden);
+    const CallBuffers buffers(group, Call{large}, hidden), others(group, Call{50'000}, 2 - hidden);
     std::vector<GraphExec> graphs;
     for (int rank = 0; rank < 2; ++rank)
       graphs.push_back(captured(group.world_of(rank), group.stream(rank), [&] {
@@ -193,7 +187,7 @@ TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told,
     CAPTURE(hidden);
     {
       const DeviceRanks group(on_devices({0, 1}));
-      const Buffers buffers(group, Call{large}, hidden);
+      const CallBuffers buffers(group, Call{large}, hidden);
       REQUIRE(buffers.enqueue(0) == RONDO_OK);  // rank 1 never calls
       std::this_thread::sleep_for(conformance::a_while);
       CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK);
@@ -202,7 +196,7 @@ TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told,
     }
     {
       const DeviceRanks group(on_devices({0, 1}));
-      const Buffers buffers(group, Call{large}, hidden), other(group, Call{large - 1}, hidden);
+      const CallBuffers buffers(group, Call{large}, hidden), other(group, Call{large - 1}, hidden);
       REQUIRE(buffers.enqueue(0) == RONDO_OK);
       REQUIRE(other.enqueue(1) == RONDO_OK);
       group.synchronize();
@@ -212,7 +206,7 @@ TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told,
     rondo_config_t hasty = on_device();
     hasty.timeout_ms = 300;
     const DeviceRanks late(on_devices({0, 1}, hasty));
-    const Buffers alone(late, Call{large}, hidden);
+    const CallBuffers alone(late, Call{large}, hidden);
     REQUIRE(alone.enqueue(1) == RONDO_OK);
     late.synchronize();
     const rondo_error_t error = failure_of(late.ranks[1]);
@@ -245,7 +239,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   if (acts_apart() || !has_peers(2) || lose == nullptr) return;
   REQUIRE(waiting != nullptr);
   const DeviceRanks group(on_devices({0, 1}));
-  const Buffers buffers(group, Call{large});
+  const CallBuffers buffers(group, Call{large});
   const uint32_t block_count = plan_of(group.ranks[1], large).channels;
   lose(1, 1);
   struct Found {  // finds the device even if a check fails, since the ranks would never end otherwise
@@ -278,7 +272,7 @@ TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "
   for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
   // The first group left 32 blocks of each device. On device 1, 29 are kept for 29 more ranks, and two ranks share 3.
   for (int rank = 0; rank < 3; ++rank) CHECK(plan_of(three.ranks[rank], 10'000'000).channels == 1);
-  const Buffers buffers(three, Call{large});
+  const CallBuffers buffers(three, Call{large});
   buffers.enqueue_all();
   three.complete();
   buffers.check(on_host(buffers.call, 3));
@@ -293,7 +287,7 @@ TEST_CASE("peers: devices without atomics between them go on as before, and so d
     REQUIRE(plan_of(group.ranks[rank], large).algorithm == RONDO_ALGORITHM_TWO_SHOT);  // as on_host()
   }
   const AccessCheck checked;
-  const Buffers buffers(group, Call{large});
+  const CallBuffers buffers(group, Call{large});
   buffers.enqueue_all();
   group.complete();
   buffers.check(on_host(Call{large}, 3));

@@ -14,9 +14,9 @@ using namespace rondo::cuda;
 namespace {
 
 constexpr int rank_count = 3;
-constexpr size_t vector_elements = 60'000;
+constexpr size_t shared_elements = 60'000;
 
-DeviceCase case_of(rondo_collective_t collective, size_t elements = vector_elements) {
+DeviceCase case_of(rondo_collective_t collective, size_t elements = shared_elements) {
   return rondo_test::case_of(collective, elements, rank_count);
 }
 
@@ -25,7 +25,7 @@ DeviceCase case_of(rondo_collective_t collective, size_t elements = vector_eleme
 TEST_CASE("load_store: ranks that share buffers have it for every collective and size, in and out of place",
           "[plain]") {
   DeviceRanks group(rank_count);
-  const CollectiveBuffers buffers(group, vector_elements);
+  const CollectiveBuffers buffers(group, shared_elements);
   rondo_test::GateShare share("collectives in shared buffers");
   uint64_t seed = 0;
   for (const auto collective : other_collectives)
@@ -54,7 +54,7 @@ TEST_CASE("load_store: calls of every collective in shared buffers are replayed,
     if (!share.has_next()) continue;
     CAPTURE(rondo_collective_string(collective));
     DeviceRanks group(rank_count);
-    const CollectiveBuffers buffers(group, vector_elements), others(group, vector_elements);
+    const CollectiveBuffers buffers(group, shared_elements), others(group, shared_elements);
     const DeviceCase it = case_of(collective), other = case_of(collective, 9000);
     const DeviceCase small = case_of(RONDO_ALL_REDUCE, 300);
     std::vector<GraphExec> graphs;
@@ -86,7 +86,7 @@ TEST_CASE("load_store: kernels that wait for other ranks are in the remote memor
     rondo_config_t config = on_device();
     config.device_executor = executor;
     DeviceRanks group(rank_count, config);
-    const CollectiveBuffers buffers(group, vector_elements);
+    const CollectiveBuffers buffers(group, shared_elements);
     buffers.fill(0);
     const uint64_t launched_before = launch_count().value(), remote_before = remote();
     buffers.call_all(case_of(RONDO_ALL_REDUCE, 100));  // by load_store
@@ -101,7 +101,7 @@ TEST_CASE("load_store: kernels that wait for other ranks are in the remote memor
 
 TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside even ones by load_store", "[plain]") {
   DeviceRanks group(rank_count);
-  const CollectiveBuffers buffers(group, vector_elements);
+  const CollectiveBuffers buffers(group, shared_elements);
   constexpr size_t counts[] = {20'000, 30'000, 10'000};
   constexpr size_t begins[] = {0, 20'000, 50'000};
   for (uint64_t round = 0; round < 3; ++round) {
@@ -109,7 +109,7 @@ TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside ev
     // The interpreter adds in another order, so uneven blocks have whole numbers.
     const auto fill_whole = [&] {
       for (size_t rank = 0; rank < rank_count; ++rank)
-        buffers.send[rank].write(bytes_of(whole_numbers(seed + rank, vector_elements)));
+        buffers.send[rank].write(bytes_of(whole_numbers(seed + rank, shared_elements)));
     };
     const auto call_even = [&](rondo_collective_t collective) {
       buffers.fill(seed);
@@ -136,7 +136,7 @@ TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside ev
       REQUIRE(rondo_reduce_scatter_v(pointers(rank).first, pointers(rank).second, counts, RONDO_FLOAT32, RONDO_SUM,
                                      group.ranks[rank], group.stream(rank)) == RONDO_OK);
     group.complete();
-    const auto sums = sum_over_ranks(seed, rank_count, vector_elements);
+    const auto sums = sum_over_ranks(seed, rank_count, shared_elements);
     for (size_t rank = 0; rank < rank_count; ++rank) {
       const auto got = values_of<float>(buffers.received(static_cast<int>(rank)));
       CHECK(std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(counts[rank]),
@@ -150,9 +150,9 @@ TEST_CASE("load_store: every collective in shared buffers of unlike alignment, a
   DeviceRanks group(rank_count);
   rondo_test::GateShare share("alignments of shared buffers");
   for (const size_t skew_bytes : {size_t{4}, size_t{12}}) {
-    const CollectiveBuffers buffers(group, vector_elements, 0, skew_bytes);
+    const CollectiveBuffers buffers(group, shared_elements, 0, skew_bytes);
     for (const auto collective : other_collectives)
-      for (const size_t elements : {size_t{8197}, vector_elements}) {
+      for (const size_t elements : {size_t{8197}, shared_elements}) {
         if (!share.has_next()) continue;
         CAPTURE(rondo_collective_string(collective), skew_bytes, elements);
         const DeviceCase it = case_of(collective, elements);
@@ -163,7 +163,7 @@ TEST_CASE("load_store: every collective in shared buffers of unlike alignment, a
       }
   }
   // Blocks have an odd number of 2-byte elements, so they begin at any even byte of a vector.
-  const CollectiveBuffers buffers(group, vector_elements);
+  const CollectiveBuffers buffers(group, shared_elements);
   buffers.fill(7);
   DeviceCase it = case_of(RONDO_ALL_GATHER, 60'003);
   it.type = RONDO_BFLOAT16;
@@ -173,7 +173,7 @@ TEST_CASE("load_store: every collective in shared buffers of unlike alignment, a
   group.complete();
   std::vector<std::byte> expected;
   for (uint64_t rank = 0; rank < rank_count; ++rank) {
-    const auto sent = bytes_of(fractions(7 + rank, vector_elements));
+    const auto sent = bytes_of(fractions(7 + rank, shared_elements));
     expected.insert(expected.end(), sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(2 * it.count));
   }
   for (int rank = 0; rank < rank_count; ++rank) {

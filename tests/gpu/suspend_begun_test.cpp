@@ -11,12 +11,12 @@ using namespace rondo_test;
 
 namespace {
 
-constexpr size_t count = 100'000;
-constexpr uint64_t look_ns = 1'000'000;
+constexpr size_t element_count = 100'000;
+constexpr uint64_t pause_ns = 1'000'000;
 
 /// Two nonblocking ranks on device 0, each with a stream.
-struct Pair {
-  Pair() { REQUIRE(are_over()); }
+struct DevicePair {
+  DevicePair() { REQUIRE(are_over()); }
   static rondo_config_t config() {
     rondo_config_t config = nonblocking();
     config.device = 0;
@@ -42,10 +42,10 @@ struct Pair {
 
 TEST_CASE("suspend: nonblocking ranks give memory back after a wait for signals, and take it again") {
   if (!in_software()) return;
-  const Pair pair;
+  const DevicePair pair;
   const auto &comms = pair.begun.comms;
-  const DeviceBuffer buffers[] = {{pair.world, bytes_of(std::vector<float>(count, 1))},
-                                  {pair.world, bytes_of(std::vector<float>(count, 1))}};
+  const DeviceBuffer buffers[] = {{pair.world, bytes_of(std::vector<float>(element_count, 1))},
+                                  {pair.world, bytes_of(std::vector<float>(element_count, 1))}};
   // The first call of a rank pins memory, and so waits for the device.
   CHECK(rondo_signal(0, 1, comms[0], pair.stream(0)) == RONDO_OK);
   CHECK(rondo_signal(1, 1, comms[1], pair.stream(1)) == RONDO_OK);
@@ -67,16 +67,16 @@ TEST_CASE("suspend: nonblocking ranks give memory back after a wait for signals,
     REQUIRE(pair.are_over());
     CHECK(pair.free_bytes() == before);
     for (size_t rank = 0; rank < 2; ++rank)
-      CHECK(rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+      CHECK(rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), element_count, RONDO_FLOAT32, RONDO_SUM,
                              comms[rank], pair.stream(rank)) == RONDO_OK);
     for (const auto &stream : pair.streams) CU_OK(pair.world.cu.stream_synchronize(stream.get().object));
-    CHECK_VALUES(buffers[1].read(), std::vector<float>(count, static_cast<float>(2 << round)));
+    CHECK_VALUES(buffers[1].read(), std::vector<float>(element_count, static_cast<float>(2 << round)));
   }
 }
 
 TEST_CASE("suspend: a nonblocking rank waits for those that share its kernel, and refuses calls meanwhile",
           "[shared]") {
-  const Pair pair;
+  const DevicePair pair;
   const auto &comms = pair.begun.comms;
   const auto barriers = [&](size_t rank) {  // after the first one, calls share a kernel
     rondo_status_t status = RONDO_OK;
@@ -91,7 +91,7 @@ TEST_CASE("suspend: a nonblocking rank waits for those that share its kernel, an
     CHECK(rondo_comm_flush(comms[0]) == RONDO_NOT_READY);
     CHECK(rondo_comm_finalize(comms[0]) == RONDO_NOT_READY);
     CHECK(rondo_barrier(comms[0], pair.stream(0)) == RONDO_NOT_READY);
-    rondo::sleep_for_ns(look_ns);
+    rondo::sleep_for_ns(pause_ns);
   }
   CHECK(rondo_comm_suspend(comms[1], RONDO_SUSPEND_MEMORY) == RONDO_OK);
   REQUIRE(pair.are_over());

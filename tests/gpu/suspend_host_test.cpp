@@ -10,6 +10,7 @@
 #include "src/core/process.h"
 #include "src/core/suspend.h"
 #include "tests/gpu/device_ranks.h"
+#include "tests/gpu/suspend_calls.h"
 #include "tests/unit/nonblocking.h"
 
 using namespace rondo_test;
@@ -24,12 +25,9 @@ rondo_config_t on_host() {
   return config;
 }
 
-rondo_status_t suspend(int, rondo_comm_t comm) { return rondo_comm_suspend(comm, RONDO_SUSPEND_MEMORY); }
-rondo_status_t resume(int, rondo_comm_t comm) { return rondo_comm_resume(comm); }
-
 /// Two nonblocking ranks on host memory. The default timeout is longer than a test may take.
-struct Pair : Begun {
-  explicit Pair(uint32_t timeout_ms = 600'000) : Begun(2, 2, config(timeout_ms)) { REQUIRE(both_are(RONDO_OK)); }
+struct HostPair : Begun {
+  explicit HostPair(uint32_t timeout_ms = 600'000) : Begun(2, 2, config(timeout_ms)) { REQUIRE(both_are(RONDO_OK)); }
   static rondo_config_t config(uint32_t timeout_ms) {
     rondo_config_t config = nonblocking();
     config.timeout_ms = timeout_ms;
@@ -154,7 +152,7 @@ TEST_CASE("suspend: a communicator on host memory has nothing to give back", "[h
 }
 
 TEST_CASE("suspend: one thread suspends and resumes nonblocking ranks, which report when it is over", "[host]") {
-  const Pair pair;
+  const HostPair pair;
   for (int round = 0; round < 2; ++round) {
     CAPTURE(round);
     for (const bool resumes : {false, true}) {
@@ -195,7 +193,7 @@ TEST_CASE("suspend: abort, revoke and destroy end what a nonblocking rank has be
       for (const size_t first : {0, 1}) {
         CAPTURE(resumes, how, first);
         const rondo_status_t expected = how == "revoke" ? RONDO_ERROR_REVOKED : RONDO_ERROR_ABORTED;
-        Pair pair;
+        HostPair pair;
         pair.prepare(resumes);
         const rondo_comm_t comm = pair.comms[first];
         REQUIRE(pair.change(first, resumes) == RONDO_OK);
@@ -215,7 +213,7 @@ TEST_CASE("suspend: whenever the abort or the destroy comes, the work of nonbloc
   for (int delay_us = 0; delay_us < 4000; delay_us += 100) {
     const bool resumes = delay_us % 200 == 0, aborts = delay_us % 300 == 0;
     CAPTURE(delay_us, resumes, aborts);
-    Pair pair;
+    HostPair pair;
     pair.prepare(resumes);
     for (size_t rank = 0; rank < 2; ++rank) REQUIRE(pair.change(rank, resumes) == RONDO_OK);
     std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
@@ -230,7 +228,7 @@ TEST_CASE("suspend: whenever the abort or the destroy comes, the work of nonbloc
 }
 
 TEST_CASE("suspend: if no thread can be started, a nonblocking rank is refused, and may try again", "[host]") {
-  const Pair pair;
+  const HostPair pair;
   for (const bool resumes : {false, true}) {
     CAPTURE(resumes);
     {
@@ -247,7 +245,7 @@ TEST_CASE("suspend: if no thread can be started, a nonblocking rank is refused, 
 
 TEST_CASE("suspend: a call that is still in suspend after another thread has destroyed the communicator is refused",
           "[host]") {
-  Pair pair;
+  HostPair pair;
   const auto comm = rondo::process().communicators.find(pair.comms[0]);  // as the call has it
   REQUIRE(comm != nullptr);
   pair.end(0);
@@ -260,7 +258,7 @@ TEST_CASE("suspend: whenever another thread destroys the communicator, a call of
   for (int round = 0; round < 40; ++round) {
     const bool resumes = round % 2 == 1;
     CAPTURE(round);
-    Pair pair;
+    HostPair pair;
     pair.prepare(resumes);
     const rondo_comm_t comm = pair.comms[0];
     rondo_status_t begun = RONDO_ERROR_INTERNAL;
@@ -274,7 +272,7 @@ TEST_CASE("suspend: whenever another thread destroys the communicator, a call of
 }
 
 TEST_CASE("suspend: what fails on the thread of a nonblocking rank is the communicator's failure", "[host]") {
-  const Pair pair(200);
+  const HostPair pair(200);
   CHECK(pair.change(0, false) == RONDO_OK);  // rank 1 never suspends
   CHECK(outcome_of(pair.comms[0]) == RONDO_ERROR_TIMEOUT);
   const rondo_error_t error = failure_of(pair.comms[0]);

@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "tests/gpu/device_ranks.h"
+#include "tests/gpu/suspend_calls.h"
 #include "tests/sanitized.h"
 
 using namespace rondo_test;
@@ -79,9 +80,6 @@ struct Group : DeviceRanks {
 
   std::vector<DeviceBuffer> buffers;
 };
-
-rondo_status_t suspend(int, rondo_comm_t comm) { return rondo_comm_suspend(comm, RONDO_SUSPEND_MEMORY); }
-rondo_status_t resume(int, rondo_comm_t comm) { return rondo_comm_resume(comm); }
 
 struct Memory {
   uint64_t suspendable = 0, persistent = 0;

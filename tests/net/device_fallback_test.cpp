@@ -40,7 +40,7 @@ class IdleNetwork final : public net::Network {
 };
 
 /// The outcome of a rank.
-struct Outcome {
+struct Connection {
   std::string error;              ///< empty if the rank has a transport
   bool in_device = false;         ///< whether its link has slots in a device
   int waits = 0;                  ///< number of its waits for keys of the store before the hosts met
@@ -50,7 +50,7 @@ struct Outcome {
 /// The store of a rank. It counts the queries.
 class CountedStore final : public ForwardingStore {
  public:
-  CountedStore(Store &store, Outcome &outcome) : ForwardingStore(store), outcome_(outcome) {}
+  CountedStore(Store &store, Connection &outcome) : ForwardingStore(store), outcome_(outcome) {}
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override {
     ++outcome_.waits;
     return ForwardingStore::get(key, deadline_ns);
@@ -61,7 +61,7 @@ class CountedStore final : public ForwardingStore {
   }
 
  private:
-  Outcome &outcome_;
+  Connection &outcome_;
 };
 
 using Made = Result<std::unique_ptr<net::Network>>;
@@ -120,12 +120,12 @@ Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequ
 }
 
 /// Connects both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices` says which ranks offer device memory.
-std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
+std::array<Connection, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
   const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
   auto stores = make_local_stores(2);
   const Secret secret = random_secret();
   std::array<SegmentTable, 2> segments;
-  std::array<Outcome, 2> outcomes;
+  std::array<Connection, 2> outcomes;
   const auto life = [&](uint32_t rank) {
     shm::ConnectRequest near;
     near.key_prefix = "world/node" + std::to_string(rank);
@@ -175,7 +175,7 @@ TEST_CASE("device slots: auto has them where the network can be made with them",
 
 TEST_CASE("device slots: with auto, where one rank's do not work, all have those of their hosts, soon", "[net]") {
   waited_in_vain = false;
-  for (const Outcome &each : connect_both(make_where_one_fails)) {
+  for (const Connection &each : connect_both(make_where_one_fails)) {
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
   }
@@ -185,7 +185,7 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
 TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {
   const uint64_t begun_ns = now_ns();
   const auto outcomes = connect_both(make_where_one_fails_late);
-  for (const Outcome &each : outcomes) {
+  for (const Connection &each : outcomes) {
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
     CHECK(each.waits == 0);
@@ -195,15 +195,15 @@ TEST_CASE("device slots: a rank that tries them does not wait for the word that 
 }
 
 TEST_CASE("device slots: a network that is tried works while it waits in the store", "[net]") {
-  for (const Outcome &each : connect_both(make_while_working)) {
+  for (const Connection &each : connect_both(make_while_working)) {
     CHECK(each.error == "");
     CHECK(each.in_device);
   }
 }
 
 TEST_CASE("device slots: auto does not make a network twice that fails without them", "[net]") {
-  for (const Outcome &each : connect_both(make_where_all_fail, {false, false}))
+  for (const Connection &each : connect_both(make_where_all_fail, {false, false}))
     CHECK(each.error == "no way, as world");
-  for (const Outcome &each : connect_both(make_where_all_fail, {false, true}))
+  for (const Connection &each : connect_both(make_where_all_fail, {false, true}))
     CHECK(each.error == "no way, as world/host_slots");
 }

@@ -7,8 +7,9 @@
 namespace rondo::sim {
 namespace {
 
-/// Rank r adds weights[r]. The weights ascend. Added to the largest base they are below 256, so they fit every type.
-constexpr std::array<uint64_t, 16> weights{1, 2, 4, 7, 12, 20, 29, 38, 49, 61, 74, 88, 103, 119, 136, 155};
+/// Rank r adds rank_weights[r]. The rank_weights ascend. Added to the largest base they are below 256, so they fit
+/// every type.
+constexpr std::array<uint64_t, 16> rank_weights{1, 2, 4, 7, 12, 20, 29, 38, 49, 61, 74, 88, 103, 119, 136, 155};
 constexpr uint64_t base_count = 100;
 
 template <class T>
@@ -78,7 +79,7 @@ CallData::CallData(const PlannedCall &planned, uint32_t rank, uint32_t rank_coun
 }
 
 uint64_t CallData::value(uint64_t element, uint32_t rank) const {
-  return (element * 7 + salt_ * 13) % base_count + weights[rank];
+  return (element * 7 + salt_ * 13) % base_count + rank_weights[rank];
 }
 
 uint64_t CallData::expected(uint64_t element) const {

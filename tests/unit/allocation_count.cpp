@@ -6,13 +6,13 @@
 #include <new>
 
 namespace {
-std::atomic<uint64_t> count = 0;  // relaxed: the number publishes no data
+std::atomic<uint64_t> allocations = 0;  // relaxed: the number publishes no data
 std::atomic<bool> others_fail = false;  // relaxed: a thread that starts later sees it
 thread_local bool is_spared = false;
 }  // namespace
 
 namespace rondo_test {
-uint64_t allocation_count() { return count.load(std::memory_order_relaxed); }
+uint64_t allocation_count() { return allocations.load(std::memory_order_relaxed); }
 
 OthersOutOfMemory::OthersOutOfMemory() {
   is_spared = true;
@@ -27,7 +27,7 @@ OthersOutOfMemory::~OthersOutOfMemory() {
 
 namespace {
 void *count_and_allocate(size_t bytes) {
-  count.fetch_add(1, std::memory_order_relaxed);
+  allocations.fetch_add(1, std::memory_order_relaxed);
   if (others_fail.load(std::memory_order_relaxed) && !is_spared) return nullptr;
   return std::malloc(bytes);
 }

@@ -116,7 +116,7 @@ TEST_CASE("all_to_all, gather and scatter: a call that is like the one before it
   const size_t large = sanitized() ? 20'000 : 50'000;
   rondo_test::GateShare share("kinds and sizes of repeated calls");
   for (const Kind kind : {Kind::even, Kind::in_place, Kind::to_root, Kind::from_root}) {
-    static_cast<void>(share.has_next());  // so that a quarter has another size of each kind
+    share.skip();  // so that a quarter has another size of each kind
     for (const size_t count : {size_t{8}, size_t{9}, size_t{2'048}, large}) {
       if (!share.has_next()) continue;
       CAPTURE(static_cast<int>(kind), count);

@@ -147,7 +147,7 @@ TEST_CASE("memory limit: with the smallest slots, every algorithm and protocol, 
   rondo_test::GateShare share("communicators with the smallest slots");
   for (const int size : {2, 3, 4}) {
     for (const uint32_t halvings : {12u, 16u}) {
-      static_cast<void>(share.has_next());  // so that each quarter has all algorithms and protocols
+      share.skip();  // so that each quarter has all algorithms and protocols
       const auto rank_count = static_cast<uint32_t>(size);
       const auto shape = shape_of(rank_count, {0, 0, halvings});
       CHECK(shape.geometry.slot_count == 2);

@@ -9,13 +9,13 @@ using namespace rondo::perf;
 
 namespace {
 
-constexpr size_t bytes = 4096;
+constexpr size_t floor_bytes = 4096;
 
 Case case_for(rondo_collective_t collective, int ranks) { return {collective, RONDO_FLOAT32, RONDO_SUM, 1, ranks}; }
 
 uint64_t sum_of(const Case &what, Placement placement) {
   uint64_t sum = 0;
-  for (int rank = 0; rank < what.ranks; ++rank) sum += moved_bytes_min(what, rank, bytes, placement);
+  for (int rank = 0; rank < what.ranks; ++rank) sum += moved_bytes_min(what, rank, floor_bytes, placement);
   return sum;
 }
 
@@ -31,24 +31,24 @@ Member member(const char *host, unsigned char device) {
 
 TEST_CASE("perf floor: every rank reads its input and writes its output, once") {
   for (const auto placement : {Placement::out_of_place, Placement::in_place}) {
-    CHECK(sum_of(case_for(RONDO_ALL_REDUCE, 4), placement) == 2 * 4 * bytes);
-    CHECK(sum_of(case_for(RONDO_REDUCE_SCATTER, 4), placement) == (4 + 1) * bytes);
-    CHECK(sum_of(case_for(RONDO_REDUCE, 4), placement) == (4 + 1) * bytes);
+    CHECK(sum_of(case_for(RONDO_ALL_REDUCE, 4), placement) == 2 * 4 * floor_bytes);
+    CHECK(sum_of(case_for(RONDO_REDUCE_SCATTER, 4), placement) == (4 + 1) * floor_bytes);
+    CHECK(sum_of(case_for(RONDO_REDUCE, 4), placement) == (4 + 1) * floor_bytes);
   }
-  CHECK(sum_of(case_for(RONDO_ALL_GATHER, 4), Placement::out_of_place) == (1 + 4) * bytes);
-  CHECK(sum_of(case_for(RONDO_BROADCAST, 4), Placement::out_of_place) == (1 + 4) * bytes);
+  CHECK(sum_of(case_for(RONDO_ALL_GATHER, 4), Placement::out_of_place) == (1 + 4) * floor_bytes);
+  CHECK(sum_of(case_for(RONDO_BROADCAST, 4), Placement::out_of_place) == (1 + 4) * floor_bytes);
 }
 
 TEST_CASE("perf floor: what is in its place already need not be written") {
-  CHECK(sum_of(case_for(RONDO_ALL_GATHER, 4), Placement::in_place) == (1 + 3) * bytes);
-  CHECK(sum_of(case_for(RONDO_BROADCAST, 4), Placement::in_place) == (1 + 3) * bytes);
+  CHECK(sum_of(case_for(RONDO_ALL_GATHER, 4), Placement::in_place) == (1 + 3) * floor_bytes);
+  CHECK(sum_of(case_for(RONDO_BROADCAST, 4), Placement::in_place) == (1 + 3) * floor_bytes);
   for (const auto collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER})
     CHECK(sum_of(case_for(collective, 1), Placement::in_place) == 0);
-  CHECK(sum_of(case_for(RONDO_ALL_REDUCE, 1), Placement::out_of_place) == 2 * bytes);
+  CHECK(sum_of(case_for(RONDO_ALL_REDUCE, 1), Placement::out_of_place) == 2 * floor_bytes);
 }
 
 TEST_CASE("perf floor: in place, a rank neither reads nor writes the block that it keeps of an exchange") {
-  constexpr uint64_t block = bytes / 4;
+  constexpr uint64_t block = floor_bytes / 4;
   CHECK(sum_of(case_for(RONDO_ALL_TO_ALL, 4), Placement::out_of_place) == 4 * (4 + 4) * block);
   CHECK(sum_of(case_for(RONDO_ALL_TO_ALL, 4), Placement::in_place) == 4 * (3 + 3) * block);
   for (const auto collective : {RONDO_GATHER, RONDO_SCATTER}) {
@@ -63,8 +63,10 @@ TEST_CASE("perf floor: the busiest device's bytes over its bandwidth") {
   CHECK(first_on_device(members, 1) == 1);
   CHECK(first_on_device(members, 2) == 0);
   // At 10^9 bytes a second, 4 bytes take 4 ns.
-  CHECK(floor_us(what, bytes, Placement::in_place, members, std::vector<double>{1, 1, 1}) == Approx(4.0 * bytes / 1e3));
-  CHECK(floor_us(what, bytes, Placement::in_place, members, std::vector<double>{8, 1, 8}) == Approx(2.0 * bytes / 1e3));
+  CHECK(floor_us(what, floor_bytes, Placement::in_place, members, std::vector<double>{1, 1, 1}) ==
+        Approx(4.0 * floor_bytes / 1e3));
+  CHECK(floor_us(what, floor_bytes, Placement::in_place, members, std::vector<double>{8, 1, 8}) ==
+        Approx(2.0 * floor_bytes / 1e3));
 }
 
 TEST_CASE("perf floor: devices of equal names on two hosts are two") {

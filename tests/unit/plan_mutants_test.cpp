@@ -76,7 +76,7 @@ struct Score {
 
 }  // namespace
 
-TEST_CASE("verifier: of 1,000 mutants that change the meaning it catches at least 95 in 100") {
+TEST_CASE("verifier: of mutants that change the meaning it catches at least 95 in 100") {
   const uint64_t seed = seed_from_environment();
   CAPTURE(seed);
   Random random(seed);

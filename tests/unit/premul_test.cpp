@@ -144,7 +144,7 @@ TEST_CASE("premul sum: the bits of a sum of the products, for every type, collec
       Ranks ranks(rank_count, config);
       REQUIRE(ranks.status() == RONDO_OK);
       for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_REDUCE}) {
-        static_cast<void>(share.has_next());  // so that the next collective has other types in the same quarter
+        share.skip();  // so that the next collective has other types in the same quarter
         for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type) {
           if (!share.has_next()) continue;
           rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;

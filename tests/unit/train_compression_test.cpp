@@ -17,14 +17,7 @@
 namespace {
 
 using namespace rondo::train;
-using rondo::train_test::distance, rondo::train_test::Floats;
-
-Floats random_floats(size_t count, uint64_t seed) {
-  Random random(seed);
-  Floats values(count);
-  for (float &value : values) value = static_cast<float>(random.normal());
-  return values;
-}
+using rondo::train_test::distance, rondo::train_test::Floats, rondo::train_test::random_floats;
 
 struct Packed {
   Floats left, back;

@@ -16,10 +16,10 @@
 namespace {
 
 using namespace rondo::train;
-using rondo::train_test::distance, rondo::train_test::Floats;
+using rondo::train_test::distance, rondo::train_test::Floats, rondo::train_test::floats;
 
-const Shape shape{"test", 64, 3, 4, 32};
-constexpr size_t batch = 2;
+const Shape whole_shape{"test", 64, 3, 4, 32};
+constexpr size_t whole_batch = 2;
 
 /// The output of a model for the same parameters and samples each time.
 struct Result {
@@ -36,7 +36,7 @@ struct Result {
 
 Result run(bool recompute, const Joint &joint) {
   const auto compute = make_host_compute();
-  Model model(shape, batch, *compute, recompute, joint);
+  Model model(whole_shape, whole_batch, *compute, recompute, joint);
   Result result{model.layout(), Floats(model.layout().count), {}, Floats(model.layout().count, 9.0f),
                 model.activation_floats(), {}};
   if (!model.allocated()) return result;  // other threads run this, so no assertion
@@ -74,10 +74,6 @@ class Sums {
   std::barrier<> barrier_;
 };
 
-Buffer floats(size_t count) {
-  return {new float[count](), [](float *end) { delete[] end; }};
-}
-
 }  // namespace
 
 TEST_CASE("trainer: activations that are computed again give the same bits in less memory", "[train]") {
@@ -89,14 +85,14 @@ TEST_CASE("trainer: activations that are computed again give the same bits in le
 }
 
 TEST_CASE("trainer: the slices of a model are its parameters, each float once", "[train]") {
-  const Layout whole = make_layout(shape);
+  const Layout whole = make_layout(whole_shape);
   Floats all(whole.count);
   initialise(whole, 7, all.data());
   for (const size_t count : {2u, 4u}) {
     std::vector<int> seen(whole.count);
     size_t wrong = 0;  // one check for each float would take most of the time of the test
     for (size_t index = 0; index < count; ++index) {
-      const Layout slice = make_layout(shape, {index, count});
+      const Layout slice = make_layout(whole_shape, {index, count});
       CHECK(slice.count < whole.count);
       Floats mine(slice.count);
       initialise(slice, 7, mine.data());

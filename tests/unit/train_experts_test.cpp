@@ -17,16 +17,19 @@ namespace {
 
 using namespace rondo::train;
 using rondo::train_test::check_gradient, rondo::train_test::distance, rondo::train_test::Floats,
-    rondo::train_test::random_floats;
+    rondo::train_test::floats, rondo::train_test::random_floats;
 
-constexpr size_t width = 32, wide = 4 * width, experts = 4;
-const Shape shape{"test", width, 1, 2, 32, experts};
+constexpr size_t expert_width = 32, wide = 4 * expert_width, experts = 4;
+const Shape expert_shape{"test", expert_width, 1, 2, 32, experts};
 
 /// Parameters of experts, or their gradients.
 struct Values {
   explicit Values(size_t count)
-      : router(experts * width), up_weight(count * wide * width), up_bias(count * wide),
-        down_weight(count * wide * width), down_bias(count * width) {}
+      : router(experts * expert_width),
+        up_weight(count * wide * expert_width),
+        up_bias(count * wide),
+        down_weight(count * wide * expert_width),
+        down_bias(count * expert_width) {}
 
   ExpertFloats<float> pointers() {
     return {router.data(), up_weight.data(), up_bias.data(), down_weight.data(), down_bias.data()};
@@ -55,17 +58,14 @@ Values parameters(size_t first, size_t count) {
 /// Returns rows that are each close to one router row, so that small changes choose no other expert.
 Floats clear_rows(size_t rows) {
   const Values all = parameters(0, experts);
-  Floats x = random_floats(rows * width, 9, 0.5);
+  Floats x = random_floats(rows * expert_width, 9, 0.5);
   Random random(10);
   for (size_t row = 0; row < rows; ++row) {
     const size_t expert = row % 7 == 0 ? 0 : random.below(experts);  // expert 0 has more rows
-    for (size_t at = 0; at < width; ++at) x[row * width + at] += 0.6f * all.router[expert * width + at];
+    for (size_t at = 0; at < expert_width; ++at)
+      x[row * expert_width + at] += 0.6f * all.router[expert * expert_width + at];
   }
   return x;
-}
-
-Buffer floats(size_t count) {
-  return {new float[count](), [](float *end) { delete[] end; }};
 }
 
 /// Threads that exchange blocks as ranks do.
@@ -108,7 +108,8 @@ class Threads {
 
 /// The output of a rank for its rows.
 struct Found {
-  explicit Found(size_t rows, size_t count) : out(rows * width), x_gradients(rows * width), gradients(count) {}
+  explicit Found(size_t rows, size_t count)
+      : out(rows * expert_width), x_gradients(rows * expert_width), gradients(count) {}
 
   Floats out, x_gradients;
   Values gradients;
@@ -117,9 +118,9 @@ struct Found {
 
 Found find(const Floats &x, const Floats &base, const Floats &weights, const ExpertRoads &roads) {
   const auto compute = make_host_compute();
-  const size_t rows = x.size() / width, own = experts / roads.slice.count;
+  const size_t rows = x.size() / expert_width, own = experts / roads.slice.count;
   const Values mine = parameters(roads.slice.index * own, own);
-  Experts layer(shape, rows, *compute, roads);
+  Experts layer(expert_shape, rows, *compute, roads);
   Found found(rows, own);
   layer.forward(0, mine.constant(), x.data(), base.data(), found.out.data());
   layer.backward(0, mine.constant(), x.data(), weights.data(), found.gradients.pointers(), found.x_gradients.data());
@@ -137,11 +138,12 @@ Floats part_of(const Floats &all, size_t index, size_t count) {
 TEST_CASE("trainer: the gradients of a layer of experts are those of finite differences", "[train]") {
   constexpr size_t rows = 24;
   const auto compute = make_host_compute();
-  const Floats x = clear_rows(rows), base = random_floats(rows * width, 11), weights = random_floats(rows * width, 12);
+  const Floats x = clear_rows(rows), base = random_floats(rows * expert_width, 11),
+               weights = random_floats(rows * expert_width, 12);
   const Values values = parameters(0, experts);
-  Experts layer(shape, rows, *compute, {});
+  Experts layer(expert_shape, rows, *compute, {});
   REQUIRE(layer.allocated());
-  Floats out(rows * width);
+  Floats out(rows * expert_width);
   const auto loss = [&](const Values &parameters, const Floats &input) {
     layer.forward(0, parameters.constant(), input.data(), base.data(), out.data());
     return rondo::train_test::dot(out, weights);
@@ -167,7 +169,8 @@ TEST_CASE("trainer: the gradients of a layer of experts are those of finite diff
 
 TEST_CASE("trainer: ranks that divide the experts find what one rank finds for all rows", "[train]") {
   constexpr size_t rows = 48;
-  const Floats x = clear_rows(rows), base = random_floats(rows * width, 11), weights = random_floats(rows * width, 12);
+  const Floats x = clear_rows(rows), base = random_floats(rows * expert_width, 11),
+               weights = random_floats(rows * expert_width, 12);
   const Found whole = find(x, base, weights, {});
   CHECK(whole.sent_bytes == 0);
   for (const size_t count : {2u, 4u}) {

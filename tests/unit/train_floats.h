@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/trainer/compute/compute.h"
 #include "bench/trainer/model/random.h"
 #include "tests/catch.h"
 
@@ -34,6 +35,11 @@ inline Floats random_floats(size_t count, uint64_t seed, double deviation = 1.0)
   Floats values(count);
   for (float &value : values) value = static_cast<float>(deviation * random.normal());
   return values;
+}
+
+/// Returns zeros in memory of the host.
+inline train::Buffer floats(size_t count) {
+  return {new float[count](), [](float *end) { delete[] end; }};
 }
 
 inline double dot(const Floats &x, const Floats &y) {

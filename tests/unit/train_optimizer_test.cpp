@@ -9,18 +9,12 @@
 #include "bench/trainer/model/optimizer.h"
 #include "bench/trainer/model/random.h"
 #include "tests/catch.h"
+#include "tests/unit/train_floats.h"
 
 namespace {
 
 using namespace rondo::train;
-using Floats = std::vector<float>;
-
-Floats random_floats(size_t count, uint64_t seed, double deviation = 1.0) {
-  Random random(seed);
-  Floats values(count);
-  for (float &value : values) value = static_cast<float>(deviation * random.normal());
-  return values;
-}
+using rondo::train_test::Floats, rondo::train_test::random_floats;
 
 /// AdamW in doubles, as its paper has it.
 struct PlainAdam {

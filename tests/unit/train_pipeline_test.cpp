@@ -18,7 +18,7 @@
 namespace {
 
 using namespace rondo::train;
-using rondo::train_test::distance, rondo::train_test::Floats;
+using rondo::train_test::distance, rondo::train_test::Floats, rondo::train_test::floats;
 
 using Link = std::pair<size_t, size_t>;  ///< from a stage to another
 
@@ -69,7 +69,7 @@ bool complete(size_t stages, size_t passes) {
 }
 
 const Shape shape{"test", 64, 3, 4, 32};
-constexpr size_t batch = 2, rows = batch * 32;
+constexpr size_t batch = 2, batch_rows = batch * 32;
 
 struct Sample {
   std::vector<uint8_t> inputs, targets;
@@ -77,7 +77,7 @@ struct Sample {
 
 Sample sample(uint64_t seed) {
   Random random(seed);
-  Sample made{std::vector<uint8_t>(rows), std::vector<uint8_t>(rows)};
+  Sample made{std::vector<uint8_t>(batch_rows), std::vector<uint8_t>(batch_rows)};
   for (uint8_t &token : made.inputs) token = static_cast<uint8_t>(random.next());
   for (uint8_t &token : made.targets) token = static_cast<uint8_t>(random.next());
   return made;
@@ -90,15 +90,12 @@ Floats parameters_of(const Layout &layout) {
   return parameters;
 }
 
-Buffer floats(size_t count) {
-  return {new float[count](), [](float *end) { delete[] end; }};
-}
-
 /// A stage with its part of the parameters and gradients.
-struct Part {
-  Part(size_t index, size_t count, Compute &compute, bool recompute, size_t slots)
+struct StagePart {
+  StagePart(size_t index, size_t count, Compute &compute, bool recompute, size_t slots)
       : model(shape, batch, compute, recompute, {{}, floats, {}}, {index, count}, slots),
-        parameters(parameters_of(model.layout())), gradients(model.layout().count, 9.0f) {}
+        parameters(parameters_of(model.layout())),
+        gradients(model.layout().count, 9.0f) {}
 
   Model model;
   Floats parameters, gradients;
@@ -172,33 +169,33 @@ TEST_CASE("trainer: stages find the losses and gradients of the whole model, pas
   for (const size_t count : {2u, 3u}) {
     for (const bool recompute : {false, true}) {
       constexpr size_t passes = 2;
-      std::vector<std::unique_ptr<Part>> parts;
+      std::vector<std::unique_ptr<StagePart>> parts;
       for (size_t index = 0; index < count; ++index)
-        parts.push_back(std::make_unique<Part>(index, count, *compute, recompute, passes));
+        parts.push_back(std::make_unique<StagePart>(index, count, *compute, recompute, passes));
       const std::vector<Sample> samples{sample(5), sample(6)};
       // All stages except the last make all forward passes first, so that both slots are in use.
       std::vector<Floats> outputs(passes);
       for (size_t pass = 0; pass < passes; ++pass) {
         Floats flow;
         for (size_t index = 0; index + 1 < count; ++index) {
-          Part &part = *parts[index];
+          StagePart &part = *parts[index];
           if (index > 0) std::copy(flow.begin(), flow.end(), part.model.input(pass));
           CHECK(part.model.forward(part.parameters.data(), samples[pass].inputs.data(), nullptr, pass) == nullptr);
-          flow.assign(part.model.output(), part.model.output() + rows * shape.width);
+          flow.assign(part.model.output(), part.model.output() + batch_rows * shape.width);
         }
         outputs[pass] = flow;
       }
       for (size_t pass = 0; pass < passes; ++pass) {
-        Part &last = *parts.back();
+        StagePart &last = *parts.back();
         std::copy(outputs[pass].begin(), outputs[pass].end(), last.model.input(pass));
         const float *const found = last.model.forward(last.parameters.data(), nullptr, samples[pass].targets.data(),
                                                       pass);
         REQUIRE(found != nullptr);
-        const Floats losses(found, found + rows);
+        const Floats losses(found, found + batch_rows);
         for (size_t index = count; index-- > 0;) {
-          Part &part = *parts[index];
+          StagePart &part = *parts[index];
           if (index + 1 < count)
-            std::copy_n(parts[index + 1]->model.flow(), rows * shape.width, part.model.flow());
+            std::copy_n(parts[index + 1]->model.flow(), batch_rows * shape.width, part.model.flow());
           std::vector<size_t> order;
           part.model.backward(part.parameters.data(), 1.0f, part.gradients.data(),
                               [&](size_t tensor) { order.push_back(tensor); }, pass);
@@ -207,7 +204,7 @@ TEST_CASE("trainer: stages find the losses and gradients of the whole model, pas
         Floats expected(whole.layout().count), sum(whole.layout().count);
         const float *const losses_of_whole =
             whole.forward(parameters.data(), samples[pass].inputs.data(), samples[pass].targets.data());
-        CHECK((losses == Floats(losses_of_whole, losses_of_whole + rows)));
+        CHECK((losses == Floats(losses_of_whole, losses_of_whole + batch_rows)));
         whole.backward(parameters.data(), 1.0f, expected.data(), [](size_t) {});
         for (const auto &part : parts)
           for (const Tensor &tensor : part->model.layout().tensors)
