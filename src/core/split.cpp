@@ -149,7 +149,7 @@ Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint6
     }
     const uint64_t now = now_ns();
     const auto dead = ranks.find_dead();
-    const bool has_ended = ranks.state(rank) == RankState::left || std::ranges::find(dead, rank) != dead.end();
+    const bool has_ended = has_left(ranks.state(rank)) || std::ranges::find(dead, rank) != dead.end();
     if (has_ended && ended_ns == 0) ended_ns = now;
     if (ranks.failed()) return ranks.failure();
     const bool lost = ended_ns != 0 && now - ended_ns >= record_lag_ns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This part of the test program shrinks and revokes communicators.
+// This part of the test program shrinks, revokes and aborts communicators.
 #include <string>
 
 #include "tests/compat/client.h"
@@ -81,6 +81,23 @@ void check_nonblocking_revoke() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
+/// Checks that a rank which aborts with nothing in flight does not fail the other. The other rank gets an error once it
+/// needs that rank.
+void check_abort_after_a_run() {
+  Ranks ranks(2);
+  ranks.check_usable();
+  NCCL(ncclCommAbort(ranks.comm(0)));
+  ranks.comm(0) = nullptr;
+  ncclResult_t state = ncclInternalError;
+  NCCL(ncclCommGetAsyncError(ranks.comm(1), &state));
+  CHECK(state == ncclSuccess);
+  const Case it = ranks.sum(100);
+  NCCL(call(it, 1, ranks.part(1), ranks.comm(1)));
+  CHECK(wait_while(ranks.comm(1), ncclSuccess) == ncclRemoteError);
+  const std::string said = ncclGetLastError(ranks.comm(1));
+  CHECK(said.find("rank 0 (host") != std::string::npos && said.find("rondo_comm_abort") != std::string::npos);
+}
+
 }  // namespace
 
 void compat_test::check_shrink() {
@@ -101,4 +118,5 @@ void compat_test::check_shrink() {
   check_revoked(ranks, 2, ncclInvalidUsage);
   check_revoke();
   check_nonblocking_revoke();
+  check_abort_after_a_run();
 }
