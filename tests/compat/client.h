@@ -25,6 +25,7 @@ void check_null_windows();
 void check_configured();
 void check_parameters();
 void check_properties();
+void check_refused_interfaces();
 void check_details();
 void check_buffers();
 void check_fork();

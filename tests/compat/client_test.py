@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,12 +94,28 @@ class Programs(unittest.TestCase):
 
     def test_variables_of_nccl_that_have_a_counterpart_count_unless_rondos_are_set(self):
         self.check("blocking", NCCL_COMM_BLOCKING="0")
+        names = [name for _, name in socket.if_nameindex()]
+        others = ",".join(name for name in names if name != "lo") or "none"
+        prefix = "lo" if any(name.startswith("l") for name in names if name != "lo") else "l"
         for environment, words in (({"NCCL_SOCKET_IFNAME": "=lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "=none,lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": f"none,{prefix}:4711"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "^" + others}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "^=" + others}, "interface lo"),
                                    ({"NCCL_SOCKET_IFNAME": "^lo", "RONDO_INTERFACE": "lo"}, "interface lo"),
                                    ({"NCCL_MAX_CTAS": "1"}, "load_store, 1 channel"),
                                    ({"NCCL_MAX_CTAS": "1", "RONDO_MAX_CTAS": "2"}, "load_store, 2 channels")):
             said = self.check("sum", RONDO_LOG="debug", **environment)
             self.assertIn(words, said)
+
+    def test_interfaces_that_do_not_exist_are_refused(self):
+        for value, words in (("none", 'NCCL_SOCKET_IFNAME is "none", which selects no network interface'),
+                             ("=l", 'NCCL_SOCKET_IFNAME is "=l", which selects no network interface'),
+                             ("^" + ",".join(name for _, name in socket.if_nameindex()), "it has "),
+                             (",", "selects no network interface of this host"),
+                             ("l*", "^ and = may only be its beginning"), ("lo,^lo", "^ and = may only be its")):
+            self.check("refused interfaces", NCCL_SOCKET_IFNAME=value, CLIENT_WORDS=words)
 
     def test_wrong_arguments_are_refused_and_named(self):
         self.check("arguments")

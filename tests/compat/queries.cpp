@@ -205,6 +205,15 @@ void compat_test::check_parameters() {
   for (int each = 0; each < count; ++each) CHECK(dump.find(keys[each]) != std::string::npos);
 }
 
+void compat_test::check_refused_interfaces() {
+  const char *const words = std::getenv("CLIENT_WORDS");
+  ncclUniqueId id;
+  ncclComm_t comms[2] = {};
+  CHECK_REFUSED(ncclGetUniqueId(&id), ncclInvalidArgument, words);
+  CHECK_REFUSED(ncclCommInitAll(comms, 1, nullptr), ncclInvalidArgument, words);
+  CHECK(comms[0] == nullptr);
+}
+
 void compat_test::check_properties() {
   Ranks ranks(2);
   const ncclComm_t comm = ranks.comm(1);
