@@ -12,6 +12,7 @@ namespace compat_test {
 
 void check_arguments();
 void check_groups();
+void check_large_groups();
 void check_life();
 void check_shrink();
 void check_grow();

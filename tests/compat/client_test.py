@@ -123,6 +123,10 @@ class Programs(unittest.TestCase):
     def test_groups_hold_calls_and_inits_back_until_their_end_and_tell_the_first_error(self):
         self.check("groups")
 
+    def test_a_group_may_have_more_calls_than_a_launch_queue_takes(self):
+        for executor in ("kernel", "copy"):
+            self.check("large groups", RONDO_DEVICE_EXECUTOR=executor, SOFT_CUDA_LAUNCH_QUEUE="16", RONDO_TIMEOUT="60")
+
     def test_communicators_are_made_without_waiting_and_ended_at_any_time(self):
         self.check("life")
 
