@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/compat/environment.h"
 #include "src/compat/failure.h"
 
 namespace rondo::compat {
@@ -146,6 +147,7 @@ rondo_config_t Settings::config(int device) const {
 
 /// A variable takes precedence over the field of ncclConfig_t, as in NCCL.
 ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Settings *settings) {
+  adopt_environment();
   settings->blocking = number("NCCL_COMM_BLOCKING", 1) != 0;
   if (variable("RONDO_MAX_CTAS") == nullptr)
     settings->max_ctas = static_cast<uint32_t>(std::min(number("NCCL_MAX_CTAS", 0), ctas_max));

@@ -28,4 +28,7 @@ ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Set
 /// Returns the variable's number. If it is not set, or is negative or no number, returns `otherwise`.
 [[nodiscard]] long number(const char *name, long otherwise);
 
+/// Returns whether this library reads the variable of NCCL.
+[[nodiscard]] bool is_parameter(const char *name);
+
 }  // namespace rondo::compat

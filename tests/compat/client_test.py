@@ -117,6 +117,29 @@ class Programs(unittest.TestCase):
                              ("l*", "^ and = may only be its beginning"), ("lo,^lo", "^ and = may only be its")):
             self.check("refused interfaces", NCCL_SOCKET_IFNAME=value, CLIENT_WORDS=words)
 
+    def test_nccl_debug_sets_the_level_and_lists_what_has_no_effect(self):
+        ignored = {"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Ring", "NCCL_MAX_CTAS": "4"}
+        line = "rondo: info: these variables of NCCL have no effect: NCCL_ALGO, NCCL_P2P_DISABLE\n"
+        said = self.check("sum", NCCL_DEBUG="info", **ignored)
+        self.assertEqual(said.count(line), 1, said)
+        self.assertIn(" info: ", said.replace(line, ""))
+        said = self.check("sum", NCCL_DEBUG="WARN", **ignored)
+        self.assertNotIn(" info: ", said.replace(line, "", 1))
+        self.assertIn(" debug: ", self.check("sum", NCCL_DEBUG="TRACE"))
+        for quiet in ({}, {"NCCL_DEBUG": "VERSION"}, {"NCCL_DEBUG": "nonsense"}):
+            self.assertNotIn("info: ", self.check("sum", **ignored, **quiet))
+        self.assertNotIn(" info: ", self.check("sum", NCCL_DEBUG="INFO", RONDO_LOG="error"))
+
+    def test_nccl_debug_file_takes_the_messages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = self.check("sum", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=f"{folder}/%h-100%-%%-%p.log")
+            self.assertNotIn(" info: ", said)
+            [file] = Path(folder).iterdir()
+            self.assertRegex(file.name, r"^.+-100%-%-\d+\.log$")
+            self.assertIn(" info: ", file.read_text())
+        for name in ("stdout", "stderr"):
+            self.assertIn(" info: ", self.check("sum", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=name))
+
     def test_wrong_arguments_are_refused_and_named(self):
         self.check("arguments")
 
