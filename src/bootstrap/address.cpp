@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <ranges>
 #include <sstream>
 
 #include "src/base/log.h"
@@ -58,19 +59,39 @@ std::string read_text(const char *path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// Returns whether the list says by which names one interface is chosen: "^docker*,lo" or "eth*,ib*".
+bool is_choice(std::string_view list) { return list.starts_with('^') || list.find('*') != list.npos; }
+
+/// Removes the first entry of a comma-separated list, and returns it. All of a choice is one entry.
+std::string_view take_entry(std::string_view &rest) {
+  const std::string_view entry = rest.substr(0, is_choice(rest) ? rest.npos : rest.find(','));
+  rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+  return entry;
+}
+
+/// Returns whether a choice admits the interface.
+bool admits(std::string_view choice, std::string_view interface) {
+  const bool excludes = choice.starts_with('^');
+  choice.remove_prefix(excludes ? 1 : 0);
+  bool matches = false;
+  for (const auto &part : std::views::split(choice, ',')) {
+    const std::string_view name(part.begin(), part.end());
+    matches |= name.ends_with('*') ? interface.starts_with(name.substr(0, name.size() - 1)) : interface == name;
+  }
+  return matches != excludes;
+}
+
 /// Calls pick_address() for each entry of a comma-separated list.
 Result<std::vector<HostAddress>> pick_addresses(const std::vector<HostAddress> &addresses,
                                                 std::string_view network_interfaces, std::string_view by_route) {
   RONDO_TRY(check_rails(network_interfaces));
   std::vector<HostAddress> chosen;
   for (std::string_view rest = network_interfaces; chosen.size() < rail_count(network_interfaces);) {
-    const size_t end = std::min(rest.find(','), rest.size());
-    RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end), by_route));
+    RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, take_entry(rest), by_route));
     if (std::ranges::find(chosen, address, &HostAddress::address) != chosen.end())
       return invalid_argument(in_quotes(network_interfaces) + " names the address " + address + " twice");
     const auto found = std::ranges::find(addresses, address, &HostAddress::address);
     chosen.push_back(found != addresses.end() ? *found : HostAddress{.interface = {}, .address = std::move(address)});
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return chosen;
 }
@@ -85,18 +106,39 @@ const HostAddress *best(const std::vector<HostAddress> &addresses, const Fits &f
   return nullptr;
 }
 
+/// Returns the address `by_route`, or the best address that other hosts may reach. Returns nothing if there is none.
+std::optional<std::string> preferred(const std::vector<HostAddress> &addresses, std::string_view by_route) {
+  const HostAddress *const routed =
+      best(addresses, [&](const HostAddress &each) { return !each.loopback && each.address == by_route; });
+  if (routed != nullptr) return routed->address;
+  if (const auto global = best_global(addresses); !global.empty()) return global.front().address;
+  return std::nullopt;
+}
+
+/// Picks the address of an interface that the choice admits.
+Result<std::string> pick_by_choice(const std::vector<HostAddress> &addresses, std::string_view choice,
+                                   std::string_view by_route) {
+  std::vector<HostAddress> admitted;
+  for (const HostAddress &each : addresses)
+    if (admits(choice, each.interface)) admitted.push_back(each);
+  if (const auto found = preferred(admitted, by_route)) return *found;
+  const HostAddress *const other = best(admitted, [](const HostAddress &) { return true; });
+  if (other != nullptr) return other->address;
+  return invalid_argument(in_quotes(choice) +
+                          " selects no network interface that is up and has an address; this host " +
+                          "has: " + listed(addresses));
+}
+
 }  // namespace
 
 Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                  std::string_view by_route) {
   if (wanted.empty()) {
-    const HostAddress *const routed = best(
-        addresses, [&](const HostAddress &each) { return !each.loopback && each.address == by_route; });
-    if (routed != nullptr) return routed->address;
-    if (const auto global = best_global(addresses); !global.empty()) return global.front().address;
+    if (const auto found = preferred(addresses, by_route)) return *found;
     const HostAddress *const found = best(addresses, [](const HostAddress &each) { return each.loopback; });
     return found == nullptr ? std::string("127.0.0.1") : found->address;
   }
+  if (is_choice(wanted)) return pick_by_choice(addresses, wanted, by_route);
   for (const HostAddress &each : addresses)
     if (each.address == wanted) return each.address;
   // `wanted` may be another spelling of an address of this host ("::0001"), or an address of 127.0.0.0/8.
@@ -110,8 +152,7 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
   const HostAddress *found = best(addresses, [&](const HostAddress &each) { return each.interface == wanted; });
   if (found != nullptr) return found->address;
   return invalid_argument("network interface " + in_quotes(wanted) +
-                          " does not exist, is down or has no address; this host has: " + listed(addresses) +
-                          (wanted.front() == '^' ? "; name the interfaces to use, because ^ excludes none here" : ""));
+                          " does not exist, is down or has no address; this host has: " + listed(addresses));
 }
 
 std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses) {
@@ -205,7 +246,10 @@ Result<std::vector<HostAddress>> host_addresses() {
   return addresses;
 }
 
-size_t rail_count(std::string_view list) { return 1 + static_cast<size_t>(std::ranges::count(list, ',')); }
+size_t rail_count(std::string_view list) {
+  if (is_choice(list)) return 1;
+  return 1 + static_cast<size_t>(std::ranges::count(list, ','));
+}
 
 size_t rail_count(const Config &config) {
   const bool by_device = config.network == NetworkChoice::verbs && !config.ib_devices.empty();
@@ -217,6 +261,12 @@ Result<void> check_rails(std::string_view network_interfaces) {
   if (network_interfaces.front() == ',' || network_interfaces.back() == ',' ||
       network_interfaces.find(",,") != std::string_view::npos)
     return invalid_argument(in_quotes(network_interfaces) + " has an empty entry; name a network interface there");
+  for (size_t at = 0; at < network_interfaces.size(); ++at) {
+    const bool ends = at + 1 == network_interfaces.size() || network_interfaces[at + 1] == ',';
+    if ((network_interfaces[at] == '*' && !ends) || (network_interfaces[at] == '^' && (at != 0 || ends)))
+      return invalid_argument(in_quotes(network_interfaces) +
+                              " is no list of names; put ^ before the first name, and * behind a name");
+  }
   if (rail_count(network_interfaces) <= rails_max) return {};
   return invalid_argument(in_quotes(network_interfaces) + " has more than " + std::to_string(rails_max) +
                           " network interfaces");
@@ -245,7 +295,7 @@ Result<void> check_interfaces(std::string_view network_interfaces) {
 
 Result<std::string> choose_address(std::string_view network_interfaces) {
   RONDO_TRY(check_rails(network_interfaces));
-  RONDO_TRY_ASSIGN(const auto chosen, choose_addresses(network_interfaces.substr(0, network_interfaces.find(','))));
+  RONDO_TRY_ASSIGN(const auto chosen, choose_addresses(take_entry(network_interfaces)));
   return chosen.front().address;
 }
 

@@ -21,11 +21,12 @@ struct HostAddress {
   bool default_route = false;  ///< packets without a more specific route leave by this interface
 };
 
-/// Picks one of `addresses` (pure). `wanted` names an interface or an address. If `wanted` is empty, picks `by_route`
-/// if it is in the list and not loopback. Without such a `by_route`, picks a global address of an interface that is up,
-/// or loopback if none exists. Interfaces with a default route come first, and IPv4 before IPv6. Last come interfaces
-/// without a carrier, and bridges to guests and containers. Many hosts have the same addresses on such bridges. The
-/// error lists the addresses.
+/// Picks one of `addresses` (pure). `wanted` names an interface or an address. It may also be a choice of one
+/// interface, by the names that it admits ("eth*,ib0") or excludes ("^docker*,lo"); * stands for any end of a name. If
+/// `wanted` is empty, or among several admitted ones, picks `by_route` if it is in the list and not loopback. Without
+/// such a `by_route`, picks a global address of an interface that is up, or loopback if none exists. Interfaces with a
+/// default route come first, and IPv4 before IPv6. Last come interfaces without a carrier, and bridges to guests and
+/// containers. Many hosts have the same addresses on such bridges. The error lists the addresses.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 
@@ -65,7 +66,7 @@ inline constexpr size_t rails_max = 8;
 [[nodiscard]] Result<void> check_interfaces(std::string_view network_interfaces);
 /// Returns the first address that choose_addresses() returns, as text.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
-/// Returns the number of entries of a list. An empty list counts as one entry.
+/// Returns the number of entries of a list. An empty list and a choice count as one entry.
 [[nodiscard]] size_t rail_count(std::string_view list);
 /// Returns the number of rails of links between hosts. A rail is a network interface, or with verbs an RDMA device if
 /// the user has named devices.

@@ -2,7 +2,6 @@
 #include "src/compat/group.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -210,24 +209,12 @@ ncclResult_t run_each(const std::vector<Call> &calls) {
   return ncclSuccess;
 }
 
-/// Larger groups of collectives run one by one. A group of Rondo enqueues all calls of a rank before the next rank's
-/// calls. A launch queue holds a limited number of kernels that wait for other ranks.
-constexpr size_t small_group_max = 64;
-
-/// Returns whether all operations form one group of Rondo. Then, if Rondo refuses one, none of them runs. Otherwise the
-/// one-sided operations form a group, behind the collectives. Messages may cross, so they always need the group, and so
-/// do several streams of a communicator.
-bool runs_together(const Group &of) {
-  std::map<const ncclComm *, cudaStream_t> firsts;  // the stream of each communicator's first call
-  const auto has_another = [&](const auto &each) {
-    return firsts.try_emplace(each.comm, each.stream).first->second != each.stream;
-  };
-  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
-  const size_t count = of.collectives.size() + of.one_sided.size();
-  return (count > 1 && count <= small_group_max) ||
-         std::any_of(of.collectives.begin(), of.collectives.end(), is_message) ||
-         std::any_of(of.collectives.begin(), of.collectives.end(), has_another) ||
-         std::any_of(of.one_sided.begin(), of.one_sided.end(), has_another);
+/// Returns whether the operations form a group of Rondo. Then, if Rondo refuses one, none of them runs. A single
+/// collective needs no group, but the error of a single message must be about a group.
+bool needs_group(const Group &of) {
+  if (of.collectives.size() != 1 || !of.one_sided.empty()) return !of.collectives.empty() || !of.one_sided.empty();
+  const rondo_collective_t kind = of.collectives.front().kind;
+  return kind == RONDO_SEND || kind == RONDO_RECV;
 }
 
 /// Returns the first communicator of the group that has failed, or null.
@@ -245,12 +232,9 @@ rondo_comm_t failed_of(const Group &of) {
 
 /// Runs all operations.
 ncclResult_t run_all(const Group &of) {
-  const bool together = runs_together(of);
-  if (!together)
-    if (const ncclResult_t result = run_each(of.collectives); result != ncclSuccess || of.one_sided.empty())
-      return result;
+  if (!needs_group(of)) return run_each(of.collectives);
   if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
-  ncclResult_t result = together ? run_each(of.collectives) : ncclSuccess;
+  ncclResult_t result = run_each(of.collectives);
   if (result == ncclSuccess) result = run_each(of.one_sided);
   if (result != ncclSuccess) {
     static_cast<void>(rondo_group_cancel(nullptr));

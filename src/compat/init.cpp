@@ -55,7 +55,8 @@ ncclResult_t init_rank(const char *function, ncclComm_t *comm, int rank, int ran
 
 ncclResult_t get_unique_id(ncclUniqueId *id) {
   if (id == nullptr) return refuse("ncclGetUniqueId", "the id is NULL");
-  const Settings settings = default_settings();
+  Settings settings;
+  if (const ncclResult_t read = read_settings(nullptr, "ncclGetUniqueId", &settings); read != ncclSuccess) return read;
   const rondo_config_t config = settings.config(RONDO_DEVICE_HOST);
   rondo_unique_id_t made;
   const rondo_status_t status = rondo_get_unique_id(&made, &config);
@@ -72,7 +73,8 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   if (device_count > 1)
     if (const ncclResult_t got = get_unique_id(&id); got != ncclSuccess) return got;
   const bool alone = !in_group();
-  Settings settings = default_settings();
+  Settings settings;
+  if (const ncclResult_t read = read_settings(nullptr, function, &settings); read != ncclSuccess) return read;
   settings.blocking = true;
   start_group();
   for (int rank = 0; rank < device_count; ++rank)

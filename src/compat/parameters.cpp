@@ -22,10 +22,9 @@ struct ncclParamHandle {
 
 namespace {
 
-constexpr ncclParamHandle parameters[] = {{"NCCL_COMM_BLOCKING", false, 1},
-                                          {"NCCL_MAX_CTAS", false, 0},
-                                          {"NCCL_SOCKET_IFNAME", true, 0},
-                                          {"RONDO_NCCL_VERSION", true, 0}};
+constexpr ncclParamHandle parameters[] = {{"NCCL_COMM_BLOCKING", false, 1}, {"NCCL_DEBUG", true, 0},
+                                          {"NCCL_DEBUG_FILE", true, 0},     {"NCCL_MAX_CTAS", false, 0},
+                                          {"NCCL_SOCKET_IFNAME", true, 0},  {"RONDO_NCCL_VERSION", true, 0}};
 
 const ncclParamHandle *find(const char *key) {
   for (const ncclParamHandle &each : parameters)
@@ -69,6 +68,8 @@ ncclResult_t get_number(const char *function, const ncclParamHandle *handle, Num
 }
 
 }  // namespace
+
+bool rondo::compat::is_parameter(const char *name) { return find(name) != nullptr; }
 
 NCCL_EXPORT ncclResult_t ncclParamBind(ncclParamHandle_t *handle, const char *key) {
   if (handle == nullptr || key == nullptr) return refuse("ncclParamBind", "the handle or the key is NULL");

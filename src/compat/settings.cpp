@@ -7,7 +7,11 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <string_view>
+#include <vector>
 
+#include "src/compat/environment.h"
 #include "src/compat/failure.h"
 
 namespace rondo::compat {
@@ -18,18 +22,52 @@ constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
 // Rondo still notices the death of a rank within a second.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
-/// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their full names ("eth0,eth1", "=eth0").
-/// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. For these, Rondo chooses the interface.
-std::string listed_interfaces() {
-  const char *const text = variable("NCCL_SOCKET_IFNAME");
-  if (text == nullptr || variable("RONDO_INTERFACE") != nullptr) return {};
-  const std::string list = *text == '=' ? text + 1 : text;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    if (::if_nametoindex(list.substr(begin, end - begin).c_str()) == 0) return {};
-    begin = end + 1;
+std::vector<std::string> interfaces_of_host() {
+  std::vector<std::string> names;
+  struct if_nameindex *const all = ::if_nameindex();
+  for (const struct if_nameindex *each = all; each != nullptr && each->if_index != 0; ++each)
+    names.emplace_back(each->if_name);
+  if (all != nullptr) ::if_freenameindex(all);
+  return names;
+}
+
+std::string joined(const std::vector<std::string> &names, const char *between, const char *behind = "") {
+  std::string text;
+  for (const std::string &name : names) text += (text.empty() ? "" : between) + name + behind;
+  return text;
+}
+
+/// Translates NCCL_SOCKET_IFNAME to the form of RONDO_INTERFACE. Its entries are beginnings of names, or whole names
+/// after "=". After "^", they exclude interfaces. If all entries are names of interfaces, each one is a rail.
+ncclResult_t translate_interfaces(const char *text, const char *function, std::string *interfaces) {
+  const std::string_view value = text;
+  const bool excludes = value.starts_with('^'), exact = value.substr(excludes ? 1 : 0).starts_with('=');
+  const std::vector<std::string> own = interfaces_of_host();
+  std::vector<std::string> entries, names;  // names: the entries that are names of interfaces
+  for (std::istringstream rest(text + (excludes ? 1 : 0) + (exact ? 1 : 0)); rest.good();) {
+    std::string entry;
+    std::getline(rest, entry, ',');
+    entry.resize(std::min(entry.size(), entry.find(':')));  // NCCL's entries may name a port
+    if (entry.empty()) continue;
+    if (entry.find_first_of("*^=") != entry.npos)
+      return refuse(function, "NCCL_SOCKET_IFNAME is \"" + std::string(value) +
+                                  "\"; ^ and = may only be its beginning, " +
+                                  "and the rest are names or beginnings of names, without *");
+    if (std::find(own.begin(), own.end(), entry) != own.end()) names.push_back(entry);
+    entries.push_back(std::move(entry));
   }
-  return list;
+  const auto matches = [&](const std::string &name) {
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const std::string &entry) { return exact ? name == entry : name.starts_with(entry); });
+  };
+  if (std::none_of(own.begin(), own.end(), [&](const std::string &name) { return matches(name) != excludes; }))
+    return refuse(function, "NCCL_SOCKET_IFNAME is \"" + std::string(value) +
+                                "\", which selects no network interface of this host; it has " + joined(own, ", "));
+  if (!excludes && (exact || names.size() == entries.size()))
+    *interfaces = joined(names, ",");
+  else
+    *interfaces = (excludes && !entries.empty() ? "^" : "") + joined(entries, ",", exact ? "" : "*");
+  return ncclSuccess;
 }
 
 /// A number of an ncclConfig_t, with the limits that NCCL has. Most of these numbers have no effect in Rondo.
@@ -107,18 +145,17 @@ rondo_config_t Settings::config(int device) const {
   return config;
 }
 
-/// Reads the environment. A variable takes precedence over the field of ncclConfig_t, as in NCCL.
-Settings default_settings() {
-  Settings settings;
-  settings.blocking = number("NCCL_COMM_BLOCKING", 1) != 0;
-  if (variable("RONDO_MAX_CTAS") == nullptr)
-    settings.max_ctas = static_cast<uint32_t>(std::min(number("NCCL_MAX_CTAS", 0), ctas_max));
-  settings.interfaces = listed_interfaces();
-  return settings;
-}
-
+/// A variable takes precedence over the field of ncclConfig_t, as in NCCL.
 ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Settings *settings) {
-  *settings = default_settings();
+  adopt_environment();
+  settings->blocking = number("NCCL_COMM_BLOCKING", 1) != 0;
+  if (variable("RONDO_MAX_CTAS") == nullptr)
+    settings->max_ctas = static_cast<uint32_t>(std::min(number("NCCL_MAX_CTAS", 0), ctas_max));
+  const char *const interfaces = variable("NCCL_SOCKET_IFNAME");
+  if (interfaces != nullptr && variable("RONDO_INTERFACE") == nullptr)
+    if (const ncclResult_t read = translate_interfaces(interfaces, function, &settings->interfaces);
+        read != ncclSuccess)
+      return read;
   if (config == nullptr) return ncclSuccess;
   if (config->size < offsetof(ncclConfig_t, blocking) || config->magic != config_magic)
     return refuse(function, "the ncclConfig_t was not initialised with NCCL_CONFIG_INITIALIZER");

@@ -13,7 +13,7 @@ namespace rondo::compat {
 struct Settings {
   bool blocking = true;
   uint32_t max_ctas = 0;  ///< 0 for no limit
-  std::string interfaces;  ///< names separated by commas; if empty, Rondo chooses
+  std::string interfaces;  ///< in the form of RONDO_INTERFACE; if empty, Rondo chooses
 
   /// Returns Rondo's configuration. The result refers to this object, which must outlive it.
   [[nodiscard]] rondo_config_t config(int device) const;
@@ -28,7 +28,7 @@ ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Set
 /// Returns the variable's number. If it is not set, or is negative or no number, returns `otherwise`.
 [[nodiscard]] long number(const char *name, long otherwise);
 
-/// Returns the settings for a caller that gives no ncclConfig_t.
-[[nodiscard]] Settings default_settings();
+/// Returns whether this library reads the variable of NCCL.
+[[nodiscard]] bool is_parameter(const char *name);
 
 }  // namespace rondo::compat

@@ -65,7 +65,7 @@ Result<WorkItem> Communicator::begin_split(const Signature &record) {
   WorkItem work;
   const std::lock_guard lock(submit_lock_);
   if (!suspends) RONDO_TRY(check_usable_locked());
-  if (ranks_.failed()) return operations_.report_failure();
+  if (operations_.failed()) return operations_.report_failure();
   RONDO_TRY(give_numbers({&call, 1}, {&work, 1}));
   work.record = &record;
   if (!capabilities_.runs_in_call) RONDO_TRY(executor_->enqueue({&work, 1}, executor_->own_stream()));
@@ -126,6 +126,7 @@ RecordedStatistics Communicator::statistics() const {
 }
 
 std::optional<Error> Communicator::failure() {
+  if (operations_.has_left()) return operations_.failure();
   executor_->look_for_failure();
   if (!ranks_.failed()) {
     const uint64_t next = next_number();
@@ -137,10 +138,27 @@ std::optional<Error> Communicator::failure() {
 }
 
 void Communicator::abort() {
-  operations_.raise({RONDO_ERROR_ABORTED,
-                     "rank " + std::to_string(rank_) +
-                         " called rondo_comm_abort; only rondo_comm_destroy is left for this communicator"},
-                    next_number());
+  const Departure departure = departure_of(RankState::aborted);
+  const Error error{departure.status, ranks_.describe_rank(rank_) + departure.how +
+                                          "; only rondo_comm_destroy is left for this communicator"};
+  if (!leave(error)) operations_.raise(error, next_number());
+}
+
+/// A suspend, a resume, a registration, a shrink or a grow waits for other ranks outside of operations, so it is in
+/// flight, too. If another thread holds the lock, it is in a call. If another rank waits for this one already, this
+/// rank does not leave, so that the other one fails at once.
+bool Communicator::leave(const Error &error) {
+  const std::unique_lock lock(submit_lock_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (operations_.has_left()) return true;
+  const bool changes = is_suspended() && meeting_ == nullptr;  // a suspend or a resume runs
+  if (!is_between_operations() || changes || windows_.registers() || regroup_log_.is_running()) return false;
+  if (!finalized_) ranks_.set_state(RankState::aborted);
+  for (uint32_t peer = 0; peer < rank_count_; ++peer)  // a rank that begins to wait later sees the state
+    if (ranks_.latest_operation(peer) >= next_number()) return false;
+  operations_.leave(error, next_number());
+  halted_ = true;
+  return true;
 }
 
 void Communicator::revoke() {
@@ -157,7 +175,7 @@ void Communicator::end_operations() {
 
 void Communicator::fail(const Error &error) {
   const std::lock_guard lock(submit_lock_);
-  if (finalized_) return;
+  if (finalized_ || operations_.has_left()) return;
   if (error.peer < 0) return operations_.raise(error, next_number());
   Error complete = error;
   complete.rank = error.rank >= 0 ? error.rank : static_cast<int32_t>(rank_);
@@ -189,13 +207,14 @@ Result<void> Communicator::finalize() {
     if (!drain().ok()) return operations_.report_failure();
   }
   const std::lock_guard lock(submit_lock_);
+  if (operations_.has_left()) return operations_.report_failure();
   finalized_ = halted_ = true;
   ranks_.set_state(RankState::finalized);
   return {};
 }
 
 Result<void> Communicator::flush() {
-  if (!drain().ok() || ranks_.failed()) return operations_.report_failure();
+  if (!drain().ok() || operations_.failed()) return operations_.report_failure();
   return {};
 }
 
@@ -216,8 +235,7 @@ void Communicator::close() {
 void Communicator::exit() {
   {
     const std::unique_lock lock(submit_lock_, std::try_to_lock);
-    const bool is_between = lock.owns_lock() && operations_.executed() == turn_ && executor_->is_idle();
-    if (!is_between || ranks_.failed() || ranks_.state(rank_) != RankState::alive) return;
+    if (!lock.owns_lock() || !is_between_operations() || ranks_.state(rank_) != RankState::alive) return;
   }
   ranks_.set_state(RankState::exited);
 }

@@ -176,6 +176,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Returns the first failure, if any, after a check for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
+  /// Ends all operations, here and on the other ranks, with RONDO_ERROR_ABORTED. If nothing is in flight on this rank,
+  /// it only leaves: then operations of other ranks fail if they need this rank, and complete if they do not.
   void abort();
   /// Ends all operations, here and on the other ranks, with RONDO_ERROR_REVOKED.
   void revoke();
@@ -201,9 +203,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   /// Waits for this rank's operations.
   Result<void> drain();
+  /// Leaves the group with `error`, if nothing is in flight on this rank. Returns false otherwise.
+  [[nodiscard]] bool leave(const Error &error);
+  /// Returns whether no operation of this rank is unfinished. The caller holds submit_lock_.
+  [[nodiscard]] bool is_between_operations() const {
+    return operations_.executed() == turn_ && executor_->is_idle() && !ranks_.failed();
+  }
   /// Checks that the communicator is usable, with submit_lock_ held.
   Result<void> check_usable_locked() {
-    if (!ranks_.failed() && !halted_) return {};
+    if (!ranks_.failed() && !halted_) return {};  // leave() sets halted_, too
     return why_unusable();
   }
   Result<void> why_unusable();
@@ -259,7 +267,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::vector<uint64_t> signals_;
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
-  bool halted_ = false;  ///< true: finalized or suspended
+  bool halted_ = false;                  ///< true: finalized, suspended, or left by abort()
   std::atomic<bool> suspended_ = false;  ///< relaxed, since readers without the lock only choose a message
   std::shared_ptr<Part> meeting_;        ///< while suspended: the part in which the ranks meet to resume
   std::atomic<bool> closed_ = false;           ///< stored by close()

@@ -31,7 +31,7 @@ Result<void> Communicator::try_to_open_messages() {
 
 /// Returns the error of a communicator that has failed, or is suspended or finalized.
 Result<void> Communicator::why_unusable() {
-  if (ranks_.failed()) return operations_.report_failure();
+  if (operations_.failed()) return operations_.report_failure();
   RONDO_TRY(check_not_suspended());
   return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
 }

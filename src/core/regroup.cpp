@@ -23,7 +23,11 @@ Result<void> check_regroup(const Communicator &parent, const char *function) {
     return Error{RONDO_ERROR_UNSUPPORTED, std::string(function) + " is for communicators of at most " +
                                               std::to_string(RankSet::rank_count_max) + " ranks; this one has " +
                                               std::to_string(parent.rank_count())};
-  if (parent.ranks().state(parent.rank()) == RankState::finalized)
+  const RankState state = parent.ranks().state(parent.rank());
+  if (state == RankState::aborted)
+    return Error{RONDO_ERROR_ABORTED, "this rank has called rondo_comm_abort; only rondo_comm_destroy is left",
+                 static_cast<int32_t>(parent.rank()), static_cast<int32_t>(parent.rank())};
+  if (state == RankState::finalized)
     return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
   return {};
 }

@@ -83,10 +83,7 @@ class Regroup {
   /// Returns what a caller can do after a member has ended.
   [[nodiscard]] const char *advice() const;
   void post(RegroupPhase phase, const Error *why = nullptr);
-  [[nodiscard]] bool has_left(uint32_t rank) const {
-    const RankState state = ranks_.state(rank);
-    return state == RankState::left || state == RankState::finalized;
-  }
+  [[nodiscard]] bool has_left(uint32_t rank) const { return has_ended_calls(ranks_.state(rank)); }
 
   Communicator &parent_;  ///< part_ owns it
   const Ranks &ranks_;    ///< ranks of parent_

@@ -39,6 +39,10 @@ class RegroupLog {
     const std::lock_guard lock(mutex_);
     running_ = false;
   }
+  [[nodiscard]] bool is_running() {
+    const std::lock_guard lock(mutex_);
+    return running_;
+  }
 
  private:
   std::mutex mutex_;

@@ -219,7 +219,7 @@ void Communicator::keep_meeting(std::shared_ptr<Part> meeting) {
 
 void Communicator::end_suspension() {
   const std::lock_guard lock(submit_lock_);
-  halted_ = finalized_;
+  halted_ = finalized_ || operations_.has_left();
   suspended_.store(false, std::memory_order_relaxed);  // relaxed: see its declaration
 }
 

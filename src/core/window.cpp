@@ -8,6 +8,7 @@
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
 #include "src/core/window_note.h"
+#include "src/engine/watch.h"
 #include "src/links/ranks.h"
 
 namespace rondo {
@@ -100,11 +101,9 @@ Result<void> WindowRegistration::check_rank(uint32_t rank) const {
                      "); its own error says why",
                  names_peer ? static_cast<uint32_t>(note->peer) : rank);
   }
-  const char *const end = state == RankState::left        ? " has destroyed its communicator"
-                          : state == RankState::finalized ? " has finalized its communicator"
-                                                          : " has exited";
-  if (state >= RankState::finalized) return about(RONDO_ERROR_REMOTE, comm_.ranks().describe_rank(rank) + end, rank);
-  return {};
+  if (state < RankState::finalized) return {};
+  const Departure end = has_ended_calls(state) ? departure_of(state) : Departure{RONDO_ERROR_REMOTE, " has exited"};
+  return about(end.status, comm_.ranks().describe_rank(rank) + end.how, rank);
 }
 
 /// Returns whether the rank has published `phase`. A rank that fails after its offer still counts as having offered.

@@ -58,6 +58,11 @@ class WindowTable {
     const std::lock_guard lock(mutex_);
     registers_ = false;
   }
+  /// Returns whether a registration runs.
+  [[nodiscard]] bool registers() {
+    const std::lock_guard lock(mutex_);
+    return registers_;
+  }
   /// Returns the number of the latest registration in which this rank has opened all buffers.
   [[nodiscard]] uint64_t opened_number() {
     const std::lock_guard lock(mutex_);

@@ -17,7 +17,7 @@ constexpr uint64_t copy_bytes_max = uint64_t{8} << 20;
 
 /// Returns whether the operation is a signal to a rank that has left. No rank waits for it, so it is no failure.
 bool is_moot(const OneSided &operation, Operations &owner) {
-  return operation.kind == OneSided::Kind::signal && owner.ranks().state(operation.peer) == RankState::left;
+  return operation.kind == OneSided::Kind::signal && has_left(owner.ranks().state(operation.peer));
 }
 
 }  // namespace

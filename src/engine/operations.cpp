@@ -43,10 +43,19 @@ void Operations::notify_turns() {
   turn_.notify_all();
 }
 
-void Operations::raise(Error error, uint64_t number) {
+Error Operations::own(Error error, uint64_t number) const {
   error.rank = error.peer = static_cast<int32_t>(rank());
   error.operation = number;
-  ranks_.raise(error);
+  return error;
+}
+
+void Operations::raise(Error error, uint64_t number) {
+  if (!has_left()) ranks_.raise(own(std::move(error), number));
+}
+
+void Operations::leave(Error error, uint64_t number) {
+  departure_ = own(std::move(error), number);
+  left_.store(true, std::memory_order_release);  // pairs with has_left()
 }
 
 void Operations::raise_not_enqueued(Error error, uint64_t number) {
@@ -55,11 +64,11 @@ void Operations::raise_not_enqueued(Error error, uint64_t number) {
 }
 
 Error Operations::report_failure() {
-  Error error = ranks_.failure();
+  Error error = failure();
   // Relaxed: it only selects the thread that reports first, and publishes no data.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
     // Wait until the recording is written, unless a user has caused the failure by an abort or a revocation.
-    parts_.on_failure(error.status != RONDO_ERROR_ABORTED && error.status != RONDO_ERROR_REVOKED);
+    if (!has_left()) parts_.on_failure(error.status != RONDO_ERROR_ABORTED && error.status != RONDO_ERROR_REVOKED);
     return error;
   }
   if (error.status == RONDO_ERROR_REVOKED) return error;  // a user has called for this state, so it is no failure

@@ -78,8 +78,17 @@ class Operations {
   /// Wakes the threads that wait for their turn, so that they see a failure. Call it after an operation has failed.
   void give_up_turns() { notify_turns(); }
 
-  /// Adds this rank and the operation to `error`. Makes it the communicator's failure, unless there is an earlier one.
+  /// Adds this rank and the operation to `error`. Makes it the communicator's failure, unless there is an earlier one,
+  /// or this rank has left.
   void raise(Error error, uint64_t number);
+  /// Ends this rank's part between operations. From now on, its own calls fail with `error`, but the communicator does
+  /// not fail. Call it once, while no operation of this rank runs or can begin.
+  void leave(Error error, uint64_t number);
+  [[nodiscard]] bool has_left() const { return left_.load(std::memory_order_acquire); }  // pairs with leave()
+  /// Returns whether the communicator has failed, or this rank has left.
+  [[nodiscard]] bool failed() const { return has_left() || ranks_.failed(); }
+  /// Returns the error of leave(), or the communicator's failure. Call it after failed() returned true.
+  [[nodiscard]] Error failure() const { return has_left() ? departure_ : ranks_.failure(); }
   /// Fails an operation that has a number but cannot be enqueued, so that the other ranks do not wait for it.
   void raise_not_enqueued(Error error, uint64_t number);
   [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
@@ -92,6 +101,7 @@ class Operations {
  private:
   [[nodiscard]] bool wait_for_turn(uint64_t turn);
   [[nodiscard]] Error turn_timed_out(uint64_t turn) const;
+  [[nodiscard]] Error own(Error error, uint64_t number) const;
   void notify_turns();
 
   const Parts parts_;
@@ -100,6 +110,8 @@ class Operations {
   alignas(cache_line_bytes) std::atomic<uint64_t> executed_ = 0;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in wait_for_turn()
   std::atomic<bool> failure_told_ = false;
+  std::atomic<bool> left_ = false;  ///< stored by leave()
+  Error departure_;                 ///< error of leave(), constant once left_ is true
   std::mutex turn_mutex_;
   std::condition_variable turn_;
 };

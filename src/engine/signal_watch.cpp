@@ -79,8 +79,8 @@ bool SignalWatch::look(uint64_t now_ns) {
 bool SignalWatch::raise_end() {
   if (operation_.peer == owner_.rank()) return false;
   const RankState state = ranks_.state(operation_.peer);
-  const bool has_left = state == RankState::left || state == RankState::finalized;
-  if (!has_left) {
+  const bool left = has_ended_calls(state);
+  if (!left) {
     const std::vector<uint32_t> dead = ranks_.find_dead();
     if (std::ranges::find(dead, operation_.peer) == dead.end()) return false;
   }
@@ -93,18 +93,16 @@ bool SignalWatch::raise_end() {
     if (now_ns() - ended_ns_ < delivery_patience_ns) return false;
   }
   uint32_t ended = operation_.peer;
-  std::string how = state == RankState::left        ? " has destroyed its communicator"
-                    : state == RankState::finalized ? " has finalized its communicator"
-                                                    : ranks_.how_dead(ended);
+  Departure departure = left ? departure_of(state) : Departure{RONDO_ERROR_REMOTE, ""};
+  std::string how = left ? departure.how : ranks_.how_dead(ended);
   // A rank may leave because another rank died. In that case, that death is the reason.
   const auto any = [](uint32_t) { return true; };
-  if (const auto dead = has_left ? find_dead_rank(ranks_, owner_.rank(), any) : std::nullopt) {
+  if (const auto dead = left ? find_dead_rank(ranks_, owner_.rank(), any) : std::nullopt) {
     ended = *dead;
+    departure.status = RONDO_ERROR_REMOTE;
     how = ranks_.how_dead(ended);
   }
-  raise(RONDO_ERROR_REMOTE, ended,
-        ranks_.describe_rank(ended) + how + "; " +
-            (waits ? counts(seen) : doing()));
+  raise(departure.status, ended, ranks_.describe_rank(ended) + how + "; " + (waits ? counts(seen) : doing()));
   return true;
 }
 

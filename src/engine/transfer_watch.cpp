@@ -76,7 +76,7 @@ bool TransferWatch::check_ended_peers(uint64_t now_ns) {
 
 bool TransferWatch::has_ended(uint32_t peer, std::span<const uint32_t> dead) const {
   const RankState state = ranks_.state(peer);
-  if (state == RankState::left || state == RankState::finalized) return true;
+  if (has_ended_calls(state)) return true;
   return std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
@@ -90,16 +90,17 @@ bool TransferWatch::check_ended(size_t index, std::span<const uint32_t> dead) {
 bool TransferWatch::tell_ended(const Transfer &head, std::span<const uint32_t> dead) {
   if (!has_ended(head.peer, dead)) return false;
   const RankState state = ranks_.state(head.peer);
-  const bool has_left = state == RankState::left || state == RankState::finalized, has_died = !has_left;
+  const bool left = has_ended_calls(state);
   uint32_t ended = head.peer;
-  std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
-  if (has_died) how = ranks_.how_dead(ended);
+  Departure departure = left ? departure_of(state) : Departure{RONDO_ERROR_REMOTE, ""};
+  std::string how = left ? departure.how : ranks_.how_dead(ended);
   // If the rank left because another rank died, report the death. The death came first, so it is visible here by now.
-  if (const auto dead_rank = has_left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
+  if (const auto dead_rank = left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
     ended = *dead_rank;
+    departure.status = RONDO_ERROR_REMOTE;
     how = ranks_.how_dead(ended);
   }
-  raise(RONDO_ERROR_REMOTE, ended,
+  raise(departure.status, ended,
         ranks_.describe_rank(ended) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(head));
   return true;
 }

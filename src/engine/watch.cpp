@@ -54,12 +54,18 @@ std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank, const 
   return lowest;
 }
 
+Departure departure_of(RankState state) {
+  if (state == RankState::aborted) return {RONDO_ERROR_ABORTED, " has called rondo_comm_abort"};
+  const bool left = state == RankState::left;
+  return {RONDO_ERROR_REMOTE, left ? " has destroyed its communicator" : " has finalized its communicator"};
+}
+
 std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
                                      RankEnd which) {
   // A rank that has completed the operation has sent all its data, so its end does not matter to the operation.
   const auto owes = [&](uint32_t peer) { return ranks.completed_operation(peer) < operation; };
-  const auto ended = [&](uint32_t peer, const std::string &how) {
-    Error error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + how};
+  const auto ended = [&](uint32_t peer, rondo_status_t status, const std::string &how) {
+    Error error{status, ranks.describe_rank(peer) + how};
     error.rank = static_cast<int32_t>(rank);
     error.peer = static_cast<int32_t>(peer);
     error.operation = operation;
@@ -70,17 +76,16 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
   };
   const auto find_death = [&]() -> std::optional<Error> {
     const auto dead = find_dead_rank(ranks, rank, std::cref(counts));  // a copy would be allocated
-    return dead ? std::optional(ended(*dead, ranks.how_dead(*dead))) : std::nullopt;
+    return dead ? std::optional(ended(*dead, RONDO_ERROR_REMOTE, ranks.how_dead(*dead))) : std::nullopt;
   };
   if (which != RankEnd::any) return find_death();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
-    const bool has_left = state == RankState::left || state == RankState::finalized;
-    if (peer == rank || !has_left || !owes(peer)) continue;
+    if (peer == rank || !has_ended_calls(state) || !owes(peer)) continue;
     // If the rank left because another rank died, report that death. As it came first, it is visible here by now.
     if (auto death = find_death()) return death;
-    return ended(peer, state == RankState::left ? " has destroyed its communicator"
-                                                : " has finalized its communicator");
+    const Departure departure = departure_of(state);
+    return ended(peer, departure.status, departure.how);
   }
   return find_death();
 }

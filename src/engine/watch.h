@@ -89,7 +89,7 @@ inline constexpr const char *what_now =
 [[nodiscard]] Error differing_block(const Signature &call, uint64_t number, uint32_t rank, uint32_t peer,
                                     uint64_t sent_bytes, uint64_t expected_bytes);
 
-/// Ends of ranks. A `crash` is a death without exit(), or with exit() during an operation.
+/// Ends of ranks. A `crash` is a death without exit(), or with exit() during an operation. `any` includes departures.
 enum class RankEnd : uint8_t { crash, death, any };
 
 /// Returns the lowest rank that died, other than `rank`. A rank does not count if it had left or finalized before its
@@ -97,8 +97,16 @@ enum class RankEnd : uint8_t { crash, death, any };
 [[nodiscard]] std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank,
                                                      const std::function<bool(uint32_t)> &counts);
 
-/// Returns RONDO_ERROR_REMOTE if a rank that has not completed `operation` has died. With RankEnd::any, also if such a
-/// rank has finalized or destroyed its communicator.
+/// The departure of a rank: the status of an operation that needs the rank, and text that follows the rank's name.
+struct Departure {
+  rondo_status_t status;
+  const char *how;
+};
+/// Returns how a rank whose state is has_ended_calls() has left.
+[[nodiscard]] Departure departure_of(RankState state);
+
+/// Returns RONDO_ERROR_REMOTE if a rank that has not completed `operation` has died. With RankEnd::any, also returns an
+/// error if such a rank has finalized, destroyed or aborted its communicator.
 [[nodiscard]] std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count,
                                                    uint64_t operation, RankEnd which);
 

@@ -29,7 +29,17 @@ struct OperationInfo {
 };
 
 /// The state of a rank. `exited` means that its process has called exit() between operations, without a destroy.
-enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3, exited = 4 };
+/// `aborted` means that it has called rondo_comm_abort() between operations. A destroy does not change that.
+enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3, exited = 4, aborted = 5 };
+
+/// Returns whether the rank has destroyed or aborted its communicator, so that it makes no more calls of any kind.
+[[nodiscard]] constexpr bool has_left(RankState state) {
+  return state == RankState::left || state == RankState::aborted;
+}
+/// Returns whether the rank will begin no more operations, because it has left or finalized.
+[[nodiscard]] constexpr bool has_ended_calls(RankState state) {
+  return has_left(state) || state == RankState::finalized;
+}
 
 enum class OperationState : uint64_t { running = 0, completed = 1, failed = 2 };
 

@@ -12,6 +12,7 @@ namespace compat_test {
 
 void check_arguments();
 void check_groups();
+void check_large_groups();
 void check_life();
 void check_shrink();
 void check_grow();
@@ -25,6 +26,7 @@ void check_null_windows();
 void check_configured();
 void check_parameters();
 void check_properties();
+void check_refused_interfaces();
 void check_details();
 void check_buffers();
 void check_fork();

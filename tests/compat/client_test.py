@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,18 +94,61 @@ class Programs(unittest.TestCase):
 
     def test_variables_of_nccl_that_have_a_counterpart_count_unless_rondos_are_set(self):
         self.check("blocking", NCCL_COMM_BLOCKING="0")
+        names = [name for _, name in socket.if_nameindex()]
+        others = ",".join(name for name in names if name != "lo") or "none"
+        prefix = "lo" if any(name.startswith("l") for name in names if name != "lo") else "l"
         for environment, words in (({"NCCL_SOCKET_IFNAME": "=lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "=none,lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": f"none,{prefix}:4711"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "^" + others}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "^=" + others}, "interface lo"),
                                    ({"NCCL_SOCKET_IFNAME": "^lo", "RONDO_INTERFACE": "lo"}, "interface lo"),
                                    ({"NCCL_MAX_CTAS": "1"}, "load_store, 1 channel"),
                                    ({"NCCL_MAX_CTAS": "1", "RONDO_MAX_CTAS": "2"}, "load_store, 2 channels")):
             said = self.check("sum", RONDO_LOG="debug", **environment)
             self.assertIn(words, said)
 
+    def test_interfaces_that_do_not_exist_are_refused(self):
+        for value, words in (("none", 'NCCL_SOCKET_IFNAME is "none", which selects no network interface'),
+                             ("=l", 'NCCL_SOCKET_IFNAME is "=l", which selects no network interface'),
+                             ("^" + ",".join(name for _, name in socket.if_nameindex()), "it has "),
+                             (",", "selects no network interface of this host"),
+                             ("l*", "^ and = may only be its beginning"), ("lo,^lo", "^ and = may only be its")):
+            self.check("refused interfaces", NCCL_SOCKET_IFNAME=value, CLIENT_WORDS=words)
+
+    def test_nccl_debug_sets_the_level_and_lists_what_has_no_effect(self):
+        ignored = {"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Ring", "NCCL_MAX_CTAS": "4"}
+        line = "rondo: info: these variables of NCCL have no effect: NCCL_ALGO, NCCL_P2P_DISABLE\n"
+        said = self.check("sum", NCCL_DEBUG="info", **ignored)
+        self.assertEqual(said.count(line), 1, said)
+        self.assertIn(" info: ", said.replace(line, ""))
+        said = self.check("sum", NCCL_DEBUG="WARN", **ignored)
+        self.assertNotIn(" info: ", said.replace(line, "", 1))
+        self.assertIn(" debug: ", self.check("sum", NCCL_DEBUG="TRACE"))
+        for quiet in ({}, {"NCCL_DEBUG": "VERSION"}, {"NCCL_DEBUG": "nonsense"}):
+            self.assertNotIn("info: ", self.check("sum", **ignored, **quiet))
+        self.assertNotIn(" info: ", self.check("sum", NCCL_DEBUG="INFO", RONDO_LOG="error"))
+
+    def test_nccl_debug_file_takes_the_messages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = self.check("sum", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=f"{folder}/%h-100%-%%-%p.log")
+            self.assertNotIn(" info: ", said)
+            [file] = Path(folder).iterdir()
+            self.assertRegex(file.name, r"^.+-100%-%-\d+\.log$")
+            self.assertIn(" info: ", file.read_text())
+        for name in ("stdout", "stderr"):
+            self.assertIn(" info: ", self.check("sum", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=name))
+
     def test_wrong_arguments_are_refused_and_named(self):
         self.check("arguments")
 
     def test_groups_hold_calls_and_inits_back_until_their_end_and_tell_the_first_error(self):
         self.check("groups")
+
+    def test_a_group_may_have_more_calls_than_a_launch_queue_takes(self):
+        for executor in ("kernel", "copy"):
+            self.check("large groups", RONDO_DEVICE_EXECUTOR=executor, SOFT_CUDA_LAUNCH_QUEUE="16", RONDO_TIMEOUT="60")
 
     def test_communicators_are_made_without_waiting_and_ended_at_any_time(self):
         self.check("life")

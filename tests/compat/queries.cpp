@@ -198,11 +198,20 @@ void compat_test::check_parameters() {
   const char **keys = nullptr;
   int count = 0;
   NCCL(ncclParamGetAllParameterKeys(&keys, &count));
-  CHECK(count == 4 && std::string(keys[0]) == "NCCL_COMM_BLOCKING" && std::string(keys[3]) == "RONDO_NCCL_VERSION");
+  CHECK(count == 6 && std::string(keys[0]) == "NCCL_COMM_BLOCKING" && std::string(keys[5]) == "RONDO_NCCL_VERSION");
   CHECK_REFUSED(ncclParamGetAllParameterKeys(nullptr, &count), ncclInvalidArgument, "NULL");
   const std::string dump = dumped();
   CHECK(dump.find("NCCL_MAX_CTAS (int64_t): value=300 default=0\n") != std::string::npos);
   for (int each = 0; each < count; ++each) CHECK(dump.find(keys[each]) != std::string::npos);
+}
+
+void compat_test::check_refused_interfaces() {
+  const char *const words = std::getenv("CLIENT_WORDS");
+  ncclUniqueId id;
+  ncclComm_t comms[2] = {};
+  CHECK_REFUSED(ncclGetUniqueId(&id), ncclInvalidArgument, words);
+  CHECK_REFUSED(ncclCommInitAll(comms, 1, nullptr), ncclInvalidArgument, words);
+  CHECK(comms[0] == nullptr);
 }
 
 void compat_test::check_properties() {

@@ -325,20 +325,6 @@ TEST_CASE("several hosts: a rank that returns from its last call and waits long 
   CHECK(wrong == std::vector<uint32_t>());
 }
 
-TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
-  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 0, 2}, nine_hosts}) {
-    World world(node_of);
-    const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
-      std::vector<int32_t> values(10, 1);
-      auto failed = sum(comm, values);
-      if (rank == 2) return comm.abort(), failed.ok();
-      if (failed.ok()) failed = sum(comm, values);  // if not, the abort came during this rank's call
-      return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
-    });
-    CHECK(wrong == std::vector<uint32_t>());
-  }
-}
-
 TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net]") {
   for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, nine_hosts}) {
     World world(node_of);

@@ -135,8 +135,14 @@ class Failure(JobTest):
         self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
         self.assertIn("rank 0: no failure yet", ranks[0].output)
 
+    def test_a_rank_that_aborts_after_its_last_call_lets_the_others_finish_it(self):
+        ranks = self.job(3, "aborts", 0)
+        self.expect(ranks, "aborted", skip={0}, text="rank 0 (host", peer=0)
+        for rank in (ranks[1], ranks[2]):
+            self.assertIn("got 7", rank.output)
+
     def test_abort_ends_the_wait_of_all(self):
-        self.expect(self.job(4, "abort", 1), "aborted", text="rank 1 called rondo_comm_abort", peer=1)
+        self.expect(self.job(4, "abort", 1), "aborted", text="has called rondo_comm_abort", peer=1)
 
 
 class Paths(JobTest):

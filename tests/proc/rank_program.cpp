@@ -194,6 +194,20 @@ int run_abort(const Rank &self, const Arguments &args) {
   return report(self, rondo_barrier(self.comm, nullptr));
 }
 
+/// aborts MS: rank 0 broadcasts, aborts and exits. The others begin the broadcast MS milliseconds later, and then wait
+/// for a barrier.
+int run_aborts(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 1, 100, [](int) {});
+  if (begun != 0) return begun;
+  int32_t value = self.rank == 0 ? 7 : 0;
+  if (self.rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(200 + std::stoi(args[0])));
+  const rondo_status_t status = rondo_broadcast(&value, &value, 1, RONDO_INT32, 0, self.comm, nullptr);
+  if (status != RONDO_OK) return report(self, status);
+  if (self.rank == 0) return rondo_comm_abort(self.comm) == RONDO_OK ? 0 : 4;
+  std::printf("got %d\n", value);
+  return report(self, rondo_barrier(self.comm, nullptr));
+}
+
 /// hasty RANK: does the same as `abort`, after more operations than are recorded. The process exits as soon as it has
 /// the error.
 int run_hasty(const Rank &self, const Arguments &args) {
@@ -288,7 +302,7 @@ constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"exports", 3, run_lend},       {"idle", 1, run_idle},
-    {"exits", 1, run_exits},
+    {"exits", 1, run_exits},     {"aborts", 1, run_aborts},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
     {"orphan", 3, run_orphan},   {"closed", 1, run_closed}, {"starved", 1, run_starved},

@@ -106,7 +106,8 @@ CASES = [
     # Variables.
     (AR, {"RONDO_CHANNELS": "9"}, "RONDO_CHANNELS: '9' is not a number from 1 to 8"),
     (AR, {"RONDO_INTERFACE": "none0"}, "'none0' does not exist, is down or has no address; this host has: lo ("),
-    (AR, {"RONDO_INTERFACE": "^none0"}, "name the interfaces to use, because ^ excludes none"),
+    (AR, {"RONDO_INTERFACE": "none*"}, "selects no network interface that is up and has an address; this host has: lo"),
+    (AR, {"RONDO_INTERFACE": "none0,^lo"}, "is no list of names; put ^ before the first name, and * behind a name"),
     # Rank 1 would wait for the store of rank 0 for a minute.
     (AR[:2], {"RONDO_INTERFACE": "none0", "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
               "MASTER_PORT": "9"}, "'none0' does not exist"),

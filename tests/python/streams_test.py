@@ -165,8 +165,8 @@ class Streams(unittest.TestCase):
         end = time.monotonic() + ranks.LIMIT_S
         while not all(stream.done() for stream in streams) and time.monotonic() < end:
             time.sleep(0.001)
-        comms[1].abort()
-        self.assertIsInstance(comms[0].async_error(), rondo.AbortedError)
+        comms[1].revoke()
+        self.assertIsInstance(comms[0].async_error(), rondo.RevokedError)
         self.assertTrue(all(work.wait() for work in works))
         self.assertEqual([work.result[0] for work in works], [1.0, 1.0])
 

@@ -25,7 +25,9 @@ class Judge {
       check_init(rank);
       for (size_t call = 0; call < record_.ranks[rank].calls.size(); ++call) check_call(rank, call);
       if (!record_.ranks[rank].after_failure.empty()) complain(rank, record_.ranks[rank].after_failure);
-      if (record_.ranks[rank].noticed && !record_.failure) complain(rank, "noticed a failure that nobody recorded");
+      const bool left = record_.ranks[rank].aborted_ns != never_ns;  // its calls fail, without a failure of the others
+      const bool recorded = record_.failure || left;
+      if (record_.ranks[rank].noticed && !recorded) complain(rank, "noticed a failure that nobody recorded");
     }
     if (record_.failure) check_failure(*record_.failure);
     return std::move(complaints_);
@@ -147,13 +149,19 @@ class Judge {
       case RONDO_ERROR_MISMATCH:
         return check_mismatch(failure, place);
       case RONDO_ERROR_ABORTED:
-        if (error.peer != static_cast<int32_t>(failure.rank) ||
-            record_.ranks[failure.rank].aborted_ns > failure.at_ns)
-          complain(failure.rank, "nobody aborted" + place);
-        return;
+        return check_aborted(failure, place);
       default:
         complain(failure.rank, "status " + std::string(rondo_status_string(error.status)) + place);
     }
+  }
+
+  /// Checks that the named rank has aborted. If another rank raises the failure, it must need the named rank.
+  void check_aborted(const FailureRecord &failure, const std::string &place) {
+    const auto peer = static_cast<uint32_t>(failure.error.peer);
+    if (failure.error.peer < 0 || peer >= plan_.rank_count || record_.ranks[peer].aborted_ns > failure.at_ns)
+      return complain(failure.rank, "nobody aborted" + place);
+    if (peer != failure.rank && record_.ranks[peer].completed >= failure.error.operation)
+      complain(failure.rank, "names a rank that had completed the operation" + place);
   }
 
   void check_remote(const FailureRecord &failure, const std::string &place) {
@@ -213,6 +221,8 @@ class Judge {
     if (call.returned_ns == never_ns) return;  // killed, stopped, or a hang: see check_end()
     check_limits(rank, index, name);
     if (call.ok) return check_agreement(rank, index, name);
+    const bool left = call.error.status == RONDO_ERROR_ABORTED && call.error.peer == static_cast<int32_t>(rank);
+    if (left && record_.ranks[rank].aborted_ns <= call.returned_ns) return;
     if (!record_.failure) return complain(rank, name + " failed, but nobody recorded why: " + call.error.message);
     const Error &first = record_.failure->error;
     if (call.error.status != first.status || call.error.peer != first.peer ||

@@ -127,7 +127,7 @@ TEST_CASE("failure: after an abort each rank is told once, and destroy works") {
   for (const auto &seen : statuses)
     CHECK(seen == std::vector<rondo_status_t>{RONDO_OK, RONDO_ERROR_ABORTED, RONDO_ERROR_COMM_FAILED, RONDO_OK,
                                               RONDO_ERROR_ABORTED});
-  CHECK_THAT(error_message(ranks[2]), Contains("rank 0 called rondo_comm_abort"));
+  CHECK_THAT(error_message(ranks[2]), Contains("has called rondo_comm_abort"));
 }
 
 TEST_CASE("failure: a failed operation on a stream is the stream's and the communicator's") {
@@ -152,7 +152,7 @@ TEST_CASE("failure: a failed operation on a stream is the stream's and the commu
 
 TEST_CASE("failure: a refused call's own message comes before the communicator's failure, until that is told") {
   Ranks ranks(2);
-  REQUIRE(rondo_comm_abort(ranks[1]) == RONDO_OK);
+  REQUIRE(rondo_comm_abort(ranks[0]) == RONDO_OK);
   rondo_comm_t const comm = ranks[0];
   rondo_error_t error = RONDO_ERROR_INIT;
   const auto message = [&] {
@@ -167,7 +167,6 @@ TEST_CASE("failure: a refused call's own message comes before the communicator's
   CHECK_THAT(message(), Contains("abort"));
   CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK_THAT(message(), Contains("NULL"));
-  CHECK_THAT(std::string(rondo_last_error_message(ranks[1])), Contains("abort"));  // no call on rank 1 failed
   std::string elsewhere;
   std::thread([&] { elsewhere = rondo_last_error_message(comm); }).join();
   CHECK_THAT(elsewhere, Contains("abort"));
@@ -195,7 +194,7 @@ TEST_CASE("failure: once a call has returned, no rank reads its buffers any more
       for (int call = 0; status == RONDO_OK; ++call) {
         if (rank == 0 && call == 1 + round % 3) {
           std::this_thread::sleep_for(std::chrono::microseconds(37 * round));
-          return rondo_comm_abort(comm);
+          return rondo_comm_revoke(comm);
         }
         // The pages are unmapped as soon as the call returns, so a peer that still read them would die.
         void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -204,8 +203,8 @@ TEST_CASE("failure: once a call has returned, no rank reads its buffers any more
       }
       return status;
     });
-    CHECK(statuses[1] == RONDO_ERROR_ABORTED);
-    CHECK(statuses[2] == RONDO_ERROR_ABORTED);
+    CHECK(statuses[1] == RONDO_ERROR_REVOKED);
+    CHECK(statuses[2] == RONDO_ERROR_REVOKED);
   }
 }
 

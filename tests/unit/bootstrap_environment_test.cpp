@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <map>
 
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/launch/environment.h"
@@ -306,83 +305,4 @@ TEST_CASE("process stat: names with spaces and parentheses are understood, and n
   CHECK_FALSE(parse_process_stat("9 (x) Z" + tail + "2 0 7 0 0")->ended());  // only the main thread has ended
   CHECK(process_stat(::getpid())->parent == ::getppid());
   CHECK_FALSE(launcher_process().empty());
-}
-
-TEST_CASE("address: a list of interfaces is a rail each") {
-  const auto chosen = [](const char *wanted) {
-    const auto addresses = choose_addresses(wanted);
-    std::string text;
-    for (const HostAddress &each : addresses.value()) text += each.interface + "=" + each.address + " ";
-    return text;
-  };
-  CHECK(chosen("lo") == "lo=127.0.0.1 ");
-  CHECK(chosen("127.0.0.1,127.0.0.2") == "lo=127.0.0.1 =127.0.0.2 ");  // no interface has the second
-  CHECK(choose_address("127.0.0.2,127.0.0.1").value() == "127.0.0.2");
-  CHECK(rail_count("") == 1);
-  CHECK(rail_count("a,b,c") == 3);
-  Config config;
-  config.network_interface = "a,b,c";
-  config.ib_devices = "a,b";
-  CHECK(rail_count(config) == 3);
-  config.network = NetworkChoice::verbs;
-  CHECK(rail_count(config) == 2);
-  for (const char *empty : {",lo", "lo,", "lo,,127.0.0.2", ","}) {
-    CHECK(choose_addresses(empty).error().message.find("empty entry") != std::string::npos);
-    CHECK(choose_address(empty).error().status == RONDO_ERROR_INVALID_ARGUMENT);
-  }
-  CHECK(choose_addresses("lo,127.0.0.1").error().message.find("names the address 127.0.0.1 twice") !=
-        std::string::npos);
-  CHECK(check_rails("1,2,3,4,5,6,7,8").ok());
-  CHECK(check_rails("1,2,3,4,5,6,7,8,9").error().message.find("more than 8") != std::string::npos);
-}
-
-TEST_CASE("address: an interface or an address is found; without a wish, global before loopback and IPv4 before IPv6") {
-  const std::vector<HostAddress> host{
-      {"lo", "127.0.0.1", true, true, false, false},  {"lo", "::1", true, true, true, false},
-      {"eth0", "fe80::1%eth0", true, false, true, true}, {"eth0", "2001:db8::7", true, false, true, false},
-      {"eth0", "192.0.2.7", true, false, false, false},  {"eth1", "192.0.2.8", false, false, false, false}};
-  CHECK(pick_address(host, "").value() == "192.0.2.7");
-  std::vector<HostAddress> bridged = host;  // addresses like 172.17.0.1 exist on many hosts
-  for (const char *bridge : {"docker0", "virbr0", "br-1b2c"})
-    bridged.insert(bridged.begin(), {bridge, "172.17.0.1", true, false, false, false});
-  bridged.insert(bridged.begin(), {"eth7", "10.9.9.9", true, false, false, false, false});
-  CHECK(pick_address(bridged, "").value() == "192.0.2.7");
-  bridged.push_back({"br-0", "198.51.100.4", true, false, false, false, true, true});  // it has the default route
-  CHECK(pick_address(bridged, "").value() == "198.51.100.4");
-  CHECK(pick_address({bridged.begin(), bridged.begin() + 2}, "").value() == "10.9.9.9");
-  CHECK(pick_address(host, "lo").value() == "127.0.0.1");
-  CHECK(pick_address(host, "eth0").value() == "192.0.2.7");
-  CHECK(pick_address(host, "::1").value() == "::1");
-  CHECK(pick_address(host, "::0001").value() == "::1");
-  CHECK(pick_address(host, "127.0.0.9").value() == "127.0.0.9");
-  CHECK(pick_address({host.begin(), host.begin() + 4}, "").value() == "2001:db8::7");
-  CHECK(pick_address({host.begin(), host.begin() + 3}, "").value() == "127.0.0.1");
-  CHECK(pick_address({host.begin() + 2, host.begin() + 3}, "eth0").value() == "fe80::1%eth0");
-  CHECK(pick_address({}, "").value() == "127.0.0.1");
-  CHECK(pick_address(host, "", "2001:db8::7").value() == "2001:db8::7");
-  CHECK(pick_address(host, "", "fe80::1%eth0").value() == "fe80::1%eth0");
-  CHECK(pick_address(host, "lo", "2001:db8::7").value() == "127.0.0.1");
-  for (const char *of_no_use : {"127.0.0.1", "::1", "192.0.2.8", "198.51.100.1"})  // loopback, down, or of another host
-    CHECK(pick_address(host, "", of_no_use).value() == "192.0.2.7");
-  for (const char *wrong : {"eth1", "wlan9", "192.0.2.99"}) {
-    const auto refused = pick_address(host, wrong);
-    REQUIRE_FALSE(refused.ok());
-    CHECK(refused.error().message.find("eth0 (192.0.2.7)") != std::string::npos);
-  }
-}
-
-TEST_CASE("address: the interfaces of default routes are read from the kernel's tables") {
-  const std::string routes =
-      "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
-      "eth0\t00000000\t0102000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
-      "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
-      "tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0\n";  // routes for half of all addresses
-  const std::string zeros(32, '0');
-  const std::string ipv6 =
-      zeros + " 00 " + zeros + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     ib0\n" +
-      zeros + " 00 " + zeros + " 00 " + zeros + " ffffffff 00000001 00000000 00200200       lo\n" +
-      "20010db8000000000000000000000000 40 " + zeros + " 00 " + zeros + " 00000100 00000001 00000000 00000001  eth1\n";
-  CHECK(default_route_interfaces(routes, ipv6) == std::vector<std::string>{"eth0", "ib0"});
-  for (const char *nonsense : {"", "\n\n", "eth0", "eth0 00000000"})
-    CHECK(default_route_interfaces(nonsense, nonsense).empty());
 }

@@ -88,12 +88,12 @@ RankStatus Control::status(uint32_t peer) const {
 
 void Control::add_dead(std::vector<uint32_t> &dead) const {
   for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank)
-    if (!is_local(rank) && memory::load_acquire(remote(rank).ended) != 0 && status(rank).state != RankState::left)
+    if (!is_local(rank) && memory::load_acquire(remote(rank).ended) != 0 && !has_left(status(rank).state))
       dead.push_back(rank);
 }
 
 bool Control::gone(uint32_t peer) const {
-  return !is_local(peer) && (memory::load_acquire(remote(peer).ended) != 0 || status(peer).state == RankState::left);
+  return !is_local(peer) && (memory::load_acquire(remote(peer).ended) != 0 || has_left(status(peer).state));
 }
 
 std::string Control::why_dead(uint32_t peer) const {
@@ -104,7 +104,7 @@ std::string Control::why_dead(uint32_t peer) const {
 bool Control::was_reset(uint32_t peer) const {
   const uint64_t ended = memory::load_acquire(remote(peer).ended);
   const bool reset = ended == uint64_t{ECONNRESET} + 1 || ended == uint64_t{ECONNABORTED} + 1;
-  return reset && status(peer).state != RankState::left;
+  return reset && !has_left(status(peer).state);
 }
 
 void Control::tell_status() {
@@ -175,7 +175,7 @@ void Control::ring() {
 
 bool Control::is_lowest() const {
   for (uint32_t index = 0; index < index_; ++index)
-    if (!ended_[index] && parts_.local->state(index) != RankState::left) return false;
+    if (!ended_[index] && !has_left(parts_.local->state(index))) return false;
   return true;
 }
 
@@ -282,7 +282,7 @@ Cell Control::own_status(size_t which) const {
   for (size_t each = 0; each < count; ++each) {
     const auto index = static_cast<uint32_t>(first + each);
     const RankState state = parts_.local->state(index);
-    const bool ended = ended_[index] && state != RankState::left;
+    const bool ended = ended_[index] && !has_left(state);
     cell.put(local_ranks_[index]).put(ended ? ended_state : static_cast<uint32_t>(state));
     cell.put(parts_.local->latest_operation(index)).put(parts_.local->completed_operation(index));
   }

@@ -64,7 +64,7 @@ enum class CellKind : uint32_t {
 };
 
 /// The number of an ended process in place of a rank's state on the wire. Other numbers are values of RankState.
-inline constexpr uint32_t ended_state = 5;
+inline constexpr uint32_t ended_state = 6;
 inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(uint64_t);
 inline constexpr uint32_t statuses_max = (cell_bytes - 4 * sizeof(uint32_t)) / status_entry_bytes;
 inline constexpr size_t failure_text_max = 900;

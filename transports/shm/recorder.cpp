@@ -123,7 +123,7 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
   const RankBoard &board = segment_->board(rank);
   RecordedRank seen;
   const uint64_t state = memory::load_acquire(board.state);  // pairs with set_state()
-  if (state <= static_cast<uint64_t>(RankState::exited)) seen.state = static_cast<RankState>(state);
+  if (state <= static_cast<uint64_t>(RankState::aborted)) seen.state = static_cast<RankState>(state);
   const uint64_t group_rank = memory::load_acquire(board.counters.group_rank);  // pairs with set_group_rank()
   seen.group_rank = group_rank != 0 ? group_rank - 1 : rank;
   seen.process = memory::load_acquire(board.process);

@@ -35,6 +35,7 @@ class ShmRanks final : public Ranks {
   }
   void fail(uint64_t operation) override { shm::fail(own_, operation, read_ticks(tick_source_)); }
   void set_state(RankState state) override {
+    if (state == RankState::left && this->state(rank_) == RankState::aborted) return;
     memory::store_sync(own_.state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
     wake_all();
   }

@@ -70,7 +70,7 @@ class UnfinishedFile {
 
 Activity activity_of(const RankNow &now) {
   const RecordedRank &rank = now.rank;
-  if (rank.state == RankState::left) return Activity::left;
+  if (has_left(rank.state)) return Activity::left;
   if (rank.state == RankState::finalized) return Activity::finalized;
   if (rank.process_state == ProcessState::gone) return Activity::dead;
   if (rank.state == RankState::absent) return Activity::joining;
