@@ -59,7 +59,7 @@ struct MemoryOwner {
   int process = 0;
   bool same_process = false;
   uint64_t device = 0;  ///< device number of all memfds
-  uint32_t kinds = 0;   ///< kinds of buffers that ranks of other processes can reach, as bits of PayloadKind
+  uint32_t kinds = 0;   ///< kinds of the rank's buffers that this process can reach, as bits of PayloadKind
 };
 
 /// Opens a buffer of another rank for writing. RONDO_ERROR_UNSUPPORTED: this process cannot write to that buffer. The

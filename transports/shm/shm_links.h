@@ -15,13 +15,16 @@ namespace rondo::shm {
 
 class ShmLinks final : public Links {
  public:
-  /// `readable_kinds` has, by rank, the results of Links::readable_kinds().
-  ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds)
+  /// `readable_kinds` has, by rank, the results of Links::readable_kinds(). `reachable_kinds` has the kinds of the other
+  /// ranks' buffers that this rank can reach, because the system may allow access in only one direction.
+  ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds,
+           std::vector<uint32_t> reachable_kinds)
       : segment_(std::move(segment)),
         peers_(peers),
         rank_(rank),
         own_(segment_->board(rank)),
         readable_kinds_(std::move(readable_kinds)),
+        reachable_kinds_(std::move(reachable_kinds)),
         has_neighbours_(std::any_of(readable_kinds_.begin(), readable_kinds_.end(), by_address)) {}
 
   ConnectionGeometry geometry() const override { return segment_->shape().geometry; }
@@ -44,7 +47,7 @@ class ShmLinks final : public Links {
             shape.message_bytes() - shape.signals_offset()};
   }
   Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) const override {
-    return open_remote_memory(peers_.owner_of(peer, readable_kinds_[peer]), place);
+    return open_remote_memory(peers_.owner_of(peer, reachable_kinds_[peer]), place);
   }
   ExchangeView exchange() const override { return segment_->exchange(); }
   uint32_t readable_kinds(uint32_t peer) const override { return readable_kinds_[peer]; }
@@ -81,6 +84,7 @@ class ShmLinks final : public Links {
   const uint32_t rank_;
   RankBoard &own_;
   const std::vector<uint32_t> readable_kinds_;
+  const std::vector<uint32_t> reachable_kinds_;
   const bool has_neighbours_;  ///< true if other ranks share this process
 };
 
