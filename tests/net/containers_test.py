@@ -60,6 +60,14 @@ class Containers(unittest.TestCase):
         outputs = self.ranks([[], MORTAL], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"])
         self.assertRegex(outputs[0], r"rank 0: remote rank failed .*rank 1 \(host .*has ended")
 
+    def test_ranks_below_a_proc_that_shows_other_processes_are_not_taken_for_dead(self):
+        # The processes of the outer namespace have all numbers that the inner namespace uses.
+        crowd = "for each in $(seq 300); do sleep 600 & done; exec \"$@\""
+        command = [*CONTAINER, "sh", "-c", crowd, "sh", "unshare", "-p", "-f", "--kill-child", "sh", "-c",
+                   '"$@"; exit $?', "sh", RONDO, "run", "-n", "2", PROGRAM, "close", "1"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
     def test_info_tells_what_makes_a_host(self):
         said = subprocess.run([RONDO, "info"], capture_output=True, text=True, timeout=60, check=True).stdout
         self.assertRegex(said, r"shares memory with +.*PID, network and user namespace")

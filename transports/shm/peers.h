@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/kernel_file.h"
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
 #include "src/links/remote_memory.h"
@@ -107,6 +108,7 @@ class ShmPeers final : public PeerAccess {
   std::shared_ptr<Segment> segment_;
   uint32_t rank_;
   FileIdentity file_;  ///< identity of the segment's file
+  const bool proc_has_own_numbers_ = proc_has_own_numbers();
   std::vector<Peer> peers_;
   MappingCache mappings_;
 };
