@@ -77,10 +77,11 @@ const std::byte *MappingCache::find(int process, const SlotHeader &exported, uin
     return nullptr;
   void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return fail(errno);
+  Mapping mapping({static_cast<std::byte *>(address), region_bytes});  // unmaps if the insertion throws
+  keep_from_children(mapping);
   if (entries_.size() >= entry_count_max) evict_one();
   Entry &entry = entries_[key];
-  entry.mapping.reset({static_cast<std::byte *>(address), region_bytes});
-  keep_from_children(entry.mapping);
+  entry.mapping = std::move(mapping);
   entry.last_use = ++use_;
   return entry.mapping.get().address;
 }
