@@ -15,8 +15,7 @@ namespace rondo::shm {
 
 class ShmLinks final : public Links {
  public:
-  /// `readable_kinds` has, by rank, the results of Links::readable_kinds(). `reachable_kinds` has the kinds of the other
-  /// ranks' buffers that this rank can reach, because the system may allow access in only one direction.
+  /// `readable_kinds` and `reachable_kinds` have, by rank, the results of the functions of Links with these names.
   ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds,
            std::vector<uint32_t> reachable_kinds)
       : segment_(std::move(segment)),
@@ -51,6 +50,7 @@ class ShmLinks final : public Links {
   }
   ExchangeView exchange() const override { return segment_->exchange(); }
   uint32_t readable_kinds(uint32_t peer) const override { return readable_kinds_[peer]; }
+  uint32_t reachable_kinds(uint32_t peer) const override { return reachable_kinds_[peer]; }
   PeerAccess &peers() override { return peers_; }
 
   void set_running(bool running) override {
