@@ -117,7 +117,7 @@ Result<void> OneSidedStreams::check_reach(int32_t device) const {
 
 Result<std::shared_ptr<const RemoteMemory>> OneSidedStreams::open(uint32_t peer, const MemoryPlace &place) const {
   using Opened = std::shared_ptr<const RemoteMemory>;
-  const uint32_t kinds = links_.readable_kinds(peer);
+  const uint32_t kinds = links_.reachable_kinds(peer);
   if (peer == rank_ || (kinds & kind_bit(PayloadKind::address)) != 0) {
     PrimaryContext theirs;
     if (place.device != device_) {

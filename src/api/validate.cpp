@@ -10,6 +10,7 @@
 
 #include "src/base/arithmetic.h"
 #include "src/base/names.h"
+#include "src/bootstrap/messages.h"
 
 namespace rondo {
 namespace {
@@ -109,7 +110,9 @@ Result<void> check_root(int root, uint32_t rank_count) {
 }
 
 Result<void> check_rank(int rank, int size) {
-  if (size < 1) return invalid_argument("size is " + std::to_string(size) + "; a communicator has at least 1 rank");
+  if (size < 1 || static_cast<uint32_t>(size) > rank_count_max)
+    return invalid_argument("size is " + std::to_string(size) + "; a communicator has 1 to " +
+                            std::to_string(rank_count_max) + " ranks");
   if (rank < 0 || rank >= size)
     return invalid_argument("rank is " + std::to_string(rank) + "; it must be 0 to " + std::to_string(size - 1));
   return {};

@@ -56,7 +56,14 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
                      *thread_count};
 }
 
+bool proc_has_own_numbers() {
+  std::array<char, 16> number{};
+  const ssize_t length = ::readlink("/proc/self", number.data(), number.size());
+  return length > 0 && std::string_view(number.data(), static_cast<size_t>(length)) == std::to_string(::getpid());
+}
+
 std::optional<ProcessStat> process_stat(pid_t pid) {
+  if (!proc_has_own_numbers()) return std::nullopt;
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer;

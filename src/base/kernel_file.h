@@ -32,6 +32,10 @@ struct ProcessStat {
 /// Parses the text of /proc/PID/stat. It does no I/O.
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
+/// Says whether /proc has the process numbers of this process's PID namespace. After `unshare --pid`, and below another
+/// root, /proc may show another namespace, in which PID is the number of an unrelated process.
+[[nodiscard]] bool proc_has_own_numbers();
+
 /// Returns the stat of a process. Returns nothing if there is no such process, or if /proc does not show it.
 [[nodiscard]] std::optional<ProcessStat> process_stat(pid_t pid);
 

@@ -96,6 +96,13 @@ bool stays_on_host(int socket) {
   return here->host == there->host || (address.ok() && is_loopback(address.value()));
 }
 
+Endpoint seen_from(const std::string &own, Endpoint endpoint) {
+  const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
+  if (own_scope != std::string::npos && scope != std::string::npos)
+    endpoint.host.replace(scope, std::string::npos, own, own_scope);
+  return endpoint;
+}
+
 std::string join_hosts(std::span<const std::string> hosts) {
   std::string joined;
   for (const std::string &host : hosts) joined += (joined.empty() ? "" : ",") + host;

@@ -24,6 +24,10 @@ struct SocketAddress {
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
 [[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
 
+/// Sets the interface of a link-local address of another host to that of this host's address `own`. Interface names
+/// differ between hosts.
+[[nodiscard]] Endpoint seen_from(const std::string &own, Endpoint endpoint);
+
 /// Returns the address of this end of a connected socket. other_end() returns the address of the other end.
 [[nodiscard]] std::optional<Endpoint> own_end(int socket);
 [[nodiscard]] std::optional<Endpoint> other_end(int socket);

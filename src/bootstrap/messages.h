@@ -31,6 +31,7 @@ inline constexpr size_t key_bytes_max = 256;
 inline constexpr size_t value_bytes_max = wire::body_bytes_max - 512;  ///< leaves room for the fields besides a value
 inline constexpr size_t message_bytes_max = 1024;
 inline constexpr uint32_t gather_count_max = 65'536;
+inline constexpr uint32_t rank_count_max = 4'096;  ///< of a communicator, whose store has a connection for each rank
 
 struct Request {
   enum class Kind : uint8_t {

@@ -57,7 +57,7 @@ Capabilities find_capabilities() {
     const std::string number = std::to_string(memory.get());
     found.own_descriptor = can_open("/proc/self/fd/" + number);
     const std::string path = "/proc/" + std::to_string(self) + "/fd/" + number;
-    found.peer_descriptor = in_other_process([&] { return can_open(path); });
+    found.peer_descriptor = proc_has_own_numbers() && in_other_process([&] { return can_open(path); });
   }
   const int value = 1;
   found.peer_memory = in_other_process([&] { return can_read(self, value); });

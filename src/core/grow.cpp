@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/bootstrap/address.h"
+#include "src/bootstrap/messages.h"
 #include "src/bootstrap/store/store.h"
 #include "src/core/process.h"
 #include "src/core/regroup.h"
@@ -163,6 +164,9 @@ Result<Initialisation> begin_grow(std::shared_ptr<Communicator> parent, const ro
     return invalid_argument("size is " + std::to_string(size) + "; the communicator has " +
                             std::to_string(parent->rank_count()) +
                             " ranks, and grows: give the number of old and new ranks together");
+  if (static_cast<uint32_t>(size) > rank_count_max)
+    return invalid_argument("size is " + std::to_string(size) + "; a communicator has at most " +
+                            std::to_string(rank_count_max) + " ranks");
   uint64_t tag = 0;
   if (id != nullptr) {
     RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(*id));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -287,10 +286,16 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     if (settings.nonblocking)
       return invalid_argument("rondo_comm_init_all() waits for its ranks, which are all here; set nonblocking to 0");
   }
+  // Memory is allocated before the server of the id starts, since an exception would leave the server.
+  std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
+  std::vector<std::shared_ptr<Communicator>> comms;
+  comms.reserve(count);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
   RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // for this process alone
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
-  std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
-  const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
+  const std::string server = group_name(decoded);
   const auto init = [&](size_t rank) {
     try {
       const auto begun = init_unique_id(id, static_cast<int>(rank), size, config_of(rank));
@@ -299,16 +304,13 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
       made[rank] = exhausted;
     }
   };
-  std::vector<std::thread> threads;
-  threads.reserve(count);
   try {
     for (size_t rank = 1; rank < count; ++rank) threads.emplace_back(init, rank);
     init(0);
-  } catch (const std::system_error &) {
-    process().id_servers.remove(group_name(decoded));  // makes the ranks that have begun fail
+  } catch (const std::exception &) {
+    process().id_servers.remove(server);  // makes the ranks that have begun fail
   }
   for (std::thread &thread : threads) thread.join();
-  std::vector<std::shared_ptr<Communicator>> comms;
   for (auto &result : made) {
     if (!result) return exhausted;
     if (!result->ok()) return std::move(*result).error();

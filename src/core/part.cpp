@@ -11,6 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
+#include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/store/store.h"
 #include "src/core/process.h"
 
@@ -97,6 +98,9 @@ UniqueId Part::id_of(uint32_t first, const PartOffer &offer) const {
   UniqueId id;
   derive_id(*parent_, function_, first, offer.nonce, id);
   id.endpoint = {address_of(*parent_, first), static_cast<uint16_t>(offer.port)};
+  const GroupInfo &group = parent_->group();
+  if (group.node_of(first) != group.node_of(parent_->rank()))
+    id.endpoint = seen_from(address_of(*parent_, parent_->rank()), std::move(id.endpoint));
   id.process = static_cast<uint32_t>(parent_->group().infos[first].process);
   return id;
 }

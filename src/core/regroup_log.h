@@ -22,8 +22,9 @@ class RegroupLog {
   [[nodiscard]] std::optional<Entry> begin(const Regrouping &wanted) {
     const std::lock_guard lock(mutex_);
     if (running_) return std::nullopt;
+    const uint32_t occurrence = ++occurrences_[wanted.counted()];  // may throw; then no call runs
     running_ = true;
-    return Entry{++number_, ++occurrences_[wanted.counted()]};
+    return Entry{++number_, occurrence};
   }
   /// Raises the count of the running call to `occurrence`, because another rank has called more often.
   void catch_up(const Regrouping &wanted, uint32_t occurrence) {

@@ -121,6 +121,10 @@ class Links {
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
   /// Returns how many of the shared_bytes() belong to pages that were accessed so far.
   [[nodiscard]] virtual Result<uint64_t> used_bytes() const = 0;
+
+  /// Returns the kinds of the exported buffers of `peer` that this rank can reach. The system may allow access in only
+  /// one direction, so that readable_kinds() differs.
+  [[nodiscard]] virtual uint32_t reachable_kinds(uint32_t peer) const { return readable_kinds(peer); }
 };
 
 }  // namespace rondo

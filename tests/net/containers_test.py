@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
@@ -23,13 +24,13 @@ class Containers(unittest.TestCase):
             print(f"skipped: ranks in containers: {why}")
             self.skipTest(why)
 
-    def ranks(self, wrappers, command):
+    def ranks(self, wrappers, command, **environment):
         """Returns the output by rank. A rank is started by the words of its wrapper. All ranks share one network
         namespace, as in a pod."""
         port = HeldPort()
         self.addCleanup(port.socket.close)
         base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),
-                    RONDO_SECRET=secrets.token_hex(32), RONDO_LOG="debug")
+                    RONDO_SECRET=secrets.token_hex(32), RONDO_LOG="debug", **environment)
         self.processes = [subprocess.Popen([*wrapper, *command], env=dict(base, RANK=str(rank)), text=True,
                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                           for rank, wrapper in enumerate(wrappers)]
@@ -59,6 +60,24 @@ class Containers(unittest.TestCase):
     def test_a_rank_of_another_container_that_dies_is_named(self):
         outputs = self.ranks([[], MORTAL], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"])
         self.assertRegex(outputs[0], r"rank 0: remote rank failed .*rank 1 \(host .*has ended")
+
+    def test_ranks_below_a_proc_that_shows_other_processes_are_not_taken_for_dead(self):
+        # The processes of the outer namespace have all numbers that the inner namespace uses.
+        crowd = "for each in $(seq 300); do sleep 600 & done; exec \"$@\""
+        command = [*CONTAINER, "sh", "-c", crowd, "sh", "unshare", "-p", "-f", "--kill-child", "sh", "-c",
+                   '"$@"; exit $?', "sh", RONDO, "run", "-n", "2", PROGRAM, "close", "1"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
+    def test_containers_with_one_host_name_keep_their_recordings_apart(self):
+        with tempfile.TemporaryDirectory(prefix="rondo-containers-") as folder:
+            outputs = self.ranks([[], [], MORTAL], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"],
+                                 RONDO_RECORDER_DIR=folder)
+            for rank in (0, 2):
+                self.assertIn(f"rank {rank}: remote rank failed", outputs[rank])
+            names = sorted(os.listdir(folder))
+        self.assertEqual(len(names), 2, names)
+        self.assertEqual(names[0], names[1].replace(".jsonl", "-rank2.jsonl"))
 
     def test_info_tells_what_makes_a_host(self):
         said = subprocess.run([RONDO, "info"], capture_output=True, text=True, timeout=60, check=True).stdout

@@ -3,6 +3,7 @@
 name a rank that dies, calls something else, or has another configuration. usage: split_hosts_test.py SPLIT_RANKS"""
 
 import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -23,6 +24,19 @@ class SplitHosts(HostsTest):
                 with net.Hosts(max(layout) + 1) as hosts, self.subTest(layout=layout, waits=waits):
                     job = Job(hosts, layout, [PROGRAM, "parts", waits]).finish(120)
                     self.expect(job, range(len(layout)), "ok")
+
+    def test_link_local_addresses_count_on_the_interface_of_each_host(self):
+        with net.Hosts(2) as hosts:
+            for host in range(2):
+                name = f"lan{host}"
+                script = (f"ip link set eth0 down; ip link set eth0 name {name}; ip addr flush dev {name}; "
+                          f"ip link set {name} addrgenmode none; ip link set {name} up; "
+                          f"ip addr add fe80::{host + 1}/64 dev {name} nodad")
+                subprocess.run(hosts.command(host, ["sh", "-ec", script]), check=True, capture_output=True, timeout=120)
+            layout = [0, 0, 1, 1]
+            own = [{"MASTER_ADDR": f"fe80::1%lan{host}"} for host in layout]
+            job = Job(hosts, layout, [PROGRAM, "parts", "1"], own_environment=own).finish(120)
+            self.expect(job, range(4), "ok")
 
     def test_many_splits_leave_nothing_behind(self):
         with net.Hosts(2) as hosts:

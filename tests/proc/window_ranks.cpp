@@ -3,8 +3,12 @@
 //     window_ranks programs [SEED]   random programs of puts, signals and waits, compared with a model
 //     window_ranks death             a rank is killed; its signals count, then the others get an error
 //     window_ranks apart             if a rank cannot reach a peer's memory, no rank gets the window
+//     window_ranks one_way           the system lets only one of two ranks reach the other's memory
 //     window_ranks gone              a put from memory, or into memory, that is gone while both ranks live
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -160,6 +164,40 @@ int run_apart() {
   return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
 }
 
+/// Takes from this process the capability by which root reaches every process. Returns whether it is gone.
+bool drop_ptrace() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  if (::syscall(SYS_capget, &header, sets) != 0) return false;
+  sets[0].effective &= ~(1u << CAP_SYS_PTRACE);
+  sets[0].permitted &= ~(1u << CAP_SYS_PTRACE);
+  sets[0].inheritable &= ~(1u << CAP_SYS_PTRACE);
+  return ::syscall(SYS_capset, &header, sets) == 0;
+}
+
+/// Lets rank 0 reach the memory of rank 1, and not the reverse. First only rank 1 has a window, then only rank 0.
+int run_one_way() {
+  IdBoard *const board = make_board<IdBoard>();
+  const auto children = start(2, [&](int rank) {
+    if (rank == 0 ? ::prctl(PR_SET_DUMPABLE, 0) != 0 : !drop_ptrace()) return 2;
+    const rondo_comm_t comm = connect(*board, rank, 2);
+    if (comm == nullptr) return 2;
+    void *memory = nullptr;
+    rondo_window_t window = nullptr;
+    if (rondo_mem_alloc(&memory, 64) != RONDO_OK) return 2;
+    const auto made = rondo_window_register(comm, rank == 1 ? memory : nullptr, rank == 1 ? 64 : 0, 0, &window);
+    if (made != RONDO_OK) return std::printf("rank %d: %s\n", rank, error_of(comm).c_str()), std::fflush(stdout), 1;
+    const int64_t value = 77;
+    if (rank == 0 && rondo_put_signal(&value, 8, 1, window, 0, 0, comm, nullptr) != RONDO_OK) return 1;
+    if (rank == 1 && rondo_wait_signal(0, 0, 1, comm, nullptr) != RONDO_OK) return 1;
+    if (rank == 1 && *static_cast<int64_t *>(memory) != value) return 1;
+    const auto other = rondo_window_register(comm, rank == 0 ? memory : nullptr, rank == 0 ? 64 : 0, 0, &window);
+    const char *const part = rank == 1 ? "rank 1 cannot reach the buffer of rank 0" : "rank 1 (host";
+    return told(comm, other, RONDO_ERROR_UNSUPPORTED, part) ? 0 : 1;
+  });
+  return ((wait_for(children[0]) == 0) & (wait_for(children[1]) == 0)) ? 0 : 1;
+}
+
 /// Lets rank 0 put by cross-memory attach. If `own`, rank 0's buffer is unmapped, otherwise rank 1's window is.
 int run_gone(bool own) {
   IdBoard *const board = make_board<IdBoard>();
@@ -200,7 +238,8 @@ int main(int argc, char **argv) {
   if (what == "programs") return seed != 0 ? run_programs(seed, seed) : run_programs(2'001, 2'030);
   if (what == "death") return run_death() != 0 ? 1 : run_death_while_used();
   if (what == "apart") return run_apart();
+  if (what == "one_way") return run_one_way();
   if (what == "gone") return run_gone(true) != 0 ? 1 : run_gone(false);
-  std::fprintf(stderr, "usage: window_ranks programs [SEED] | death | apart | gone\n");
+  std::fprintf(stderr, "usage: window_ranks programs [SEED] | death | apart | one_way | gone\n");
   return 2;
 }

@@ -85,6 +85,17 @@ TEST_CASE("collectives: buffers may coincide as in place, or be disjoint, and no
   check_works(ranks);
 }
 
+TEST_CASE("init: a size above what the store of a communicator accepts is refused at once") {
+  std::vector<rondo_comm_t> comms(4097);
+  CHECK(rondo_comm_init_all(comms.data(), 4097, nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK_THAT(error_message(), Contains("size is 4097; a communicator has 1 to 4096 ranks"));
+  rondo_unique_id_t id{};
+  REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
+  CHECK(rondo_comm_init(comms.data(), &id, 0, 4097, nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(rondo_comm_init_ids(comms.data(), &id, 1, 0, 4097, nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(rondo_unique_id_free(&id) == RONDO_OK);
+}
+
 TEST_CASE("handles: a destroyed, null or foreign one is recognised") {
   rondo_comm_t comm = nullptr;
   REQUIRE(rondo_comm_init_all(&comm, 1, nullptr) == RONDO_OK);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In these tests ranks meet through a running store, at rank 0's port, by a file or by a unique id, or a rank is alone.
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -154,6 +155,17 @@ TEST_CASE("rendezvous: a file of a dead process is passed over and replaced; one
   record.start_ticks = parent->start_ticks;
   write_record();
   CHECK(file.value().publish(id).error().status == RONDO_ERROR_MISMATCH);
+
+  record.start_ticks = 0;  // the writer could not read /proc, so only its number counts
+  write_record();
+  CHECK(file.value().is_there().value());
+  CHECK(file.value().publish(id).error().status == RONDO_ERROR_MISMATCH);
+  record.pid = ::fork();
+  if (record.pid == 0) ::_exit(0);
+  REQUIRE(::waitpid(record.pid, nullptr, 0) == record.pid);
+  write_record();
+  CHECK_FALSE(file.value().is_there().value());
+  CHECK(file.value().publish(id).ok());
 }
 
 TEST_CASE("rendezvous: a directory or file that others could have touched is refused") {

@@ -225,6 +225,7 @@ TEST_CASE("grow: wrong arguments are refused, and change nothing") {
   CHECK(rondo_comm_grow_id(nullptr, &id) == RONDO_ERROR_INVALID_HANDLE);
   CHECK(rondo_comm_grow(ranks[0], nullptr, -1, 3, nullptr, nullptr) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK_THAT(refused(ranks[0], nullptr, -1, 2), Contains("size is 2; the communicator has 2 ranks, and grows"));
+  CHECK_THAT(refused(ranks[0], nullptr, -1, 4097), Contains("size is 4097; a communicator has at most 4096 ranks"));
   CHECK_THAT(refused(ranks[0], nullptr, 0, 3), Contains("rank is 0; the ranks of comm keep their numbers"));
   CHECK_THAT(refused(ranks[0], &id, -1, 3), Contains("unique id: this is not one"));
   CHECK_THAT(refused(nullptr, nullptr, 2, 3), Contains("id is NULL; a new rank needs"));

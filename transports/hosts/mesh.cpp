@@ -98,14 +98,6 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Sets the interface of a link-local address to this host's interface. Interface names differ between hosts.
-Endpoint seen_from(const std::string &own, Endpoint endpoint) {
-  const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
-  if (own_scope != std::string::npos && scope != std::string::npos)
-    endpoint.host.replace(scope, std::string::npos, own, own_scope);
-  return endpoint;
-}
-
 struct Connection {
   FileDescriptor socket;
   net::FrameKeys keys;

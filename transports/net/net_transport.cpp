@@ -163,6 +163,9 @@ class GroupLinks final : public Links {
   uint32_t readable_kinds(uint32_t peer) const override {
     return group_.is_local(peer) ? local_.readable_kinds(group_.index_of(peer)) : 0;
   }
+  uint32_t reachable_kinds(uint32_t peer) const override {
+    return group_.is_local(peer) ? local_.reachable_kinds(group_.index_of(peer)) : 0;
+  }
   PeerAccess &peers() override { return peers_; }
   bool needs_progress() const override { return true; }
   NetworkMemory network_memory() const override { return group_.memory.memory(); }

@@ -77,10 +77,11 @@ const std::byte *MappingCache::find(int process, const SlotHeader &exported, uin
     return nullptr;
   void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return fail(errno);
+  Mapping mapping({static_cast<std::byte *>(address), region_bytes});  // unmaps if the insertion throws
+  keep_from_children(mapping);
   if (entries_.size() >= entry_count_max) evict_one();
   Entry &entry = entries_[key];
-  entry.mapping.reset({static_cast<std::byte *>(address), region_bytes});
-  keep_from_children(entry.mapping);
+  entry.mapping = std::move(mapping);
   entry.last_use = ++use_;
   return entry.mapping.get().address;
 }
@@ -135,7 +136,7 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
   const RankBoard &board = segment_->board(peer);
   if (peers_[peer].same_process) return kind_bit(PayloadKind::address);
   uint32_t kinds = 0;
-  if (try_mapping) {
+  if (try_mapping && proc_has_own_numbers_) {
     const FileDescriptor file =
         open_foreign(peers_[peer].process, static_cast<int>(memory::load_acquire(board.segment_descriptor)));
     if (file.valid() && identify(file.get()) == file_) kinds |= kind_bit(PayloadKind::mapped);
@@ -173,12 +174,13 @@ bool ShmPeers::shares_processor() {
 bool ShmPeers::has_ended(const Peer &peer) const {
   if (const auto stat = process_stat(peer.process))
     return stat->ended() || (peer.start_ticks != 0 && stat->start_ticks != peer.start_ticks);
-  return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, no other check is possible
+  return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without a usable /proc, no other check is possible
 }
 
 /// Says whether a living process has let the segment go: since exec() it runs another program, without the segment's
 /// descriptor and mapping. Returns false if the system does not permit the check.
 bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
+  if (!proc_has_own_numbers_) return false;
   std::array<char, 64> path{};
   const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));
   std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", peer.process, descriptor);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/kernel_file.h"
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
 #include "src/links/remote_memory.h"
@@ -59,7 +60,7 @@ struct MemoryOwner {
   int process = 0;
   bool same_process = false;
   uint64_t device = 0;  ///< device number of all memfds
-  uint32_t kinds = 0;   ///< kinds of buffers that ranks of other processes can reach, as bits of PayloadKind
+  uint32_t kinds = 0;   ///< kinds of the rank's buffers that this process can reach, as bits of PayloadKind
 };
 
 /// Opens a buffer of another rank for writing. RONDO_ERROR_UNSUPPORTED: this process cannot write to that buffer. The
@@ -107,6 +108,7 @@ class ShmPeers final : public PeerAccess {
   std::shared_ptr<Segment> segment_;
   uint32_t rank_;
   FileIdentity file_;  ///< identity of the segment's file
+  const bool proc_has_own_numbers_ = proc_has_own_numbers();
   std::vector<Peer> peers_;
   MappingCache mappings_;
 };

@@ -106,7 +106,8 @@ ProcessState SegmentRecording::look_at_process(const RankBoard &board) const {
   const uint64_t process = memory::load_acquire(board.process);
   const uint64_t counted_in = memory::load_acquire(board.process_namespace);
   // In another PID namespace, the number means nothing here, or names another process.
-  if (process == 0 || counted_in == 0 || counted_in != process_namespace()) return ProcessState::unknown;
+  const bool comparable = counted_in != 0 && counted_in == process_namespace() && proc_has_own_numbers();
+  if (process == 0 || !comparable) return ProcessState::unknown;
   const char letter = state_letter(process);
   if (letter == '\0' || letter == 'Z' || letter == 'X') return ProcessState::gone;
   // A process number may be reused. The rank's process is the one that still holds the segment.

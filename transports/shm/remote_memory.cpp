@@ -86,6 +86,10 @@ Result<std::shared_ptr<const RemoteMemory>> open_remote_memory(const MemoryOwner
     if (!attaches) return mapping.error();
   }
   if (attaches) return Opened(std::make_shared<ForeignMemory>(owner.process, place.address));
+  if (place.kind == PayloadKind::mapped)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "this process can neither map memory of that process nor use cross-memory attach; start both as the "
+                 "same user with the same privileges, and do not disable mapping and cross-memory attach"};
   return Error{RONDO_ERROR_UNSUPPORTED,
                "the buffer is not memory that this process can map, and the system does not allow cross-memory "
                "attach; take memory of rondo_mem_alloc() for the window"};

@@ -15,13 +15,15 @@ namespace rondo::shm {
 
 class ShmLinks final : public Links {
  public:
-  /// `readable_kinds` has, by rank, the results of Links::readable_kinds().
-  ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds)
+  /// `readable_kinds` and `reachable_kinds` have, by rank, the results of the functions of Links with these names.
+  ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds,
+           std::vector<uint32_t> reachable_kinds)
       : segment_(std::move(segment)),
         peers_(peers),
         rank_(rank),
         own_(segment_->board(rank)),
         readable_kinds_(std::move(readable_kinds)),
+        reachable_kinds_(std::move(reachable_kinds)),
         has_neighbours_(std::any_of(readable_kinds_.begin(), readable_kinds_.end(), by_address)) {}
 
   ConnectionGeometry geometry() const override { return segment_->shape().geometry; }
@@ -44,10 +46,11 @@ class ShmLinks final : public Links {
             shape.message_bytes() - shape.signals_offset()};
   }
   Result<std::shared_ptr<const RemoteMemory>> open_memory(uint32_t peer, const MemoryPlace &place) const override {
-    return open_remote_memory(peers_.owner_of(peer, readable_kinds_[peer]), place);
+    return open_remote_memory(peers_.owner_of(peer, reachable_kinds_[peer]), place);
   }
   ExchangeView exchange() const override { return segment_->exchange(); }
   uint32_t readable_kinds(uint32_t peer) const override { return readable_kinds_[peer]; }
+  uint32_t reachable_kinds(uint32_t peer) const override { return reachable_kinds_[peer]; }
   PeerAccess &peers() override { return peers_; }
 
   void set_running(bool running) override {
@@ -81,6 +84,7 @@ class ShmLinks final : public Links {
   const uint32_t rank_;
   RankBoard &own_;
   const std::vector<uint32_t> readable_kinds_;
+  const std::vector<uint32_t> reachable_kinds_;
   const bool has_neighbours_;  ///< true if other ranks share this process
 };
 

@@ -42,9 +42,9 @@ constexpr uint64_t area_count_max = 12;  // twice what the second-level cache ho
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const std::shared_ptr<Segment> &segment, std::unique_ptr<ShmPeers> peers, const ConnectRequest &request,
-               std::vector<uint32_t> readable_kinds)
+               std::vector<uint32_t> readable_kinds, std::vector<uint32_t> reachable_kinds)
       : peers_(std::move(peers)),
-        links_(segment, *peers_, request.rank, std::move(readable_kinds)),
+        links_(segment, *peers_, request.rank, std::move(readable_kinds), std::move(reachable_kinds)),
         ranks_(segment, *peers_, request.rank, request.host_name),
         recorder_(segment) {}
   ~ShmTransport() override { ranks_.set_state(RankState::left); }
@@ -235,13 +235,15 @@ Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store 
     readable[peer] = static_cast<std::byte>(peers->readable_kinds(peer, request.mapping, request.cross_memory));
   RONDO_TRY_ASSIGN(const auto answers, store.gather(request.key_prefix + "/readable", request.rank, request.rank_count,
                                                     readable, request.deadline_ns));
-  std::vector<uint32_t> accepted(request.rank_count, 0);
+  std::vector<uint32_t> accepted(request.rank_count, 0), reachable(request.rank_count, 0);
   for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
     if (answers[peer].size() != request.rank_count)
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     accepted[peer] = static_cast<uint32_t>(answers[peer][request.rank]);
+    reachable[peer] = static_cast<uint32_t>(readable[peer]);
   }
-  auto transport = std::make_unique<ShmTransport>(segment, std::move(peers), request, std::move(accepted));
+  auto transport =
+      std::make_unique<ShmTransport>(segment, std::move(peers), request, std::move(accepted), std::move(reachable));
   transport->ranks().set_state(RankState::alive);
   return std::unique_ptr<Transport>(std::move(transport));
 }

@@ -48,7 +48,7 @@ class Variables {
 };
 
 Result<void> read_rank(const Variables &variables, const char *rank_name, const char *size_name, Job &job) {
-  RONDO_TRY_ASSIGN(const uint64_t size, variables.number(size_name, 1, gather_count_max));
+  RONDO_TRY_ASSIGN(const uint64_t size, variables.number(size_name, 1, rank_count_max));
   auto rank = variables.number(rank_name, 0, size - 1);
   if (!rank.ok())
     return invalid_argument(rank.error().message + " (" + size_name + " is " + std::to_string(size) + ")");

@@ -3,6 +3,7 @@
 #include "src/bootstrap/launch/rendezvous_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,11 +28,13 @@ std::array<std::byte, 32> record_check_of(ByteView bytes) {
   return out;
 }
 
-/// Says whether the writer lives. A zombie process counts as alive as long as it has an entry in /proc.
+/// Says whether the writer lives. A zombie process counts as alive. Without a usable /proc on either side, the process
+/// number alone decides.
 bool writer_lives(const RendezvousRecord &record) {
   if (record.boot != boot_digest()) return true;
-  const auto stat = process_stat(record.pid);
-  return stat && stat->start_ticks == record.start_ticks;
+  const auto stat = record.start_ticks != 0 ? process_stat(record.pid) : std::nullopt;
+  if (stat) return stat->start_ticks == record.start_ticks;
+  return ::kill(record.pid, 0) == 0 || errno != ESRCH;
 }
 
 Error unsafe(const std::string &path, const std::string &why) {

@@ -19,7 +19,7 @@
 namespace rondo {
 
 struct HubLimits {
-  size_t member_count = 4'096;   ///< connections that have proved themselves
+  size_t member_count = rank_count_max;  ///< connections that have proved themselves
   size_t silent_count = 256;     ///< connections that have not sent a hello
   size_t greeted_count = 512;    ///< connections that have sent a hello, but no proof
   StoreLimits store;

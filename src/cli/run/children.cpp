@@ -14,6 +14,7 @@
 #include <string>
 
 #include "src/base/clock.h"
+#include "src/base/kernel_file.h"
 
 namespace rondo::cli {
 namespace {
@@ -62,6 +63,7 @@ bool become_subreaper() { return ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 
 
 std::vector<pid_t> list_children() {
   std::vector<pid_t> children;
+  if (!proc_has_own_numbers()) return children;  // other numbers, by which this process would signal strangers
   bool known = false;
   for (const pid_t thread : numbers_in("/proc/self/task")) {
     std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/children");

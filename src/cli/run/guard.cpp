@@ -207,6 +207,7 @@ void Guard::wait_for_event(bool reports_wait) {
 
 void Guard::kill_all() {
   killed_ = true;
+  signal_ranks(SIGKILL);  // without a usable /proc, kill_children() finds no child
   left_count_ = kill_children(now_ns() + run_kill_limit_ns, [this](pid_t pid, int status) { note_end(pid, status); });
 }
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-#include "src/bootstrap/launch/process_info.h"
+#include "src/base/kernel_file.h"
 
 namespace rondo::cli {
 namespace {
@@ -33,7 +33,9 @@ std::vector<pid_t> all_processes() {
 std::vector<pid_t> processes_below(pid_t root) {
   std::multimap<pid_t, pid_t> children;
   for (const pid_t process : all_processes())
-    if (const auto stat = process_stat(process); stat && process != root) children.emplace(stat->parent, process);
+    if (const auto stat = parse_process_stat(read_kernel_file("/proc/" + std::to_string(process) + "/stat"));
+        stat && process != root)
+      children.emplace(stat->parent, process);
   std::vector<pid_t> found{root};
   for (size_t next = 0; next < found.size(); ++next) {  // ends: each process has one parent, so it is added once
     const auto [first, last] = children.equal_range(found[next]);

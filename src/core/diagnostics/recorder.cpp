@@ -224,7 +224,11 @@ Result<void> write_recordings(const std::vector<const Recording *> &recordings, 
 }
 
 std::string recording_path(const Recording &recording, const std::string &folder) {
-  return folder + "/rondo-" + host_name() + "-" + recording.communicator().substr(0, 16) + ".jsonl";
+  std::string path = folder + "/rondo-" + host_name() + "-" + recording.communicator().substr(0, 16);
+  // Containers of one machine are different hosts, but may have one name.
+  const uint64_t first_rank = recording.rank(0).group_rank;
+  if (first_rank != 0) path += "-rank" + std::to_string(first_rank);
+  return path + ".jsonl";
 }
 
 }  // namespace rondo

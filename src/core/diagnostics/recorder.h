@@ -75,7 +75,8 @@ struct WaitNow {
 /// Writes recordings to a file, one after another. The file gets the name `path` only once it is complete.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
-/// Returns the path for the recording of a failed communicator: rondo-HOST-COMMUNICATOR.jsonl in `folder`.
+/// Returns the path for the recording of a failed communicator: rondo-HOST-COMMUNICATOR.jsonl in `folder`. If rank 0 is
+/// on another host, "-rankR" follows COMMUNICATOR, with the first rank of this host.
 [[nodiscard]] std::string recording_path(const Recording &recording, const std::string &folder);
 
 }  // namespace rondo
