@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <ranges>
 #include <sstream>
 
 #include "src/base/log.h"
@@ -74,8 +73,9 @@ bool admits(std::string_view choice, std::string_view interface) {
   const bool excludes = choice.starts_with('^');
   choice.remove_prefix(excludes ? 1 : 0);
   bool matches = false;
-  for (const auto &part : std::views::split(choice, ',')) {
-    const std::string_view name(part.begin(), part.end());
+  for (std::string_view rest = choice; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
     matches |= name.ends_with('*') ? interface.starts_with(name.substr(0, name.size() - 1)) : interface == name;
   }
   return matches != excludes;
