@@ -130,7 +130,7 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
  * @param comm    receives the handle, and is unchanged on failure. End it with rondo_comm_destroy().
  * @param id      id from rondo_get_unique_id().
  * @param rank    number of this rank, 0 to size - 1. Each rank joins once.
- * @param size    number of ranks.
+ * @param size    number of ranks, 1 to 4,096.
  * @param config  NULL for the defaults. All ranks must give equal values of the fields algorithm to chunk_bytes,
  *                device_executor, max_ctas and max_memory_bytes.
  * @return On every rank, the failure of the first rank that failed. rondo_comm_last_error(NULL, ...) has its message.
@@ -160,7 +160,7 @@ RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_con
 /** Makes a communicator whose ranks are all in this process. One call makes all of them. Drive each rank from its own
  * thread, or with streams: a collective without a stream blocks until the other ranks call it. Any thread.
  * @param comms    receives `size` handles. comms[r] is the handle of rank r.
- * @param size     number of ranks.
+ * @param size     number of ranks, 1 to 4,096.
  * @param configs  NULL for the defaults, or `size` configurations. None of them may be nonblocking. */
 RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size,
                                              const rondo_config_t *configs) RONDO_NOEXCEPT;
@@ -231,7 +231,7 @@ RONDO_API rondo_status_t rondo_comm_grow_id(rondo_comm_t comm, rondo_unique_id_t
  * @param comm    the communicator that grows, or NULL on a new rank.
  * @param id      id from rondo_comm_grow_id(). Old ranks may give NULL.
  * @param rank    number of a new rank, from the size of `comm` to `size` - 1; -1 on an old rank.
- * @param size    number of old and new ranks together.
+ * @param size    number of old and new ranks together, up to 4,096.
  * @param config  NULL for the configuration of `comm`; on a new rank, for the defaults. The ranks must agree on the
  *                fields that are listed at rondo_comm_init().
  * @param grown   receives the handle, and is unchanged on failure.

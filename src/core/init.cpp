@@ -286,7 +286,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     if (settings.nonblocking)
       return invalid_argument("rondo_comm_init_all() waits for its ranks, which are all here; set nonblocking to 0");
   }
-  // Memory is allocated before the server of the id starts, since an exception would leave the server.
+  // The ranks' memory is allocated before the server of the id starts, since an exception would leave the server.
   std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
   std::vector<std::shared_ptr<Communicator>> comms;
   comms.reserve(count);
@@ -300,8 +300,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     try {
       const auto begun = init_unique_id(id, static_cast<int>(rank), size, config_of(rank));
       made[rank] = begun.ok() ? begun.value().run(nullptr) : begun.error();
-    } catch (const std::exception &) {
-      made[rank] = exhausted;
+    } catch (const std::exception &) {  // made[rank] stays empty
     }
   };
   try {

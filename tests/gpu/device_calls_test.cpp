@@ -70,6 +70,7 @@ TEST_CASE("driver calls: a collective by a kernel makes six, and one by copies a
   rondo_test::GateShare share("buffers of counted calls");
   for (const bool apart : {false, true})
     for (const auto executor : {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY}) {
+      share.skip();  // so a quarter has other buffers here, too
       rondo_config_t config = on_device();
       config.device_executor = executor;
       const DeviceRanks group(on_devices(std::vector<CuDevice>{0, apart ? 1 : 0}, config));

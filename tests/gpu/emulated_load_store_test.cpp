@@ -162,7 +162,8 @@ TEST_CASE("emulated load_store: every block size, and more ranks than a block ha
 TEST_CASE("emulated load_store: addresses that are no multiple of an element's size are read and written too") {
   const uint64_t seed = seed_from_environment();
   rondo_test::GateShare share("types and offsets of emulated load_store");
-  for (const LoadStoreKind &kind : load_store_kinds())
+  for (const LoadStoreKind &kind : load_store_kinds()) {
+    share.skip();  // so that a quarter has other combinations for each kind
     for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_INT64})
       for (const uint32_t offset : {1, 3, 4}) {
         if (!share.has_next()) continue;
@@ -175,6 +176,7 @@ TEST_CASE("emulated load_store: addresses that are no multiple of an element's s
         it.skew_bytes = offset == 4 ? 4 : 0;
         check(it, drawn_geometry, {2}, seed);
       }
+  }
 }
 
 TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {

@@ -6,10 +6,6 @@
 using namespace rondo;
 using namespace rondo::test;
 
-namespace {
-
-}  // namespace
-
 TEST_CASE("emulated block: a ring of float32 sums is bit-equal to the host executor, whatever the threads") {
   const uint64_t seed = seed_from_environment();
   for (const uint64_t count : {0, 1, 7, 250, 1999}) {
@@ -42,6 +38,7 @@ TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-
           check(it, drawn_geometry, threads, seed);
           ++case_count;
         }
+      }
   CHECK(case_count > 10);
 }
 
@@ -52,7 +49,8 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
   rondo_test::GateShare share("collectives of emulated blocks");
   for (const Algorithm &algorithm : algorithms())
     for (int collective = 0; collective < RONDO_BARRIER; ++collective)
-      for (const auto protocol : device_protocols)
+      for (const auto protocol : device_protocols) {
+        share.skip();  // so that a quarter has both types
         for (uint32_t round = 0; round < 12; ++round) {
           EmulatedCase it;
           it.collective = static_cast<rondo_collective_t>(collective);

@@ -188,7 +188,6 @@ class Image(unittest.TestCase):
 
     def test_every_kernel_loads_and_stores_16_bytes_at_a_time(self):
         self.assertEqual(set(kernel_names(self.types)), set(self.kernels))
-        self.assertLessEqual(len(self.kernels), 140)
         for name, body in self.kernels.items():
             if name in MEAN_KERNELS:
                 continue

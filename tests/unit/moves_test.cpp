@@ -107,6 +107,7 @@ TEST_CASE("all_gather and broadcast: every type arrives bit for bit by every alg
       rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
       const bool gathers = rondo_comm_query_plan(ranks[0], RONDO_ALL_GATHER, 1, RONDO_INT8, &plan) == RONDO_OK;
       const bool broadcasts = rondo_comm_query_plan(ranks[0], RONDO_BROADCAST, 1, RONDO_INT8, &plan) == RONDO_OK;
+      share.skip();  // so that a quarter has other types for each number of ranks
       for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type) {
         if (!share.has_next()) continue;
         for (const size_t count : {0, 1, 61, 1'009}) {

@@ -6,6 +6,7 @@ A body is a function of a communicator and a stream, which makes one or more cal
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import time
 from typing import Any, Callable, Deque, Optional, Sequence
@@ -153,9 +154,10 @@ class DeviceLane:
             try:
                 body(shown(self.comm), self.stream.cuda_stream)
             except Error as error:
-                event = torch.cuda.Event()
-                event.record(self.stream)
-                self._keep(event, body, finish)  # earlier calls of the body may run
+                with contextlib.suppress(RuntimeError):  # by PyTorch, if the device is lost
+                    event = torch.cuda.Event()
+                    event.record(self.stream)
+                    self._keep(event, body, finish)  # earlier calls of the body may run
                 raise self.names.explained(error) from error
             if finish is not None:
                 finish()
