@@ -32,9 +32,9 @@ namespace rondo::net {
 /// collectives at once, and the others once this rank needs them.
 enum class LinkUse : uint8_t {
   collectives,
-  blocks,    ///< blocks of all_to_all, gather and scatter, between ranks that no schedule joins
+  blocks,  ///< blocks of all_to_all, gather and scatter, between ranks that no schedule joins
   messages,
-  puts       ///< puts and signals (src/links/remote_memory.h), which FarWindows takes
+  puts  ///< puts and signals (src/links/remote_memory.h), which FarWindows takes
 };
 
 /// The near ends of one link: the pair of directed connections with one peer on one channel.

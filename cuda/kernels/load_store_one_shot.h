@@ -370,12 +370,14 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   };
   const uint32_t watched = payload.begin < payload.end ? payload.begin : 0;
   FirstLooks firsts{group.size() - 1 - group.rank()};
-  const bool done = repeat_until_ready(group, operation, [&] {
-    return failed ? Look::stop : finish_post<Reducer>(group, operation, post, index, firsts);
-  }, [&](uint32_t peer) {
-    const Look first = state_of(peer, 0);
-    return static_cast<uint64_t>(first == Look::ready ? state_of(peer, watched) : first);
-  }, [](uint64_t seen) { return static_cast<Look>(seen); });
+  const bool done = repeat_until_ready(
+      group, operation,
+      [&] { return failed ? Look::stop : finish_post<Reducer>(group, operation, post, index, firsts); },
+      [&](uint32_t peer) {
+        const Look first = state_of(peer, 0);
+        return static_cast<uint64_t>(first == Look::ready ? state_of(peer, watched) : first);
+      },
+      [](uint64_t seen) { return static_cast<Look>(seen); });
   const uint64_t verdict = done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0);
   if (group.rank() == 0) report(operation.base, 1, verdict, 1, [&] { return ends_in(shared); });
 }

@@ -38,7 +38,7 @@ TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-
           check(it, drawn_geometry, threads, seed);
           ++case_count;
         }
-      }
+}
   CHECK(case_count > 10);
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
           ++case_count;
         }
   CHECK(case_count > 10);
-}
+      }
 
 TEST_CASE("emulated block: two slots a connection suffice, and slots of large vectors are filled") {
   const uint64_t seed = seed_from_environment();

@@ -23,7 +23,8 @@ std::string recorder_folder(const std::vector<std::string> &environment) {
 
 void record_job(const std::string &folder, const std::function<void(const std::string &)> &say) {
   if (folder.empty()) return;
-  if (!proc_has_own_numbers()) return say("no flight recording: /proc shows another PID namespace; mount its own there");
+  if (!proc_has_own_numbers())
+    return say("no flight recording: /proc shows another PID namespace; mount its own there");
   shm::Observed observed;
   for (const pid_t process : processes_below(::getpid()))
     if (auto more = shm::observe_process(process); more.ok()) shm::merge(observed, std::move(more).value());
