@@ -346,8 +346,8 @@ RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator with RONDO_ERROR_REVOKED, on this rank and all others, so that the ranks can
- * call rondo_comm_shrink() or rondo_comm_split(). Later operations return RONDO_ERROR_REVOKED, too. A failed
- * communicator keeps its failure. The call does not wait. Any thread, even while another call on `comm` blocks. */
+ * call rondo_comm_shrink(). Later operations return RONDO_ERROR_REVOKED, too. A communicator that has failed keeps its
+ * failure. The call does not wait. Any thread, even while another call on `comm` blocks. */
 RONDO_API rondo_status_t rondo_comm_revoke(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator with RONDO_ERROR_ABORTED, on this rank and all others. If nothing is in

@@ -5,8 +5,6 @@
 //         fails like any collective. In it, each rank records its color, its key, a nonce, and a port on which it
 //         already listens. After the barrier, every rank reads all records, and so knows the members of its part.
 //         They make the part (src/core/part.h).
-//         The operations of a revoked parent have ended. So its ranks first make a communicator of host memory by a
-//         shrink that excludes none, and split that.
 // Shrink  makes a communicator of the ranks that are not excluded (src/core/regroup.h).
 // Grow    makes a communicator from all ranks of the parent and new ranks. The old ranks first agree, as in a shrink.
 //         One of them, the maker, has made an id and serves the store that the id names. A new rank knows only the id,
@@ -45,9 +43,6 @@ namespace rondo {
 /// RONDO_ERROR_INVALID_USAGE if an earlier shrink or grow still runs.
 [[nodiscard]] Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded,
                                                   bool aborts, const rondo_config_t *config);
-/// Does the same with these settings of the new communicator.
-[[nodiscard]] Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded,
-                                                  bool aborts, Settings settings);
 
 /// Implements rondo_comm_grow_id(). Starts to listen for new ranks. Returns RONDO_ERROR_INVALID_USAGE if an earlier id
 /// of this rank is not used yet.

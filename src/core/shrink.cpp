@@ -33,12 +33,6 @@ class Shrink final : public Regroup {
 
 Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded, bool aborts,
                                     const rondo_config_t *config) {
-  RONDO_TRY_ASSIGN(Settings settings, part_settings(*parent, config));
-  return begin_shrink(std::move(parent), excluded, aborts, std::move(settings));
-}
-
-Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded, bool aborts,
-                                    Settings settings) {
   RONDO_TRY(check_regroup(*parent, "rondo_comm_shrink"));
   Regrouping wanted;
   for (const int rank : excluded) {
@@ -50,6 +44,7 @@ Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::s
                               "; only ranks that are not excluded call rondo_comm_shrink");
     wanted.excluded.insert(static_cast<uint32_t>(rank));
   }
+  RONDO_TRY_ASSIGN(Settings settings, part_settings(*parent, config));
   const bool nonblocking = settings.nonblocking;
   const auto shrink = std::make_shared<Shrink>(std::move(parent), std::move(settings), aborts);
   RONDO_TRY(shrink->begin(wanted));

@@ -135,66 +135,6 @@ Made Split::run(const Cancel *cancel) {
   return part_.explain(std::move(made).error(), "rondo_comm_split with color " + std::to_string(call_.color));
 }
 
-/// A split of a revoked communicator.
-class RevokedSplit {
- public:
-  RevokedSplit(int color, int key, Settings settings) : color_(color), key_(key), settings_(std::move(settings)) {}
-
-  /// Announces this call to the other ranks of `parent`.
-  [[nodiscard]] Result<void> begin(const std::shared_ptr<Communicator> &parent) {
-    Settings plain = parent->settings();
-    plain.device = RONDO_DEVICE_HOST;
-    plain.nonblocking = false;  // the caller's thread, or the one of PendingInits, does all the work
-    RONDO_TRY_ASSIGN(gathering_, begin_shrink(parent, {}, false, std::move(plain)));
-    return {};
-  }
-  [[nodiscard]] Made run(const Cancel *cancel) const {
-    auto gathered = gathering_.run(cancel);
-    if (!gathered.ok()) {
-      Error error = std::move(gathered).error();
-      error.message.insert(0, "rondo_comm_split of a revoked communicator: ");
-      return error;
-    }
-    const std::shared_ptr<Communicator> &all = gathered.value();
-    Made made = split(all, cancel);
-    if (!made.ok()) all->abort();  // the other ranks may not have called it yet
-    all->close();
-    return made;
-  }
-
- private:
-  [[nodiscard]] Made split(const std::shared_ptr<Communicator> &all, const Cancel *cancel) const {
-    const auto split = std::make_shared<Split>(all, settings_);
-    RONDO_TRY(split->begin(color_, key_));
-    return split->run(cancel);
-  }
-
-  const int color_, key_;
-  const Settings settings_;
-  Initialisation gathering_;
-};
-
-Result<Initialisation> begin_revoked_split(const std::shared_ptr<Communicator> &parent, int color, int key,
-                                           Settings settings) {
-  const bool nonblocking = settings.nonblocking;
-  const auto split = std::make_shared<RevokedSplit>(color, key, std::move(settings));
-  RONDO_TRY(split->begin(parent));
-  if (color == RONDO_NO_COLOR && nonblocking) {
-    auto thread = start_thread("a split that is not waited for", [split] {
-      try {
-        static_cast<void>(split->run(nullptr));
-      } catch (const std::exception &) {  // for lack of memory; the other ranks learn it from the destructors
-      }
-    });
-    if (thread.ok()) {
-      thread.value().detach();
-      return Initialisation{[](const Cancel *) { return Made(nullptr); }, false};
-    }
-  }
-  return Initialisation{[split](const Cancel *cancel) { return split->run(cancel); },
-                        nonblocking && color != RONDO_NO_COLOR};
-}
-
 }  // namespace
 
 Result<SplitCall> recorded_call(const Communicator &parent, uint32_t rank, uint64_t number, const SplitCall &own,
@@ -234,8 +174,6 @@ std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color
 Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,
                                    const rondo_config_t *config) {
   RONDO_TRY_ASSIGN(Settings settings, part_settings(*parent, config));
-  if (const auto failure = parent->failure(); failure && failure->status == RONDO_ERROR_REVOKED)
-    return begin_revoked_split(parent, color, key, std::move(settings));
   const bool nonblocking = settings.nonblocking;
   const auto split = std::make_shared<Split>(std::move(parent), std::move(settings));
   RONDO_TRY(split->begin(color, key));

@@ -34,26 +34,6 @@ void shrink_and_sum(Ranks &ranks, int flags) {
   for (const int member : members) NCCL(ncclCommDestroy(rest[member]));
 }
 
-/// Splits four revoked ranks by one thread in a group: rank 2 alone gets no color. Checks sums of the others.
-void split_and_sum(Ranks &ranks) {
-  constexpr int no_color = -1;
-  const int members[] = {3, 1, 0};  // by key
-  ncclComm_t parts[4] = {};
-  NCCL(ncclGroupStart());
-  for (int rank = 0; rank < 4; ++rank)
-    NCCL(ncclCommSplit(ranks.comm(rank), rank == 2 ? no_color : 7, -rank, &parts[rank], nullptr));
-  NCCL(ncclGroupEnd());
-  CHECK(parts[2] == nullptr);
-  Case it = ranks.sum(100);
-  it.rank_count = 3;
-  for (int place = 0; place < 3; ++place) ranks.part(place).write(before(it, place));
-  NCCL(ncclGroupStart());
-  for (int place = 0; place < 3; ++place) NCCL(call(it, place, ranks.part(place), parts[members[place]]));
-  NCCL(ncclGroupEnd());
-  for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
-  for (const int member : members) NCCL(ncclCommDestroy(parts[member]));
-}
-
 /// Checks that calls say that the communicator was revoked, though the rank's state is `wanted`.
 void check_revoked(Ranks &ranks, int rank, ncclResult_t wanted) {
   const ncclResult_t other = wanted == ncclSuccess ? ncclInvalidUsage : ncclSuccess;
@@ -78,9 +58,7 @@ void check_revoke() {
     check_revoked(ranks, rank, ncclSuccess);
   }
   CHECK_REFUSED(ncclCommFinalize(ranks.comm(0)), ncclInvalidArgument, "was revoked");
-  split_and_sum(ranks);
   shrink_and_sum(ranks, keep);
-  split_and_sum(ranks);
   Ranks finalized(1);
   NCCL(ncclCommFinalize(finalized.comm(0)));
   CHECK_REFUSED(ncclCommRevoke(finalized.comm(0), 0), ncclInvalidArgument, "was finalized");

@@ -234,46 +234,6 @@ TEST_CASE("revoke: a rank that waits is woken, every later call says so, and the
   for (int rank = 0; rank < 3; ++rank) CHECK(rests[static_cast<size_t>(rank)] == Rest{RONDO_OK, rank, 3, 3});
 }
 
-TEST_CASE("revoke: the ranks of a revoked communicator can split it, with and without waiting") {
-  Ranks ranks(5);
-  rondo_config_t config = nonblocking();
-  REQUIRE(rondo_comm_revoke(ranks[4]) == RONDO_OK);
-  for (const unsigned waits : {1u, 0u}) {
-    config.nonblocking = waits == 0 ? 1 : 0;
-    const auto rests = ranks.each<Rest>([&](int rank, rondo_comm_t comm) {
-      const int color = rank == 2 ? RONDO_NO_COLOR : rank % 2;
-      rondo_comm_t part = nullptr;
-      Rest rest{rondo_comm_split(comm, color, -rank, &config, &part)};
-      if (rest.status != RONDO_OK || part == nullptr) return rest;
-      rest.status = outcome_of(part);
-      static_cast<void>(rondo_comm_rank(part, &rest.rank));
-      static_cast<void>(rondo_comm_size(part, &rest.size));
-      rest.sum = sum(part, rank);
-      static_cast<void>(rondo_comm_destroy(part));
-      return rest;
-    });
-    CHECK(rests == std::vector<Rest>{
-                       {RONDO_OK, 1, 2, 4}, {RONDO_OK, 1, 2, 4}, {RONDO_OK}, {RONDO_OK, 0, 2, 4}, {RONDO_OK, 0, 2, 4}});
-  }
-  CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_ERROR_REVOKED);
-}
-
-TEST_CASE("revoke: a split that never completes is aborted at once, and a rank that has left is named") {
-  Ranks ranks(3);
-  const rondo_config_t config = nonblocking();
-  rondo_comm_t part = nullptr;
-  REQUIRE(rondo_comm_revoke(ranks[0]) == RONDO_OK);
-  REQUIRE(rondo_comm_split(ranks[0], 0, 0, &config, &part) == RONDO_OK);
-  CHECK(rondo_comm_abort(part) == RONDO_OK);
-  CHECK(outcome_of(part) == RONDO_ERROR_ABORTED);
-  CHECK_THAT(error_message(part), Contains("rondo_comm_split of a revoked communicator: "));
-  CHECK(rondo_comm_destroy(part) == RONDO_OK);
-  CHECK(rondo_comm_destroy(ranks[2]) == RONDO_OK);
-  ranks.forget(2);
-  CHECK(rondo_comm_split(ranks[0], 0, 0, nullptr, &part) == RONDO_ERROR_REMOTE);
-  CHECK_THAT(error_message(), Contains("rank 2 (host") && Contains("has left the communicator"));
-}
-
 TEST_CASE("shrink: with RONDO_SHRINK_ABORT, an excluded rank that waits gets RONDO_ERROR_REVOKED") {
   Ranks ranks(3);
   const auto rests = ranks.each<Rest>([](int rank, rondo_comm_t comm) {
