@@ -351,8 +351,8 @@ RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 RONDO_API rondo_status_t rondo_comm_revoke(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator with RONDO_ERROR_ABORTED, on this rank and all others. If nothing is in
- * flight on this rank, only operations that need this rank end. The call does not wait, and frees nothing: call
- * rondo_comm_destroy() afterwards. Any thread, even while another call on `comm` blocks. */
+ * flight on this rank, they end as soon as one needs this rank. The call frees nothing: call rondo_comm_destroy()
+ * afterwards. It waits at most 2 s, for data on the way to other hosts. Any thread, even while another call blocks. */
 RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
 /** @} */
 

@@ -4,11 +4,18 @@
 #include <mutex>
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/engine/watch.h"
 #include "src/plan/split_call.h"
 
 namespace rondo {
+namespace {
+
+constexpr uint64_t report_lag_ns = 20'000'000;  // longest time in which the monitor reads what a device has completed
+constexpr uint64_t report_poll_ns = 50'000;
+
+}  // namespace
 
 Communicator::Communicator(Parts parts)
     : rank_(parts.rank),
@@ -49,6 +56,7 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
   if (!runs_here) {
     RONDO_TRY_ASSIGN(const uint64_t capture, executor_->check_stream(stream, StreamRole::lead));
     for (WorkItem &work : works) work.captured = capture != 0;
+    has_captured_ |= capture != 0;
   }
   if (auto numbered = give_numbers(calls, works); !numbered.ok()) {
     executor_->forget_stream();
@@ -145,17 +153,24 @@ void Communicator::abort() {
 }
 
 /// A suspend, a resume, a registration, a shrink or a grow waits for other ranks outside of operations, so it is in
-/// flight, too. If another thread holds the lock, it is in a call. If another rank waits for this one already, this
-/// rank does not leave, so that the other one fails at once.
+/// flight, too. So is a captured operation, which a graph may run at any time. If another thread holds the lock, it is in
+/// a call. If another rank waits for this one already, this rank does not leave, so that the other one fails at once.
 bool Communicator::leave(const Error &error) {
   const std::unique_lock lock(submit_lock_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   if (operations_.has_left()) return true;
+  const uint64_t begun_ns = now_ns();  // what a device has completed is known here a little later
+  const bool on_device = settings_.device != RONDO_DEVICE_HOST;
+  while (on_device && operations_.executed() != turn_ && executor_->is_idle() && now_ns() - begun_ns < report_lag_ns)
+    sleep_for_ns(report_poll_ns);
   const bool changes = is_suspended() && meeting_ == nullptr;  // a suspend or a resume runs
-  if (!is_between_operations() || changes || windows_.registers() || regroup_log_.is_running()) return false;
+  const bool waits = changes || windows_.registers() || regroup_log_.is_running();
+  if (!is_between_operations() || has_captured_ || waits) return false;
   if (!finalized_) ranks_.set_state(RankState::aborted);
-  for (uint32_t peer = 0; peer < rank_count_; ++peer)  // a rank that begins to wait later sees the state
-    if (ranks_.latest_operation(peer) >= next_number()) return false;
+  for (uint32_t peer = 0; peer < rank_count_; ++peer) {  // a rank that begins to wait later sees the state
+    const uint64_t latest = ranks_.latest_operation(peer);
+    if (latest >= next_number() && ranks_.completed_operation(peer) < latest) return false;
+  }
   operations_.leave(error, next_number());
   halted_ = true;
   return true;

@@ -268,6 +268,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
   bool halted_ = false;                  ///< true: finalized, suspended, or left by abort()
+  bool has_captured_ = false;            ///< true after a capture: a graph may run the operation at any time
   std::atomic<bool> suspended_ = false;  ///< relaxed, since readers without the lock only choose a message
   std::shared_ptr<Part> meeting_;        ///< while suspended: the part in which the ranks meet to resume
   std::atomic<bool> closed_ = false;           ///< stored by close()

@@ -86,6 +86,7 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   if (!runs_here) {
     RONDO_TRY_ASSIGN(const uint64_t capture, executor_->check_stream(stream, StreamRole::lead));
     batch.captured = capture != 0;
+    has_captured_ |= batch.captured;
     for (WorkItem &work : works) work.captured = batch.captured;
   }
   batch.transfers.reserve(messages.size());

@@ -13,8 +13,6 @@ namespace {
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // short, because no call wakes the thread for a replay
 constexpr uint64_t device_check_interval_ns = 20'000'000;
-constexpr uint64_t departure_patience_ns =
-    2'000'000'000;                                  // in which a replay ends if it does not need a rank that left
 constexpr uint64_t waits_interval_ns = 50'000'000;  // shorter than the interval of the search for circles
 // Bounds of the number of checks for the reason why another rank gave up, one check in each stop_interval_ns. They
 // limit checks, not time, because a busy or suspended machine delays both ranks.
@@ -255,8 +253,7 @@ void DeviceMonitor::publish_failed(const Outstanding &failed) {
   else ranks_.messages()->publish_place({DevicePlace::Kind::collective, failed.number});
 }
 
-/// Checks a replayed graph. A replay's kernel has no number of its own, so only the ends of ranks and the deadline can
-/// be checked. A rank that has left may have done its part of this replay, so its departure counts later than a death.
+/// Checks a replayed graph. A replay's kernel has no number of its own, so only deaths and the deadline can be checked.
 void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) {
   if (replay_ != report.begun_calls) {
     replay_ = report.begun_calls;
@@ -266,9 +263,9 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   if (ranks_.failed() || now_ns < next_peers_check_ns_) return;
   next_peers_check_ns_ = now_ns + device_check_interval_ns;
   Error error;
-  const RankEnd which = now_ns - replay_since_ns_ >= departure_patience_ns ? RankEnd::any : RankEnd::death;
-  if (const auto ended = find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, which)) {
-    error = *ended;
+  if (const auto death =
+          find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
+    error = *death;
     error.operation = known(report.ended_number).number;
   } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,

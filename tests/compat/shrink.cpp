@@ -98,6 +98,20 @@ void check_abort_after_a_run() {
   CHECK(said.find("rank 0 (host") != std::string::npos && said.find("rondo_comm_abort") != std::string::npos);
 }
 
+/// Checks that a rank whose graph may run a call again ends the operations of the other rank at once.
+void check_abort_after_a_capture() {
+  Ranks ranks(2);
+  const OnDevice current(0);
+  Graph graph = nullptr;
+  CU(begin_capture(ranks.part(0).stream(), 0));
+  NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));
+  CU(end_capture(ranks.part(0).stream(), &graph));
+  NCCL(ncclCommAbort(ranks.comm(0)));
+  ranks.comm(0) = nullptr;
+  CHECK(wait_while(ranks.comm(1), ncclSuccess) == ncclRemoteError);
+  CU(graph_destroy(graph));
+}
+
 }  // namespace
 
 void compat_test::check_shrink() {
@@ -119,4 +133,5 @@ void compat_test::check_shrink() {
   check_revoke();
   check_nonblocking_revoke();
   check_abort_after_a_run();
+  check_abort_after_a_capture();
 }

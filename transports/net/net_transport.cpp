@@ -222,7 +222,8 @@ class GroupRanks final : public Ranks {
     if (state == RankState::left && std::exchange(left_, true)) return;  // close() did this before the destructor
     if (state == RankState::left) group_.windows.close();  // the program may free its buffers
     const bool leaves = state == RankState::left || state == RankState::exited;
-    if (leaves && group_.sentinel != nullptr && !local_.failed()) group_.sentinel->deliver(farewell_patience_ns);
+    const bool delivers = leaves || state == RankState::aborted;
+    if (delivers && group_.sentinel != nullptr && !local_.failed()) group_.sentinel->deliver(farewell_patience_ns);
     // If another rank of this host raised a failure, the other hosts must learn of it before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);

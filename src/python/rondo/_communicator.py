@@ -313,7 +313,7 @@ class Communicator(Calls, Windows):
         return None if status.value in (0, NOT_READY) else failure(status.value, self._handle)
 
     def abort(self) -> None:
-        """Ends all operations of the communicator, on all ranks. Another thread may call it while a call blocks."""
+        """Ends the operations of all ranks, or if this rank has none, those that need it. Any thread may call this."""
         check(C.rondo_comm_abort(self._handle), self._handle)
 
     def finalize(self) -> None:
