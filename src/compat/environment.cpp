@@ -2,6 +2,7 @@
 // This file translates NCCL's variables about messages to Rondo's, which librondo.so reads at its first message.
 #include "src/compat/environment.h"
 
+#include <fcntl.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -42,6 +43,17 @@ std::string log_file(std::string_view pattern) {
   return file;
 }
 
+/// Returns whether the messages can go to the file, as far as its folder says.
+bool is_writable(const std::string &file) {
+  if (file == "/dev/stdout") {  // it may be a socket
+    const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    return descriptor >= 0 && ::close(descriptor) == 0;
+  }
+  const size_t end = file.rfind('/');
+  const std::string folder = end == std::string::npos ? "." : file.substr(0, end + 1);
+  return ::access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
 /// Lists the variables of NCCL that are set and have no effect.
 std::string ignored_variables() {
   std::vector<std::string> names;
@@ -56,21 +68,26 @@ std::string ignored_variables() {
   return list;
 }
 
+void warn(const std::string &text) { std::fprintf(stderr, "rondo: warning: %s\n", text.c_str()); }
+
 }  // namespace
 
 void adopt_environment() {
   static const bool adopted = [] {
     const char *const debug = variable("NCCL_DEBUG");
     const char *const level = debug != nullptr ? log_level(debug) : nullptr;
-    if (level == nullptr) return true;
+    if (level == nullptr || variable("RONDO_LOG") != nullptr) return true;
+    static_cast<void>(::setenv("RONDO_LOG", level, 1));
     const char *const pattern = variable("NCCL_DEBUG_FILE");
     const std::string file = pattern != nullptr ? log_file(pattern) : "";
-    if (variable("RONDO_LOG") == nullptr) static_cast<void>(::setenv("RONDO_LOG", level, 1));
-    if (!file.empty() && variable("RONDO_LOG_FILE") == nullptr)
-      static_cast<void>(::setenv("RONDO_LOG_FILE", file.c_str(), 1));
+    if (!file.empty() && variable("RONDO_LOG_FILE") == nullptr) {
+      if (is_writable(file))
+        static_cast<void>(::setenv("RONDO_LOG_FILE", file.c_str(), 1));
+      else
+        warn("NCCL_DEBUG_FILE: cannot write " + file + ", so messages go to standard error");
+    }
     const std::string ignored = ignored_variables();
-    if (!ignored.empty())
-      std::fprintf(stderr, "rondo: info: these variables of NCCL have no effect: %s\n", ignored.c_str());
+    if (!ignored.empty()) warn("these variables of NCCL have no effect: " + ignored);
     return true;
   }();
   static_cast<void>(adopted);

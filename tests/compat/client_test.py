@@ -119,7 +119,7 @@ class Programs(unittest.TestCase):
 
     def test_nccl_debug_sets_the_level_and_lists_what_has_no_effect(self):
         ignored = {"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Ring", "NCCL_MAX_CTAS": "4"}
-        line = "rondo: info: these variables of NCCL have no effect: NCCL_ALGO, NCCL_P2P_DISABLE\n"
+        line = "rondo: warning: these variables of NCCL have no effect: NCCL_ALGO, NCCL_P2P_DISABLE\n"
         said = self.check("sum", NCCL_DEBUG="info", **ignored)
         self.assertEqual(said.count(line), 1, said)
         self.assertIn(" info: ", said.replace(line, ""))
@@ -128,7 +128,8 @@ class Programs(unittest.TestCase):
         self.assertIn(" debug: ", self.check("sum", NCCL_DEBUG="TRACE"))
         for quiet in ({}, {"NCCL_DEBUG": "VERSION"}, {"NCCL_DEBUG": "nonsense"}):
             self.assertNotIn("info: ", self.check("sum", **ignored, **quiet))
-        self.assertNotIn(" info: ", self.check("sum", NCCL_DEBUG="INFO", RONDO_LOG="error"))
+        said = self.check("sum", NCCL_DEBUG="INFO", RONDO_LOG="error", **ignored)
+        self.assertNotRegex(said, " info: | no effect")
 
     def test_nccl_debug_file_takes_the_messages(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -137,8 +138,10 @@ class Programs(unittest.TestCase):
             [file] = Path(folder).iterdir()
             self.assertRegex(file.name, r"^.+-100%-%-\d+\.log$")
             self.assertIn(" info: ", file.read_text())
-        for name in ("stdout", "stderr"):
-            self.assertIn(" info: ", self.check("sum", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=name))
+        for name in ("stdout", "stderr", "/no such folder/file"):
+            said = self.check("sum", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=name)
+            self.assertIn(" info: ", said)
+            self.assertEqual("cannot write /no such folder/file" in said, "/" in name, said)
 
     def test_wrong_arguments_are_refused_and_named(self):
         self.check("arguments")
