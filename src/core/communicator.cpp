@@ -153,8 +153,8 @@ void Communicator::abort() {
 }
 
 /// A suspend, a resume, a registration, a shrink or a grow waits for other ranks outside of operations, so it is in
-/// flight, too. So is a captured operation, which a graph may run at any time. If another thread holds the lock, it is in
-/// a call. If another rank waits for this one already, this rank does not leave, so that the other one fails at once.
+/// flight, too. So is a captured operation, which a graph may run at any time. If another thread holds the lock, it is
+/// in a call. If another rank waits for this one already, this rank does not leave, so that the other fails at once.
 bool Communicator::leave(const Error &error) {
   const std::unique_lock lock(submit_lock_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
