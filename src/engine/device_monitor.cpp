@@ -253,7 +253,20 @@ void DeviceMonitor::publish_failed(const Outstanding &failed) {
   else ranks_.messages()->publish_place({DevicePlace::Kind::collective, failed.number});
 }
 
-/// Checks a replayed graph. A replay's kernel has no number of its own, so only deaths and the deadline can be checked.
+/// Returns an error if a rank has aborted. Such a rank has captured nothing, since otherwise its abort is a failure. So
+/// it never takes part in a replay.
+std::optional<Error> DeviceMonitor::find_aborted() const {
+  for (uint32_t peer = 0; peer < operations_.rank_count(); ++peer) {
+    if (ranks_.state(peer) != RankState::aborted) continue;
+    const Departure departure = departure_of(RankState::aborted);
+    return Error{departure.status, ranks_.describe_rank(peer) + departure.how, static_cast<int32_t>(operations_.rank()),
+                 static_cast<int32_t>(peer)};
+  }
+  return std::nullopt;
+}
+
+/// Checks a replayed graph. A replay's kernel has no number of its own, so only deaths, aborts and the deadline can be
+/// checked.
 void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) {
   if (replay_ != report.begun_calls) {
     replay_ = report.begun_calls;
@@ -266,6 +279,9 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   if (const auto death =
           find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
     error = *death;
+    error.operation = known(report.ended_number).number;
+  } else if (const auto aborted = find_aborted()) {
+    error = *aborted;
     error.operation = known(report.ended_number).number;
   } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,

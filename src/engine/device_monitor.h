@@ -87,6 +87,7 @@ class DeviceMonitor final : private ThreadSharer {
   void carry_over(const DeviceReport &report);
   [[nodiscard]] bool has_ended(const Outstanding &front, const DeviceReport &report) const;
   void look_at_running(uint64_t now_ns);
+  [[nodiscard]] std::optional<Error> find_aborted() const;
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   /// Raises a failure that the device has reported. Returns false if another rank has given up and has not published
   /// the reason yet. In that case, call it again after stop_interval_ns, with the same `reason_checks`.

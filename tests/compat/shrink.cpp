@@ -112,6 +112,25 @@ void check_abort_after_a_capture() {
   CU(graph_destroy(graph));
 }
 
+/// Checks that a replay ends if the other rank has aborted before.
+void check_abort_before_a_replay() {
+  Ranks ranks(2);
+  const OnDevice current(0);
+  Graph graph = nullptr;
+  GraphExec exec = nullptr;
+  CU(begin_capture(ranks.part(1).stream(), 0));
+  NCCL(call(ranks.sum(100), 1, ranks.part(1), ranks.comm(1)));
+  CU(end_capture(ranks.part(1).stream(), &graph));
+  CU(instantiate(&exec, graph, 0));
+  NCCL(ncclCommAbort(ranks.comm(0)));
+  ranks.comm(0) = nullptr;
+  CU(launch(exec, ranks.part(1).stream()));
+  CHECK(wait_while(ranks.comm(1), ncclSuccess) == ncclRemoteError);
+  CU(synchronize(ranks.part(1).stream()));
+  CU(exec_destroy(exec));
+  CU(graph_destroy(graph));
+}
+
 }  // namespace
 
 void compat_test::check_shrink() {
@@ -134,4 +153,5 @@ void compat_test::check_shrink() {
   check_nonblocking_revoke();
   check_abort_after_a_run();
   check_abort_after_a_capture();
+  check_abort_before_a_replay();
 }

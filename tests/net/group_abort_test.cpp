@@ -42,6 +42,7 @@ TEST_CASE("several hosts: an abort between operations lets the others receive wh
   for (const std::vector<uint32_t> &node_of : worlds) {
     World world(node_of);
     std::atomic<bool> aborted = false;
+    std::atomic<size_t> received_count = 0;  // of ranks whose broadcast is complete
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       std::vector<int32_t> values(100, rank == 0 ? 7 : 0);
       Call call;
@@ -52,6 +53,8 @@ TEST_CASE("several hosts: an abort between operations lets the others receive wh
       while (rank != 0 && !aborted && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
       const bool done = comm.submit(call, {}).ok() && values.back() == 7;
       if (rank == 0) return comm.abort(), aborted = true, done;  // the end of the life closes the communicator
+      ++received_count;  // the sum fails the communicator, so it must not begin during another rank's broadcast
+      while (received_count + 1 < node_of.size() && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
       const auto failed = sum_up(comm, values);
       return done && !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 0;
     });
